@@ -122,7 +122,7 @@ def _layer(program: Program, op: Op, before: Layer | None) -> Layer:
 
 
 def _live(program: Program, layers: dict[str, Layer]) -> dict[str, np.ndarray]:
-    """Which channels of each result must be computed; of results that convolutions alone read, each one of them."""
+    """Which channels of each result must be computed; all, but where one convolution alone reads them."""
     readers: dict[str, list[Op]] = {}
     for op in walk(program.body):
         for name in op.inputs:
@@ -132,12 +132,14 @@ def _live(program: Program, layers: dict[str, Layer]) -> dict[str, np.ndarray]:
         found = readers.get(name, [])
         return layers.get(found[0].output) if name in layers and name != program.output and len(found) == 1 else None
 
+    narrowed: dict[str, Layer] = {}
+    for name, layer in layers.items():  # a depthwise one needs an operand that is narrowed with it
+        reader = only_reader(name)
+        if reader is not None and not (layer.is_depthwise and layer.op.inputs[1] not in narrowed):
+            narrowed[name] = reader
     live: dict[str, np.ndarray] = {}
     for name, layer in reversed(layers.items()):
-        reader, mask = only_reader(name), np.ones(len(layer.bias), bool)
-        if reader is not None and not (layer.is_depthwise and only_reader(layer.op.inputs[1]) is None):
-            mask = _read(layer, reader, live)  # a depthwise one needs an operand that can be narrowed with it
-        live[name] = mask
+        live[name] = _read(layer, narrowed[name], live) if name in narrowed else np.ones(len(layer.bias), bool)
     return live
 
 

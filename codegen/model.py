@@ -230,7 +230,8 @@ def _source(program: Program, plan: Plan, names: Mapping[str, str], reports: str
     lines += ["}  // namespace", "", "namespace model {", ""]
     lines.append("void run(const uint8_t *input, uint8_t *output) {")
     lines.append("    (void)input;")
-    lines += pointer_lines(program, plan, names, tensors_of(program, plan, program.body, reports))
+    named = {**tensors_of(program, plan, program.body, reports), program.output: None}
+    lines += pointer_lines(program, plan, names, named)
     is_read = program.input == program.output or any(program.input in op.inputs for op in walk(program.body))
     if is_read and not program.input_in_arena:
         kind = c_type(program.tensors[program.input])

@@ -184,7 +184,8 @@ def fill_compiled(crowd: Crowd, weighing: Weighing) -> Numbers | None:
     if library is None:
         return None
     offset = np.zeros(len(crowd.size), np.int64)
-    arrays = (crowd.first, crowd.last, crowd.size, crowd.alignment, crowd.by_last, crowd.from_first, crowd.from_last)
+    columns = (crowd.first, crowd.last, crowd.size, crowd.alignment, crowd.by_last, crowd.from_first, crowd.from_last)
+    arrays = [np.ascontiguousarray(column, np.int64) for column in columns]
     pointers = [array.ctypes.data for array in (*arrays, weighing.before)]
     numbers = (weighing.gap_cost, weighing.fillable)
     record = _Crowd(len(offset), len(weighing.before) - 1, *pointers, *numbers, offset.ctypes.data)

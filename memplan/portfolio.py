@@ -60,10 +60,8 @@ def _of_very_many(problem: Problem, account: Account) -> Plan:
     bound = lower_bound(problem)
     lower = skylines(problem, bound, account) if can_fill(problem) else iter(())
     best = next(lower, None)
-    left = account.seconds_left()
-    if best is not None and (
-        _is_done(best, account) or (left is not None and left < SLOWER_BY_SIZE * account.elapsed())
-    ):
+    left, by_size_s = account.seconds_left(), SLOWER_BY_SIZE * account.elapsed()
+    if best is not None and (_is_done(best, account) or (left is not None and left < by_size_s)):
         return best
     by_size = _best_simple(problem, account, bound, SIMPLE[:1])
     if best is not None and best.peak_bytes <= by_size.peak_bytes:

@@ -31,9 +31,7 @@ def _rounds(
 ) -> tuple[Plan, float]:
     """The lowest plan and the time of the longest round."""
     goal, stale, nodes = max(bound.bytes, account.budget.enough_bytes or 0), 0, NODES_PER_BUFFER * len(order)
-    while (
-        stale < MOST_STALE and best.peak_bytes > goal and account.nodes_left() > nodes
-    ):  # what follows takes none, but some must be left
+    while stale < MOST_STALE and best.peak_bytes > goal and account.nodes_left() > nodes:
         left, began = account.seconds_left(), monotonic()
         if left is not None and left < longest_s:
             break

@@ -45,9 +45,9 @@ def skylines(problem: Problem, bound: Bound, account: Account) -> Iterator[Plan]
     buffers, crowd = crowd_of([buffer for buffer in problem.buffers if buffer.size_bytes])
     lowest, goal = sum(buffer.size_bytes + buffer.alignment for buffer in buffers), account.budget.enough_bytes or 0
     nodes, longest_s = NODES_PER_BUFFER * len(buffers), 0.0
-    for setting in SETTINGS:
+    for index, setting in enumerate(SETTINGS):
         left, began = account.seconds_left(), monotonic()
-        if longest_s:
+        if index:
             if account.nodes_left() <= nodes or (left is not None and left < longest_s):
                 return
             account.nodes += nodes

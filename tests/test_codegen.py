@@ -88,22 +88,30 @@ def test_constants_and_offsets_are_in_the_text(tmp_path: Path) -> None:
     assert f"hil_arena[{placed.peak_bytes}]" in text
 
 
-def test_every_pointer_is_used(tmp_path: Path) -> None:
-    """Of a part of a part that lies where it is read nothing is named: compilers warn of what is not used."""
+@pytest.mark.parametrize("last", ["MatMul", "Concat", "Slice"])
+def test_pointers_are_those_that_are_used(last: str, tmp_path: Path) -> None:
+    """Of a part of a part that lies where it is read nothing is named: compilers warn of what is not used. A result
+    may lie where it is read, too."""
+    whole = "y" if last == "Concat" else "whole"
     nodes = [
         *(node("MatMul", f"x {name}", f"p{name}") for name in "abd"),
         node("Concat", "pa pb", "part", axis=1),
-        node("Concat", "part pd", "whole", axis=1),
-        node("MatMul", "whole w", "y"),
+        node("Concat", "part pd", whole, axis=1),
     ]
+    if last == "MatMul":
+        nodes.append(node("MatMul", "whole w", "y"))
+    elif last == "Slice":
+        nodes.append(node("Slice", "whole start end axis", "y"))
     rng = np.random.default_rng(0)
     constants = {name: rng.normal(size=(3, 4)) for name in "abd"} | {"w": rng.normal(size=(12, 2))}
+    constants |= {name: np.array([value]) for name, value in {"start": 3, "end": 9, "axis": 1}.items()}
     inputs = samples_for((1, 3))
     program = compiled(load(simple(nodes, {"x": [1, 3]}, constants), tmp_path), inputs)
     text = re.sub("//.*", "", emitted(program)["model/model.cpp"])
     pointers = re.findall(r"\*const (\w+) = ", text)
     assert len(pointers) > 3
     assert [name for name in pointers if len(re.findall(rf"\b{name}\b", text)) == 1] == []
+    assert set(re.findall(r"hil::ram\((\w+)\)", text)) <= {*pointers}
 
 
 def test_the_same_program_gives_the_same_text(tmp_path: Path) -> None:

@@ -38,6 +38,12 @@ def deep(pad: int = 1, stride: int = 1, last: int = 5) -> Chain:
     return chain.conv(last, 1).add("Relu").conv(4, 3)
 
 
+def depthwise_twice() -> Chain:
+    """Two depthwise layers of an operand that stays whole, and who reads them."""
+    chain = Chain(8, 6).add("Neg").conv(8, 3, pad=1, group=8).add("Relu")
+    return chain.conv(8, 3, pad=1, group=8).add("Relu").conv(3, 1)
+
+
 def residual() -> Chain:
     """A result that two layers read."""
     chain = Chain(3, 6).conv(8, 1).add("Relu")
@@ -56,6 +62,7 @@ def residual() -> Chain:
         (deep(last=8), 2, OPEN, {2}),
         (deep(last=8), 2, CLOSED, {2}),
         (residual(), 0, CLOSED, set()),
+        (depthwise_twice(), 1, CLOSED, set()),
     ],
 )
 def test_channels_that_are_left_out(chain: Chain, at: int, units: float, narrower: set[int], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 from pathlib import Path
@@ -155,6 +156,14 @@ def test_echo(board: str, tmp_path: Path) -> None:
     assert int(sent) >= 6400
     assert int(rate.replace(",", "")) == pytest.approx(2 * int(sent) / float(seconds), rel=0.2)
     assert done.returncode == EXIT_OK, done.stderr
+
+
+def test_what_was_found_as_json(tmp_path: Path) -> None:
+    done = hil("doctor", "--json", "--board", "host", "--seconds", 0.5, cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["ready"], found["echo"]["wrong_samples"]) == (EXIT_OK, True, 0)
+    assert [list(check) for check in found["checks"]] == [["name", "status", "found", "remedy"]] * len(found["checks"])
+    assert found["checks"][0]["name"] == "Python"
 
 
 def test_echo_on_a_port_flashes_and_locks(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from boards_under_test import EMULATED, EVERY, each
-from kernel_cases import UNDEFINED, Case, first_difference, output_of, run_natively, run_on_board
+from kernel_cases import FIRMWARE, UNDEFINED, Case, first_difference, output_of, run_natively, run_on_board
 from onnx_models import given_ranges, load, model, node, simple
 from onnx_models import graph as onnx_graph
 from random_models import extreme_inputs, random_cases
@@ -377,3 +377,8 @@ def test_undefined_behaviour_fails_a_native_run_and_is_named(tmp_path: Path) -> 
     (tmp_path / "main.cpp").write_text("int main(int count, char **) { return count + 0x7fffffff == 7; }\n")
     with pytest.raises(AssertionError, match="signed integer overflow"):
         output_of(("main.cpp",), tmp_path, *UNDEFINED)
+
+
+def test_ends_of_activations(tmp_path: Path) -> None:
+    """Ends of -128 and 127 above and below others, such as a Relu has whose zero point is not the least code."""
+    output_of((str(FIRMWARE / "ends.cpp"),), tmp_path, *UNDEFINED)

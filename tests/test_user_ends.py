@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import click
 import numpy as np
 import pytest
 from hil_command import check_failure, hil
+from rich.console import Console
 from tflite_files import classifier
 from wire_bench import ROOT, write_tiny_model
 
@@ -24,6 +26,7 @@ from tinyhil.data.fetch import attempt
 from tinyhil.harness.cli import GROUPS
 from tinyhil.harness.commands.common import Finite
 from tinyhil.harness.failure import failure
+from tinyhil.harness.measure.parallel import BoardResult, print_table
 from tinyhil.harness.report.page import EXTRA
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.text import LONGEST_NAME, in_short
@@ -59,6 +62,10 @@ def test_the_terminal_says_what_the_record_says(folder: Path) -> None:
     done = hil(*asked, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "verdict        degraded: inputs-clipped: " in done.stdout
+    record = json.loads(Path(folder, done.stdout.split()[-1]).read_text())
+    table = io.StringIO()
+    print_table([BoardResult("host", 0, record, "")], Console(file=table, width=160))
+    assert "host: degraded: inputs-clipped: " in table.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,34 +14,46 @@ from tinyhil.harness.commands.common import BENCH_OPTION, BOARDS_OPTION, Finite,
 
 if TYPE_CHECKING:
     from tinyhil.harness.config import Boards
+    from tinyhil.harness.measure.echo import EchoResult
 
 
 @click.command()
 @click.option("--board", help="Test the wire of this board too: ten seconds of echo. A real one loses its program.")
 @click.option("--port", help="With --board: serial port or pyserial URL of the board.")
 @click.option("--seconds", type=Finite(min=0.1), default=10.0, show_default=True, help="With --board: so long.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was found alone on stdout, as one JSON object.")
 @BENCH_OPTION
 @BOARDS_OPTION
 def doctor(
-    board: str | None, port: str | None, seconds: float, bench_file: Path | None, boards_file: Path | None
+    board: str | None,
+    port: str | None,
+    seconds: float,
+    as_json: bool,
+    bench_file: Path | None,
+    boards_file: Path | None,
 ) -> None:
     """Say what is present, missing or too old, and how to get it."""
     from rich.console import Console
 
+    from tinyhil.errors import EXIT_GATE, EXIT_OK
     from tinyhil.harness.doctor.installed import checks, exit_code, report
 
     known = read_boards(boards_file, bench_file)  # before the long list, so that a wrong file is said at once
     found = checks()
-    report(found, Console(highlight=False, width=None if sys.stdout.isatty() else 200))
     code = exit_code(found)
-    if board is not None:
-        code = max(code, _test_wire(known, board, port, seconds))
-    sys.exit(code)
+    if not as_json:
+        report(found, Console(highlight=False, width=None if sys.stdout.isatty() else 200))
+    echo = None if board is None else _test_wire(known, board, port, seconds)
+    if as_json:
+        record = {"ready": code == EXIT_OK, "checks": [asdict(check) for check in found]}
+        click.echo(json.dumps(record | ({} if echo is None else {"echo": asdict(echo[1])}), indent=2))
+    elif echo is not None:
+        click.echo(_verdict(*echo))
+    sys.exit(EXIT_GATE if echo is not None and echo[1].errors else code)
 
 
-def _test_wire(known: Boards, board: str, port: str | None, seconds: float) -> int:
-    """Echo and its verdict; the exit code."""
-    from tinyhil.errors import EXIT_GATE, EXIT_OK
+def _test_wire(known: Boards, board: str, port: str | None, seconds: float) -> tuple[str, EchoResult]:
+    """Which board it was, and what came back."""
     from tinyhil.harness.boards.claim import claim
     from tinyhil.harness.boards.locate import locate
     from tinyhil.harness.build.toolchain import default_cache_dir
@@ -52,10 +66,12 @@ def _test_wire(known: Boards, board: str, port: str | None, seconds: float) -> i
         if reached is not None:
             flash_unless_running(image, place.board, reached, say)
         result = echo_test(place, reached, image, seconds)
-    where = reached or ("this computer" if place.board.is_host else "emulated")
-    click.echo(
-        f"echo on {place.name} ({where}): {result.bytes_each_way} B there and back in {result.seconds:.1f} s, "
+    return f"{place.name} ({reached or ('this computer' if place.board.is_host else 'emulated')})", result
+
+
+def _verdict(where: str, result: EchoResult) -> str:
+    return (
+        f"echo on {where}: {result.bytes_each_way} B there and back in {result.seconds:.1f} s, "
         f"{result.bytes_per_second:,.0f} B/s, {result.errors} errors ({result.wrong_samples} samples differ, "
         f"{result.damaged_frames} damaged frames, {result.overruns} overruns)"
     )
-    return EXIT_GATE if result.errors else EXIT_OK

@@ -132,9 +132,11 @@ def as_arguments(context: click.Context, leave_out: Sequence[str]) -> list[str]:
 
 
 def print_table(results: Sequence[BoardResult], console: Console) -> None:
-    """One line per board."""
+    """One line per board, then what is wrong with a record."""
     from rich.table import Table
     from rich.text import Text
+
+    from tinyhil.harness.records.terminal import issue_texts
 
     table = Table(box=None, pad_edge=False)
     for heading in ("board", "where", "bit-exact", "accuracy", "latency", "RAM", "flash", "seconds", "exit"):
@@ -142,6 +144,9 @@ def print_table(results: Sequence[BoardResult], console: Console) -> None:
     for result in results:
         table.add_row(*map(Text, (result.board, *_cells(result.record), str(result.exit_code))))
     console.print(table)
+    for result in results:
+        for text in issue_texts(result.record or {"issues": []}):
+            console.print(f"{result.board}: {text}", soft_wrap=True, markup=False)
 
 
 def _cells(record: Mapping[str, Any] | None) -> tuple[str, ...]:

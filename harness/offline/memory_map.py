@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tinyhil.errors import ConfigError
 from tinyhil.harness.offline.labels import keep_fitting, renderer_of
+from tinyhil.harness.text import in_short
 from tinyhil.memplan import Plan, Problem
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class MemoryMap:
     def peak_text(self) -> str:
         """The caption: bytes, instant and operation of the peak."""
         known = 0 <= self.peak_instant < len(self.steps)
-        step = f" ({self.steps[self.peak_instant]})" if known else ""
+        step = f" ({in_short(self.steps[self.peak_instant])})" if known else ""
         return f"peak {self.peak_bytes} B at instant {self.peak_instant}{step}"
 
 

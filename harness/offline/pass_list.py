@@ -77,7 +77,7 @@ def pass_gains(wanted: Wanted, board: BoardSpec | None, say: Say) -> list[PassGa
 
 def _sizes(model: str, wanted: Wanted, board: BoardSpec | None, without: tuple[str, ...], say: Say) -> Sizes:
     opened = open_model(model, None, Streamed(wanted.states, wanted.steps), without)
-    ranges = planning_ranges(opened.source, opened.model, say)
+    ranges = planning_ranges(opened, say)
     assignment = opened.assignment(wanted.assignment, wanted.format)
     program = lower(opened.model.graph, assignment, ranges, LEFT_OUT | set(without))
     if board is not None:

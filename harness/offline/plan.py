@@ -7,17 +7,16 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, load_ranges
 from tinyhil.codegen.arrange import PASS
 from tinyhil.codegen.transfer import Transfer, belongs_in_arena
 from tinyhil.errors import ConfigError, DoesNotFit
-from tinyhil.frontend.listing import Model
 from tinyhil.fuse import LEFT_OUT
 from tinyhil.harness.build.pipeline import arranged_for, described, fit, limited
 from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.job import Streamed, open_model
+from tinyhil.harness.job import Opened, Streamed, open_model
 from tinyhil.harness.offline.memory_map import MemoryMap, memory_map
+from tinyhil.harness.text import in_short
 from tinyhil.harness.zoo import ModelSource
 from tinyhil.lower import lower
 from tinyhil.memplan import DEFAULT, Budget, Plan, Problem, as_record, describe, find_planner, plan
@@ -34,10 +33,9 @@ from tinyhil.verify import checked
 
 Say = Callable[[str], None]
 NODES_WITHIN_SECONDS = 10**12  # the clock stops the search, not the count
-READINGS, LEAST_S = (
-    4,
-    1e-3,
-)  # with the checker, the map and Python's start all takes about four times as long as reading
+READINGS = 4  # reading, the checker, the map and Python's start together take so many times what reading does
+LEAST_S = 1e-3
+MOST_NAMED = 16  # operations
 PLANS_PER_MODEL = 8  # as given, without views, with gaps, reordered, all of them by rows: they share the time
 
 
@@ -80,7 +78,8 @@ class Found:
     def record(self) -> dict[str, object]:
         """What `--json` prints."""
         record = as_record(self.plan, self.seconds, self.capacity_bytes)
-        return {**record, "fits": self.complaint is None, "capacity_bytes": self.capacity_bytes, **dict(self.extra)}
+        fits = {"fits": self.complaint is None, "capacity_bytes": self.capacity_bytes}
+        return {**record, **fits, **dict(self.extra), **({"operations": list(self.steps)} if self.steps else {})}
 
     def lines(self) -> list[str]:
         """What `hil plan` prints of it."""
@@ -126,6 +125,12 @@ def _plan_instance(wanted: Wanted, path: Path) -> Found:
     )
 
 
+def _order(program: Program) -> str:
+    """What is carried out after what, where that is not too much for people; the record has all of it."""
+    names = [in_short(op.name) for op in walk(program.body)]
+    return ": " + " ".join(names) if len(names) <= MOST_NAMED else f" ({len(names)}; --json lists them)"
+
+
 def _without_reading(wanted: Wanted, reading_s: float) -> Wanted:
     """What is left of `--time` once the buffers are read, the plan is to be checked and its map drawn."""
     if wanted.seconds is None:
@@ -144,7 +149,7 @@ def _exceeds(what: str, capacity_bytes: int | None, found: Plan) -> str | None:
 
 def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> Found:
     board = None if wanted.board is None or boards is None else boards.board(wanted.board)
-    source, assignment, arranged = arranged_program(wanted, name, board, say)
+    source, formats, arranged = arranged_program(wanted, name, board, say)
     began = time.perf_counter()
     placed, notes = _placed(wanted, arranged, board)
     if board is not None and belongs_in_arena(arranged, _beside(wanted, placed, board)):
@@ -152,12 +157,11 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
         placed, notes = _placed(wanted, arranged, board)
     proof = _proof(wanted, arranged, placed)
     seconds = time.perf_counter() - began
-    formats = described(assignment, arranged)
     asked = wanted.ram or wanted.capacity
     capacity = asked if board is None or asked is not None else board.chip.ram_bytes
     complaint = _exceeds(source.name, capacity, placed.plan)
     if placed.program is not arranged:
-        notes.append("operations reordered: " + " ".join(op.name for op in walk(placed.program.body)))
+        notes.append(f"operations reordered{_order(placed.program)}")
     extra: dict[str, object] = {"model": source.name, "format": formats}
     extra["schedule_proven"] = proof is not None
     if proof is not None:
@@ -193,16 +197,17 @@ def _beside(wanted: Wanted, placed: Placement, board: BoardSpec) -> Transfer | N
         return None
 
 
-def arranged_program(
-    wanted: Wanted, name: str, board: BoardSpec | None, say: Say
-) -> tuple[ModelSource, Assignment, Program]:
-    """The model, its formats, and its program as the board's core has it."""
+def arranged_program(wanted: Wanted, name: str, board: BoardSpec | None, say: Say) -> tuple[ModelSource, str, Program]:
+    """The model, what its formats are called, and its program as the board's core has it."""
     opened = open_model(name, None, Streamed(wanted.states, wanted.steps), wanted.without)
-    source, model = opened.source, opened.model
     assignment = opened.assignment(wanted.assignment, wanted.format)
     left_out = LEFT_OUT | set(wanted.without)
-    program = lower(model.graph, assignment, planning_ranges(source, model, say), left_out)
-    return source, assignment, program if board is None else arranged_without(program, board, wanted.without)
+    program = lower(opened.model.graph, assignment, planning_ranges(opened, say), left_out)
+    return (
+        opened.source,
+        described(assignment, program),
+        program if board is None else arranged_without(program, board, wanted.without),
+    )
 
 
 def _placed(wanted: Wanted, program: Program, board: BoardSpec | None) -> tuple[Placement, list[str]]:
@@ -229,9 +234,11 @@ def arranged_without(program: Program, board: BoardSpec, without: Collection[str
     return program if PASS.name in without else checked(arranged_for(program, board), PASS.name)
 
 
-def planning_ranges(source: ModelSource, model: Model, say: Say) -> Ranges:
+def planning_ranges(opened: Opened, say: Say) -> Ranges:
     """The committed ranges, else any: sizes depend on formats alone."""
+    source, model = opened.source, opened.model
     if source.ranges is not None and source.ranges.is_file():
         return load_ranges(source.ranges, model.sha256)
-    say(f"{source.path}: no calibrated ranges; planned as if every value were within 1: sizes are the same")
+    if opened.ranges_that_do_not_matter() is None:
+        say(f"{source.path}: no calibrated ranges; planned as if every value were within 1: sizes are the same")
     return Ranges.any_of(model.graph)

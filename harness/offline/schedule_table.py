@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tinyhil.errors import ConfigError
 from tinyhil.harness.config import Boards
 from tinyhil.harness.offline.plan import PLANS_PER_MODEL, Say, Wanted, arranged_program
+from tinyhil.memplan.arena.placement_preference import input_bytes
 from tinyhil.memplan.arena.schedules import Scheduled, front
 
 
@@ -23,10 +24,15 @@ def find_front(wanted: Wanted, boards: Boards | None, say: Say) -> list[Schedule
 
 
 def front_lines(found: Sequence[Scheduled]) -> list[str]:
-    """A table."""
+    """A table, and what is not in it."""
     lines = [f"{'peak B':>10}  {'products':>8}  {'modelled time':>13}"]
     for one in found:
         lines.append(f"{one.peak_bytes:>10}  {100 * one.more_products:>+6.1f} %  {100 * one.more_time:>+11.1f} %")
+    if found:
+        sample_bytes = input_bytes(found[0].placed.program)
+        lines.append(
+            f"peaks are those of the arena; a whole sample beside it takes {sample_bytes} B, which --board --ram counts"
+        )
     return lines
 
 

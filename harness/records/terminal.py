@@ -40,9 +40,14 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("RAM", _memory(memory)),
         ("arena", f"{memory['arena_bytes']} B{_input(memory)}, {_plan(record['plan'])}"),
         ("flash", f"{record['flash_bytes']} B"),
-        *[("verdict", f"{issue['severity']}: {issue['code']}: {issue['text']}") for issue in record["issues"]],
+        *[("verdict", text) for text in issue_texts(record)],
         ("wall", ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in record["wall_seconds"].items())),
     ]
+
+
+def issue_texts(record: Mapping[str, Any]) -> list[str]:
+    """Why a record is not valid: severity, code and what was found; empty if it is."""
+    return [f"{issue['severity']}: {issue['code']}: {issue['text']}" for issue in record["issues"]]
 
 
 def _saturations(record: Mapping[str, Any]) -> str:

@@ -117,6 +117,15 @@ inline int32_t clamped_to_unsigned_byte(int32_t value) {
 inline int32_t clamped_to_unsigned_byte(int32_t value) { return portable::clamped_to_unsigned_byte(value); }
 inline int32_t clamped_to_byte(int32_t value) { return portable::clamped_to_byte(value); }
 #endif
+// Within the ends of an activation; an upper one beyond a byte is none
+template <int32_t Low, int32_t High>
+inline int32_t clamped_within(int32_t value) {
+    constexpr bool of_bytes = Low == -128;
+    if (of_bytes) value = clamped_to_byte(value);
+    else if (value < Low) value = Low;
+    if (High < (of_bytes ? 127 : 128) && value > High) value = High;
+    return value;
+}
 // What an activation limits is not counted; an end beyond the format is none.
 template <int32_t Low, int32_t High>
 struct Limited<Within<int8_t, Low, High>> {
@@ -124,10 +133,7 @@ struct Limited<Within<int8_t, Low, High>> {
         using Out = Within<int8_t, Low, High>;
         if (Low < -128) return saturate<Out>(value);
         if (High > 127 && value > 127) return saturated<Out>(value);
-        if (Low == -128) value = clamped_to_byte(value);
-        else if (value < Low) value = Low;
-        if (High < 127 && value > High) value = High;
-        return {static_cast<int8_t>(value)};
+        return {static_cast<int8_t>(clamped_within<Low, High>(value))};
     }
 };
 template <class Out>

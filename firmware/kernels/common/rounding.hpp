@@ -106,10 +106,7 @@ struct Noted<Within<int8_t, Low, High>> {
     static constexpr bool is_known = Low >= -128, all = High > 127;
     static Within<int8_t, Low, High> of(int32_t value, int32_t &seen) {
         if (High > 127) seen |= clamped_to_unsigned_byte(value);
-        if (Low == -128) value = clamped_to_byte(value);
-        else if (value < Low) value = Low;
-        if (High < 127 && value > High) value = High;
-        return {static_cast<int8_t>(value)};
+        return {static_cast<int8_t>(clamped_within<Low, High>(value))};
     }
 };
 
