@@ -30,7 +30,7 @@ from tinyhil.compiler_pass import Pass
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
 from tinyhil.ops import KERNEL_BY_NAME
-from tinyhil.ops.window import window_of
+from tinyhil.ops.window import Window, window_of
 from tinyhil.program import Blocks, Op, Program, Role, Tensor, walk
 from tinyhil.verify import checked
 
@@ -49,6 +49,8 @@ MULTIPLE = 4  # of the elements of a row, padded with zeros
 CARRIED = (1 << 16) - 1  # what a part's sum takes over from those before it (firmware/kernels/arm/halves.hpp)
 Stage = Callable[[Program], Program]
 BAND = 8  # rows of results of a depthwise layer at a time
+LINE = 4  # elements of a row of weights, and results, at once in depthwise layers along one axis
+OF_A_COLUMN = 32  # of their results at a time in a column; a row is copied as a whole (memplan/arena/write_order.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +151,9 @@ def _ordered(chip: Chip, program: Program) -> Program:
             continue
         size, of_a_row = _patch_bytes(program, op, chip), 0
         if _is_depthwise(op):
-            size, of_a_row = (_line_bytes(program, op, most) for most in (BAND, 1))
-            size = max(size, WORD.storage_bytes * op.params["height"] if chip.columns and "zero" in op.params else 0)
+            size, of_a_row = (_line_bytes(program, op, most) for most in (op.params["out_height"], 1))
+            by_columns = chip.columns and "zero" in op.params and blocks.step != LINE
+            size = max(size, WORD.storage_bytes * op.params["height"] if by_columns else 0)
         words, row_words = (-(-count // WORD.storage_bytes) for count in (size, of_a_row))
         tensors[op.scratch] = replace(tensors[op.scratch], count=words, row_count=row_words, format=WORD)
     return program if tensors == program.tensors else with_input_as_it_is(replace(program, tensors=tensors))
@@ -214,10 +217,20 @@ def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
 
 
 def _blocks_of_depthwise(op: Op) -> Blocks | None:
-    """One row per channel and all of it in turn, for windows of 3 x 3."""
+    """One row per channel and all of it in turn, for windows of 3 x 3 and, of bytes, for those along one axis."""
     w = window_of(op.params)
+    if _is_line(w):
+        return Blocks(1, LINE, LINE, (op.params["outputs"], w.positions), (1,))
     known = (w.kernel_y, w.kernel_x, w.dilation_y, w.dilation_x) == (3, 3, 1, 1)
     return Blocks(1, 9, 1, (op.params["outputs"], 9), (1,)) if known and w.stride_x <= 2 and w.pad_x <= 2 else None
+
+
+def _is_line(w: Window) -> bool:
+    """Whether a window moves over a row or a column of its planes, which is all of them (arm/depthwise_line.hpp)."""
+    down = (w.width, w.kernel_x, w.pad_x, w.out_width) == (1, 1, 0, 1)
+    across = (w.height, w.kernel_y, w.pad_y, w.out_height) == (1, 1, 0, 1)
+    strides = w.stride_y == w.stride_x == w.dilation_y == w.dilation_x == 1
+    return (down or across) and strides and w.positions > 1
 
 
 def _halves_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
@@ -235,7 +248,7 @@ def _halves_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
         return None
     most = ((1 << SUM_BITS - 1) - 1) >> (x.format.bits - 1)
     if _is_depthwise(op):
-        found = _blocks_of_depthwise(op)
+        found = _blocks_of_depthwise(op) if not _is_line(w) else None
         if found is None or not wide:
             return found
         by_rows = np.abs(program.constants[op.inputs[0]].astype(np.int64)).reshape(-1, 3).sum(axis=1)
@@ -331,10 +344,14 @@ def _patch_bytes(program: Program, op: Op, chip: Chip) -> int:
 
 
 def _line_bytes(program: Program, op: Op, most: int) -> int:
-    """Lines of one channel for a band of at most so many rows (firmware/kernels/arm/depthwise.hpp)."""
+    """Lines of one channel for at most so many rows (firmware/kernels/arm/depthwise.hpp, depthwise_line.hpp)."""
     w = window_of(op.params)
+    if _is_line(w):
+        outputs = max(w.out_width, min(w.out_height, OF_A_COLUMN, most))
+        return sum(-(-count // LINE) * LINE for count in (outputs, w.positions))
     line = -(-(-(-w.out_width // 2) * 2 * w.stride_x + 2) // 4) * 4
-    return program.tensors[op.inputs[1]].format.storage_bytes * line * ((min(w.out_height, most) - 1) * w.stride_y + 3)
+    rows = (min(w.out_height, BAND, most) - 1) * w.stride_y + 3
+    return program.tensors[op.inputs[1]].format.storage_bytes * line * rows
 
 
 def in_blocks(codes: np.ndarray, blocks: Blocks) -> np.ndarray:

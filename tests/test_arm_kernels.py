@@ -73,6 +73,40 @@ def depthwise() -> Iterator[tuple[str, Chain]]:
     yield "depthwise after", clipped(Chain(1, 6).conv(4, 1).conv(4, 3, stride=2, pad=1, group=4))
 
 
+def along(
+    channels: int, size: int, taps: int, pads: tuple[int, int] = (0, 0), *, is_column: bool, chain: Chain | None = None
+) -> Chain:
+    """A depthwise layer along one axis, after `chain`: planes of one column, or of one row as 1-D convolutions have."""
+    axes = (1, *([] if is_column else [1]), taps, *([1] if is_column else []))
+    if chain is None:
+        chain = Chain(channels, 1)
+        chain.shape = (1, channels, *((size, 1) if is_column else (1, size)))
+    name = f"w{len(chain.nodes)}"
+    chain.constants |= {name: weights(channels, *axes, seed=taps), f"b{name}": weights(channels, seed=size)}
+    around = [pads[0], 0, pads[1], 0] if is_column else [0, pads[0], 0, pads[1]]
+    return chain.add("Conv", f"{name} b{name}", pads=around, group=channels)
+
+
+def lines() -> Iterator[tuple[str, Chain]]:
+    """Every rest of four outputs and of four taps, planes longer than a line, and what joins a sum."""
+    for is_column, side in ((True, "column"), (False, "row")):
+        sizes = ((15, 15, (0, 0)), (6, 5, (0, 0)), (12, 10, (0, 0)), (5, 2, (1, 0)), (70, 3, (1, 1)), (33, 8, (7, 9)))
+        for size, taps, pads in sizes:
+            yield f"{side} {size}/{taps}", along(3, size, taps, pads, is_column=is_column)
+        yield f"{side} after", clipped(along(2, 9, 4, (1, 2), is_column=is_column).conv(4, 1).conv(4, 1))
+        chain = along(4, 41, 5, (2, 2), is_column=is_column).add("Relu")
+        first = chain.last
+        chain = along(4, 41, 7, (3, 3), is_column=is_column, chain=chain)
+        yield f"{side} joined", chain.add("Add", first).add("Relu")
+
+
+def temporal() -> Chain:
+    """A column of time under pointwise layers and depthwise ones, as keyword spotting has it."""
+    chain = along(4, 40, 3, is_column=True).conv(8, 1).add("Relu")
+    chain = along(8, 38, 5, (4, 0), is_column=True, chain=chain).conv(8, 1).add("Relu")
+    return along(8, 38, 10, is_column=True, chain=chain).conv(4, 1)
+
+
 def layouts() -> Iterator[tuple[str, Chain]]:
     """Convolutions after convolutions, between which channels lie innermost on a Cortex-M7; samples that come so."""
     chain = Chain(4, 8).conv(8, 3, pad=1).add("Relu").conv(6, 1).add("Relu")
@@ -170,7 +204,7 @@ def cases_for(core: str, folder: Path) -> list[Case]:
     """Each model as `core` has it, in the formats in turn; on the other core in another."""
     found = []
     for number, (name, chain) in enumerate(
-        (*convolutions(), *depthwise(), *layouts(), *matrices(), ("residual", residual()), *long_rows())
+        (*convolutions(), *depthwise(), *layouts(), *matrices(), ("residual", residual()), *long_rows(), *lines())
     ):
         default = FORMATS[(number + list(CHIPS).index(core)) % len(FORMATS)]
         program = program_of(chain, folder, default)
@@ -196,7 +230,7 @@ def above_least_cases(core: str, folder: Path) -> Iterator[Case]:
 def row_wise_cases(core: str, folder: Path) -> Iterator[Case]:
     """Chains of depthwise and pointwise layers, and of other convolutions, through line buffers."""
     inner = sampled(4, 11).conv(8, 3, pad=1).add("Relu").conv(8, 3, stride=2, pad=1).add("Relu").conv(4, 1).conv(2, 3)
-    for default, network in itertools.product(("fixed8", "int8"), (mobile(), inner)):
+    for default, network in itertools.product(("fixed8", "int8"), (mobile(), inner, temporal())):
         program = program_of(network, folder, default)
         program = arrange(often_zero(program) if default == "int8" else program, core)
         (chain,) = runs(program)
@@ -247,7 +281,7 @@ def within_bytes(program: Program) -> Program:
 def test_asymmetric_integers_on_a_cortex_m4(tmp_path: Path) -> None:
     """Its blocks with the rounding behind them, and depthwise layers by columns; what else it runs are the M7's."""
     cases = []
-    for number, (name, chain) in enumerate((*convolutions(), *depthwise(), *layouts(), *long_rows())):
+    for number, (name, chain) in enumerate((*convolutions(), *depthwise(), *layouts(), *long_rows(), *lines())):
         program = arrange(within_bytes(program_of(chain, tmp_path, "int8")), "cortex-m4")
         cases.append(Case(name, program, extreme_inputs(program, number)))
     blocks = [t.blocks for case in cases for t in case.program.tensors.values() if t.blocks and t.blocks.paired]

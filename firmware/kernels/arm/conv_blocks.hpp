@@ -1,6 +1,6 @@
 // Convolution with weights in the order of blocks: the patches of two pixels, then blocks of all outputs.
 #pragma once
-#include "firmware/kernels/arm/depthwise.hpp"
+#include "firmware/kernels/arm/depthwise_line.hpp"
 #include "firmware/kernels/arm/patches.hpp"
 #include "firmware/kernels/common/rounding.hpp"
 
@@ -143,6 +143,14 @@ template <class Acc, class T, class Out, class W, class X, bool OutInner, class 
 void convolve_blocks(Out *out, uint32_t *scratch, Size begin, Size end, Blocks<W, 1, 9> weights, Laid<X, false, OutInner> x, const B &bias,
                      const RowWindow &l, Size, const Shift &shift, BiasShift bias_shift) {
     depthwise<OutInner, Acc, T>(out, reinterpret_cast<X *>(scratch), begin, end, weights.at, x.at, bias, l, shift, bias_shift);
+}
+// The same along one axis, of planes and to planes
+template <class Acc, class T, class Out, class W, class X, class B, class Shift, class BiasShift>
+void convolve_blocks(Out *out, uint32_t *scratch, Size begin, Size end, Blocks<W, 1, 4> weights, Laid<X, false, false> x, const B &bias,
+                     const RowWindow &l, Size, const Shift &shift, BiasShift bias_shift) {
+    const OneAxis axis = one_axis_of(l);
+    if (l.window.kernel_x > 1) begin = 0, end = l.window.out_width;
+    depthwise_line<Acc, T>(out, reinterpret_cast<X *>(scratch), begin, end, weights.at, x.at, bias, axis, shift, bias_shift);
 }
 
 template <class Acc, class Out, class T, class W, Size Rows, Size Step, class X, class B, class Shift, class BiasShift>
