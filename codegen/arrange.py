@@ -307,8 +307,10 @@ def _can_be_paired(program: Program, op: Op) -> bool:
     if "zero" not in op.params:
         return op.accumulator_bits <= PAIRED_BITS
     rows = weights.reshape(op.params["outputs"], -1).astype(np.int64)[1::2]  # whose products alone are told apart
-    rows = rows << op.params.get("lift", 0)
-    return bool(np.abs(rows).sum(axis=1).max(initial=0) << BYTE_BITS - 1 < 1 << PAIRED_BITS - 1)
+    most = np.abs(rows << op.params.get("lift", 0)).sum(axis=1) << BYTE_BITS - 1
+    if _template(op) in DENSE:  # its sums begin with their biases
+        most += np.abs(program.constants[op.inputs[2]].reshape(op.params["outputs"], -1)[1::2, 0])
+    return bool(most.max(initial=0) < 1 << PAIRED_BITS - 1)
 
 
 def _paired(blocks: Blocks, chip: Chip, long_row: int) -> Blocks:

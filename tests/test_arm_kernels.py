@@ -385,6 +385,21 @@ def test_nothing_changes_where_a_core_has_no_blocks(tmp_path: Path) -> None:
     assert all(arrange(wide, core) is wide for core in (*CHIPS, "avr"))
 
 
+@pytest.mark.parametrize(("bias", "paired"), [(1 << 20, True), (-(1 << 29), False)])
+def test_rows_whose_sums_begin_with_large_biases_are_not_paired(bias: int, paired: bool, tmp_path: Path) -> None:
+    program = program_of(dense(8, 4), tmp_path, "int8")
+    op = next(walk(program.body))
+    biases = program.constants[op.inputs[2]].copy()
+    biases[1] = bias
+    program = replace(program, constants={**program.constants, op.inputs[2]: biases})
+    arranged = arrange(program, "cortex-m7")
+    op = next(walk(arranged.body))
+    blocks = arranged.tensors[op.inputs[0]].blocks
+    assert op.kernel == "dense_rescaled"
+    assert blocks is not None
+    assert blocks.paired == paired
+
+
 @pytest.mark.parametrize("core", CHIPS)
 def test_flash_grows_by_padding_alone(core: str, tmp_path: Path) -> None:
     """Rows up to a multiple of four elements, outputs up to a multiple of the block's rows."""
