@@ -130,7 +130,7 @@ def test_the_h747_reads_a_part_of_many_constants_where_nothing_waits(tmp_path: P
 
 
 def test_what_the_runner_of_mlperf_sends_has_its_room_before_constants(tmp_path: Path) -> None:
-    """Beside 640 numbers of four bytes each 123 kB do not fit; without room for them the linker would put none there."""
+    """Beside 640 numbers of four bytes each 123 kB do not fit; without room for them the linker puts none there."""
     np.save(tmp_path / "x.npy", saved_mlp((640, 128, 320, 640), tmp_path / "mlp.onnx"))
     wanted = Wanted("h747", str(tmp_path / "mlp.onnx"), "fixed8", calibrate=tmp_path / "x.npy")
     ready = prepare(wanted, load_boards(), tmp_path / "cache", lambda line: None)

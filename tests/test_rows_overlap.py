@@ -161,3 +161,13 @@ def test_on_boards(board: str, which: list[tuple[str, str]], tmp_path: Path, mon
     spec = load_boards().board(board)
     cases = compiled_cases(*cases_of(tmp_path, spec.chip.core, *which), monkeypatch)
     assert first_difference(cases, run_on_board(cases, spec, tmp_path / "cache")) == ""
+
+
+def test_a_window_reads_what_is_added_to_its_result_again(tmp_path: Path) -> None:
+    """A sum with the operand of its convolution: only a row that no window needs may be written over."""
+    chain = Chain(3, 7).conv(6, 3, pad=1)
+    begin = chain.last
+    chain = chain.conv(6, 3, pad=1).add("Add", begin).conv(8, 3, pad=1)
+    program = by_rows(program_of(chain, tmp_path, "fixed8"))
+    assert any(op.inputs.count(begin) == 2 for op in walk(program.body) if op.output != begin)
+    assert planned(program).plan.peak_bytes > 0

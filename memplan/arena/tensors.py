@@ -131,8 +131,10 @@ def _overwritable_lines(program: Program, op: Op) -> Iterator[str]:
         (rows.joined_of(base), rows.JOINED, rows.SECOND),
     )
     for name, fields, side in operands:
-        if name is None or (base.kernel in rows.HAS_WINDOW and fields is not rows.JOINED):
+        if name is None:
             continue
+        if base.kernel in rows.HAS_WINDOW and (fields is not rows.JOINED or name == rows.operand_of(base)):
+            continue  # a window reads its rows again
         x = program.tensors[name]
         same = x.format.storage_bytes == out.format.storage_bytes and x.count == out.count
         same = same and op.params[f"{side}_first"] == op.params["out_first"] and rows.moves_of(op, side) == moves
