@@ -22,6 +22,7 @@ from tinyhil.harness.build.image import check_fits
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.job import Request
 from tinyhil.harness.measure.run import run
+from tinyhil.harness.mlperf.session import Wanted, prepare
 from tinyhil.harness.records.record import make_record
 from tinyhil.memplan import Plan
 from tinyhil.program import Op, Program, Role, Tensor
@@ -126,6 +127,17 @@ def test_the_h747_reads_a_part_of_many_constants_where_nothing_waits(tmp_path: P
     assert outcome.image.static_bytes < 2048
     assert outcome.image.flash_bytes > size + 160 * 64
     check_fits(outcome.image, boards.board("h747"))
+
+
+def test_what_the_runner_of_mlperf_sends_has_its_room_before_constants(tmp_path: Path) -> None:
+    """Beside 640 numbers of four bytes each 123 kB do not fit; without room for them the linker puts none there."""
+    np.save(tmp_path / "x.npy", saved_mlp((640, 128, 320, 640), tmp_path / "mlp.onnx"))
+    wanted = Wanted("h747", str(tmp_path / "mlp.onnx"), "fixed8", calibrate=tmp_path / "x.npy")
+    ready = prepare(wanted, load_boards(), tmp_path / "cache", lambda line: None)
+    with ready.image.elf.open("rb") as stream:
+        hot = ELFFile(stream).get_section_by_name(".hot")
+        address, size = hot["sh_addr"], hot["sh_size"]
+    assert (address >> 24, size) == (0x20, 640 * 128)
 
 
 @pytest.mark.parametrize(("sizes", "place"), [((40, 24), 0x20), ((1024, 640), 0x08)])
