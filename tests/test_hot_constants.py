@@ -22,6 +22,7 @@ from tinyhil.harness.build.image import check_fits
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.job import Request
 from tinyhil.harness.measure.run import run
+from tinyhil.harness.mlperf.firmware import with_room
 from tinyhil.harness.mlperf.session import Wanted, prepare
 from tinyhil.harness.records.record import make_record
 from tinyhil.memplan import Plan
@@ -138,6 +139,21 @@ def test_what_the_runner_of_mlperf_sends_has_its_room_before_constants(tmp_path:
         hot = ELFFile(stream).get_section_by_name(".hot")
         address, size = hot["sh_addr"], hot["sh_size"]
     assert (address >> 24, size) == (0x20, 640 * 128)
+
+
+def test_constants_that_find_no_room_after_all_are_said(tmp_path: Path) -> None:
+    """As if nothing were kept for the stack: 126 kB are chosen, which the linker script has no room for."""
+    x = saved_mlp((320, 256, 172, 64), tmp_path / "mlp.onnx")
+    np.save(tmp_path / "x.npy", x)
+    boards, said = load_boards(), list[str]()
+    alone = boards.model_copy(update={"entries": {"h747": with_room(boards.board("h747"), -4096)}})
+    request = Request(
+        board="h747", model=str(tmp_path / "mlp.onnx"), format="fixed8", inputs=tmp_path / "x.npy",
+        calibrate=tmp_path / "x.npy", results=tmp_path,
+    )  # fmt: skip
+    run(request, alone, tmp_path / "cache", said.append, lambda done, total: None)
+    (line,) = (line for line in said if "no room" in line)
+    assert line == "h747: 125952 B of constants have no room in dtcm after all: slower from flash"
 
 
 @pytest.mark.parametrize(("sizes", "place"), [((40, 24), 0x20), ((1024, 640), 0x08)])

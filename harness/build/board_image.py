@@ -8,7 +8,7 @@ from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
 from tinyhil.frontend.listing import Model
 from tinyhil.harness.build.compile import Log, build
-from tinyhil.harness.build.image import Image, check_arena, check_fits
+from tinyhil.harness.build.image import Image, check_arena, check_fits, misplaced_bytes
 from tinyhil.harness.build.pipeline import Compiled, compile_model
 from tinyhil.harness.build.weights import check_weights
 from tinyhil.harness.config import Boards, BoardSpec
@@ -32,4 +32,7 @@ def build_firmware(compiled: Compiled, board: BoardSpec, *, cache_dir: Path, log
     check_fits(image, board)
     if compiled.plan.peak_bytes:  # an arena that nobody uses is not linked
         check_arena(image, arrays(compiled.plan))
+    hot = board.chip.hot
+    if hot is not None and (slow_bytes := misplaced_bytes(image.elf)):
+        log(f"{board.name}: {slow_bytes} B of constants have no room in {hot.region} after all: slower from flash")
     return image

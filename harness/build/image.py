@@ -18,7 +18,8 @@ from tinyhil.harness.config import BoardSpec
 HASH_SYMBOL = "hil_image_hash"
 ARENA_SYMBOL = "hil_arena"
 REGION_SECTIONS = ".arena_"  # tensors in memories beside the main RAM
-COPIED_SECTIONS = (".text", ".rodata", ".hot")  # of the flash, even where a copy in closely coupled memory is used
+HOT = ".hot"
+COPIED_SECTIONS = (".text", ".rodata", HOT)  # of the flash, even where a copy in closely coupled memory is used
 SHF_WRITE, SHF_ALLOC = 0x1, 0x2
 ARENA_ALIGNMENT = 4
 ARENA_IN_MAP = re.compile(rf"^ \.bss\.{ARENA_SYMBOL}\s+0x[0-9a-f]+\s+(?P<size>0x[0-9a-f]+)", re.MULTILINE)
@@ -102,6 +103,15 @@ def check_fits(image: Image, board: BoardSpec) -> None:
             f"{chip.stack_reserve_bytes} B for the stack), {image.static_bytes - room} B too much; "
             f"largest: {name_largest(image.symbols, in_ram=True)}"
         )
+
+
+def misplaced_bytes(elf_path: Path) -> int:
+    """Of constants that were to lie in memory without wait states, for which the linker found no room there: they are
+    read from flash, all of them."""
+    with elf_path.open("rb") as stream:
+        elf = ELFFile(stream)
+        hot = elf.get_section_by_name(HOT)
+        return 0 if hot is None or _load_address(elf, hot) != hot["sh_addr"] else int(hot["sh_size"])
 
 
 def check_arena(image: Image, arena_bytes: int | Mapping[str, int]) -> None:
