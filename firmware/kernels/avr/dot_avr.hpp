@@ -86,12 +86,15 @@ inline void accumulate(int32_t &sum, Flash<int8_t> a, Ram<int16_t> b, Size count
     if (rest) HIL_MIXED_ROUNDS(HIL_BYTE_WEIGHT, rest);
 }
 
-// Not inlined: in a convolution that rescales its sums no registers are left for it.
-__attribute__((noinline)) inline void accumulate(int32_t &sum, Flash<int16_t> a, Ram<int8_t> b, Size count) {
+inline void accumulate(int32_t &sum, Flash<int16_t> a, Ram<int8_t> b, Size count) {
     uint8_t byte, wl, wh, p1, p2, zero;
     Size pairs = count >> 1, rest = count & 1;
     if (pairs) HIL_MIXED_ROUNDS(HIL_WORD_WEIGHT HIL_WORD_WEIGHT, pairs);
     if (rest) HIL_MIXED_ROUNDS(HIL_WORD_WEIGHT, rest);
+}
+// Not inlined: in a convolution that rescales its sums no registers are left for it.
+__attribute__((noinline)) inline void accumulate_apart(int32_t &sum, Flash<int16_t> a, Ram<int8_t> b, Size count) {
+    accumulate(sum, a, b, count);
 }
 #undef HIL_BYTE_TIMES_WORD
 #undef HIL_BYTE_WEIGHT

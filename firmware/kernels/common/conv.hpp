@@ -71,7 +71,7 @@ inline void accumulate_window(Acc &sum, W weights, X plane, const Span &down, co
     X row = plane + (static_cast<Size>(down.at) * w.width + static_cast<Size>(across.at));
     W factors = weights + (down.first * w.kernel_x + across.first);
     for (Size k = down.first; k < down.end; ++k, row = row + w.dilation_y * w.width, factors = factors + w.kernel_x) {
-        accumulate(sum, factors, row, count);
+        accumulate_apart(sum, factors, row, count);
     }
 }
 
@@ -94,7 +94,7 @@ inline void channels_of_pixel(Out *out, Size pixels, W row, X patch, B bias, Siz
 #endif
     for (; n < end; ++n, row = row + inner, out += pixels) {
         Acc sum = start(n);
-        accumulate(sum, row, patch, inner);
+        accumulate_apart(sum, row, patch, inner);
         *out = requantize<Out>(sum, of_channel(shift, n));
     }
 }

@@ -9,6 +9,12 @@ inline void accumulate(Acc &sum, A a, B b, Size count) {
     for (Size i = 0; i < count; ++i) sum += Multiply<Acc>::of(a[i], b[i]);
 }
 
+// The same beside a window, which needs registers, too (avr/dot_avr.hpp).
+template <class Acc, class A, class B>
+inline void accumulate_apart(Acc &sum, A a, B b, Size count) {
+    accumulate(sum, a, b, count);
+}
+
 #ifndef __AVR__
 // Sums of neighbouring rows: each element of x is loaded once for all of them. ARM has registers for four sums
 // of 32 bits or two of 64.

@@ -83,8 +83,8 @@ HIL_PER_LAYER void convolve_rows(Out *out, T *patch, Rows rows, W weights, X x, 
                 if (depthwise) {
                     Acc sum = start_of<Acc>(start, 0, bias_shift);
                     each_kernel_row(x, l, down, [&](X row, Size k) {
-                        accumulate(sum, weights + (k * w.kernel_x + across.first), row + static_cast<Size>(across.at),
-                                   across.end - across.first);
+                        accumulate_apart(sum, weights + (k * w.kernel_x + across.first), row + static_cast<Size>(across.at),
+                                         across.end - across.first);
                     });
                     *at = requantize<Out>(sum, of_channel(shift, g));
                     continue;
