@@ -55,7 +55,8 @@ def holds(fmt: Format, magnitude: float) -> bool:
     """Whether this scale is the finest that a family allows for the magnitude."""
     largest, scale = math.ldexp(fmt.largest, fmt.exponent), 2.0**fmt.exponent
     if isinstance(fmt, Affine | Codebook):
-        return largest == pytest.approx(magnitude if magnitude or fmt.domain != AFFINE else 1.0, rel=2**-6)
+        least = (1e-8 if magnitude else 1.0) if fmt.domain == AFFINE else 0
+        return largest == pytest.approx(max(magnitude, least), rel=2**-6)
     if isinstance(fmt, Fixed):
         return largest / 2 <= magnitude < largest
     if isinstance(fmt, Minifloat):

@@ -110,7 +110,7 @@ def test_a_run_without_network_scores_what_ships(asked: str | None, tmp_path: Pa
         cwd=tmp_path,
         HIL_DATA=asked,
         HIL_CACHE=str(tmp_path / "cache"),
-        HIL_OFFLINE="1",
+        HIL_OFFLINE="",  # else nobody is asked
         http_proxy=nowhere,
         https_proxy=nowhere,
     )
