@@ -125,12 +125,6 @@ def _plan_instance(wanted: Wanted, path: Path) -> Found:
     )
 
 
-def _order(program: Program) -> str:
-    """What is carried out after what, where that is not too much for people; the record has all of it."""
-    names = [in_short(op.name) for op in walk(program.body)]
-    return ": " + " ".join(names) if len(names) <= MOST_NAMED else f" ({len(names)}; --json lists them)"
-
-
 def _without_reading(wanted: Wanted, reading_s: float) -> Wanted:
     """What is left of `--time` once the buffers are read, the plan is to be checked and its map drawn."""
     if wanted.seconds is None:
@@ -189,6 +183,12 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
     )
 
 
+def _order(program: Program) -> str:
+    """What is carried out after what, where that is not too much for people; the record has all of it."""
+    names = [in_short(op.name) for op in walk(program.body)]
+    return ": " + " ".join(names) if len(names) <= MOST_NAMED else f" ({len(names)}; --json lists them)"
+
+
 def _beside(wanted: Wanted, placed: Placement, board: BoardSpec) -> Transfer | None:
     """How the input gets into the board beside this arena; None if it does not fit."""
     try:
@@ -203,11 +203,8 @@ def arranged_program(wanted: Wanted, name: str, board: BoardSpec | None, say: Sa
     assignment = opened.assignment(wanted.assignment, wanted.format)
     left_out = LEFT_OUT | set(wanted.without)
     program = lower(opened.model.graph, assignment, planning_ranges(opened, say), left_out)
-    return (
-        opened.source,
-        described(assignment, program),
-        program if board is None else arranged_without(program, board, wanted.without),
-    )
+    arranged = program if board is None else arranged_without(program, board, wanted.without)
+    return opened.source, described(assignment, program), arranged
 
 
 def _placed(wanted: Wanted, program: Program, board: BoardSpec | None) -> tuple[Placement, list[str]]:

@@ -48,9 +48,8 @@ def error_bound(op: Op, program: Program, computed: Computed) -> np.ndarray:
     if out.grid is not None and (out.domain == AFFINE or _is_rescaled(op)):
         units = 1.01 if _is_asymmetric(op) else 0.01  # two roundings, each of them half a unit
         bound = bound + units * out.grid[0] + (2.0**-14 if out.bits > 8 else 2.0**-22) * np.abs(computed.value)
-        bound = bound + (
-            0.5 * _rescaled_unit(op, program) if _is_rescaled(op) else 0.0
-        )  # a bias is no finer than the sum
+        if _is_rescaled(op):
+            bound = bound + 0.5 * _rescaled_unit(op, program)  # a bias is no finer than the sum
     if "bias_shift" in op.params and op.domain == INTEGER:
         bound = bound + 0.5 * 2.0 ** _unit(op, program)  # the same
     if op.kernel.startswith(("dense_channels", "conv_channels")) and op.domain == INTEGER:

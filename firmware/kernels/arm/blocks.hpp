@@ -431,7 +431,7 @@ struct TwoPixels<Blocks<int8_t, 2, in_pairs>, X, int32_t> {
     }
 };
 
-// Cortex-M7: 4 x 2 sums in pairs; outputs are whole blocks
+// Cortex-M4 and M7: 4 x 2 sums in pairs; outputs are whole blocks
 struct FourRowsInPairs {
     static constexpr Size rows = 4;
 
