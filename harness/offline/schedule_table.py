@@ -31,7 +31,7 @@ def front_lines(found: Sequence[Scheduled]) -> list[str]:
     if found:
         sample_bytes = input_bytes(found[0].placed.program)
         lines.append(
-            f"peaks are those of the arena; a whole sample takes {sample_bytes} B beside it, which --ram with --board counts"
+            f"peaks are the arena's; a whole sample takes {sample_bytes} B beside it, which --ram with --board counts"
         )
     return lines
 
