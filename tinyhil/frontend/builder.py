@@ -18,15 +18,14 @@ from tinyhil.formats.affine import Affine
 from tinyhil.frontend.constant_folding import folded
 from tinyhil.frontend.fold import fold_into_layers
 from tinyhil.frontend.listing import Block, Call, Ends, Listing
-from tinyhil.frontend.rewrite import rewritten
-from tinyhil.frontend.rewrite_quantized import without_unread
-from tinyhil.frontend.rewrites import REWRITE_BY_NAME
+from tinyhil.frontend.unread import without_unread
 from tinyhil.graph import Graph, Node, Shape, element_count
 from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.ops.operator import refuse
 
 T = TypeVar("T")
 Fill = Callable[[tuple[str, ...]], tuple[str, ...]]  # body inputs -> body outputs
+Rewritten = Callable[["Builder", Call], tuple[str, ...] | None]
 
 MAX_FOLDED_ELEMENTS = 1 << 24  # far beyond any flash; a small file can ask for terabytes
 MAX_VALUE_ELEMENTS = 1 << 24  # of a run-time value: far beyond the RAM of any board
@@ -44,9 +43,13 @@ class Level:
 
 
 class Builder:
-    """Lives for one model. Names that go in are those it gave out; names for outputs are wishes."""
+    """Lives for one model. Names that go in are those it gave out; names for outputs are wishes.
 
-    def __init__(self, opset: int = 0) -> None:
+    `rewritten` adds the calls that another one stands for and gives their results, or None.
+    """
+
+    def __init__(self, rewritten: Rewritten, opset: int = 0) -> None:
+        self._others = rewritten
         self.opset = opset or onnx.defs.onnx_opset_version()  # of the operators it is given
         self.shapes: dict[str, Shape] = {}
         self.constants: dict[str, np.ndarray] = {}
@@ -174,7 +177,7 @@ class Builder:
         calls = self._levels[-1].calls
         before = len(calls)
         shapes = [self.shapes.get(name, ()) for name in call.inputs]
-        results = _inferred(node_of(call), shapes, lambda: rewritten(self, call, REWRITE_BY_NAME))
+        results = _inferred(node_of(call), shapes, lambda: self._others(self, call))
         if results is not None:
             del calls[before:]
             if not all(name in self.constants for name in results if name):

@@ -15,6 +15,7 @@ from tinyhil.frontend.elaborate import Elaborator
 from tinyhil.frontend.listing import Ends, Model
 from tinyhil.frontend.onnx import checked_weights
 from tinyhil.frontend.parser import parse
+from tinyhil.frontend.rewrites import rewritten
 from tinyhil.frontend.tokens import DslError
 
 MAX_TEXT_BYTES = 1 << 20
@@ -75,7 +76,7 @@ def load_dsl(path: Path) -> Model:
 
 def _model(text: str, path: Path, weights: Weights, data: bytes) -> Model:
     program = parse(text)
-    builder = Builder()
+    builder = Builder(rewritten)
     source, output = Elaborator(builder, weights.read).program(program)
     graph, listing = builder.finish(path.stem, Ends(source, output))
     given = program.inputs[0]

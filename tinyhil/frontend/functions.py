@@ -6,23 +6,20 @@ Images are (1, channels, height, width), as in ONNX.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tinyhil.frontend import syntax
+from tinyhil.frontend.elaboration import Elaboration
 from tinyhil.frontend.tokens import BEYOND, Place
+from tinyhil.frontend.values import Value
 
-if TYPE_CHECKING:
-    from tinyhil.frontend.elaborate import Elaborator
-    from tinyhil.frontend.values import Value
-
-Function = Callable[["Elaborator", syntax.Call, str], "Value"]
+Function = Callable[[Elaboration, syntax.Call, str], Value]
 MAX_INIT_ELEMENTS = 1 << 20
 MAX_AXES = 16
 
 
-def arguments(e: Elaborator, item: syntax.Call, least: int, most: int = 0, letters: str = "") -> list[str]:
+def arguments(e: Elaboration, item: syntax.Call, least: int, most: int = 0, letters: str = "") -> list[str]:
     """The arguments as tensors, `least` of them or up to `most`; `letters` are the groups in braces allowed."""
     most = max(least, most)
     if not least <= len(item.arguments) <= most:
@@ -53,14 +50,14 @@ def _group(item: syntax.Call, letter: str, count: int, default: Sequence[int]) -
     return found
 
 
-def reshaped(e: Elaborator, value: str, shape: Sequence[int], at: Place, wish: str = "") -> str:
+def reshaped(e: Elaboration, value: str, shape: Sequence[int], at: Place, wish: str = "") -> str:
     """The tensor in another shape; itself if it has that shape."""
     if tuple(shape) == e.shape(value):
         return value
     return e.call("Reshape", [value, e.integers(list(shape))], at, wish)
 
 
-def by_channel(e: Elaborator, vector: str, rank: int, at: Place) -> str:
+def by_channel(e: Elaboration, vector: str, rank: int, at: Place) -> str:
     """A vector in the shape that adds it along axis 1, the channels, of a tensor of `rank`."""
     shape = e.shape(vector)
     if len(shape) > 1 and max(shape, default=1) != int(np.prod(shape)):
@@ -73,17 +70,17 @@ def by_channel(e: Elaborator, vector: str, rank: int, at: Place) -> str:
 
 
 def _unary(op: str) -> Function:
-    def function(e: Elaborator, item: syntax.Call, wish: str) -> Value:
+    def function(e: Elaboration, item: syntax.Call, wish: str) -> Value:
         return e.call(op, arguments(e, item, 1), item.at, wish)
 
     return function
 
 
-def _relu6(e: Elaborator, item: syntax.Call, wish: str) -> Value:
+def _relu6(e: Elaboration, item: syntax.Call, wish: str) -> Value:
     return _clipped(e, arguments(e, item, 1)[0], item.at, wish)
 
 
-def _clipped(e: Elaborator, value: str, at: Place, wish: str) -> str:
+def _clipped(e: Elaboration, value: str, at: Place, wish: str) -> str:
     ends = [e.builder.constant(e.part(), np.array(end, np.float32)) for end in (0.0, 6.0)]
     return e.call("Clip", [value, *ends], at, wish)
 
@@ -101,7 +98,7 @@ def _dims(item: syntax.Call, index: int) -> tuple[int, ...]:
     raise item.at.error(f"{item.function} takes a shape such as (1, 4) as value {index + 1}")
 
 
-def _reshape(e: Elaborator, item: syntax.Call, wish: str) -> Value:
+def _reshape(e: Elaboration, item: syntax.Call, wish: str) -> Value:
     """reshape(x, (shape)) and reshape(x, (shape), (order of the axes, from 1))."""
     if len(item.arguments) not in (2, 3) or item.arguments[0] is None:
         raise item.at.error("reshape takes a value, a shape and perhaps the order of the axes: reshape(x, (1, 4))")
@@ -113,7 +110,7 @@ def _reshape(e: Elaborator, item: syntax.Call, wish: str) -> Value:
     return e.call("Reshape", [value, e.integers(_dims(item, 1))], item.at, wish)
 
 
-def _reverse(e: Elaborator, item: syntax.Call, wish: str) -> Value:
+def _reverse(e: Elaboration, item: syntax.Call, wish: str) -> Value:
     """reverse(x, axis): the elements along the axis, last first."""
     if len(item.arguments) != 2 or item.arguments[0] is None or item.arguments[1] is None:
         raise item.at.error("reverse takes a value and an axis: reverse(x, 1)")
@@ -125,7 +122,7 @@ def _reverse(e: Elaborator, item: syntax.Call, wish: str) -> Value:
     return e.call("Slice", [value, *map(e.integers, bounds)], item.at, wish)
 
 
-def _init(e: Elaborator, item: syntax.Call, wish: str) -> Value:
+def _init(e: Elaboration, item: syntax.Call, wish: str) -> Value:
     """init([shape], number): a constant of one value."""
     number = item.arguments[1] if len(item.arguments) == 2 else None
     if not isinstance(number, syntax.Literal) or number.shape != ():
@@ -142,14 +139,14 @@ def _init(e: Elaborator, item: syntax.Call, wish: str) -> Value:
     return e.builder.constant(wish, array)
 
 
-def _argmax(e: Elaborator, item: syntax.Call, wish: str) -> Value:
+def _argmax(e: Elaboration, item: syntax.Call, wish: str) -> Value:
     """The position of the largest of all elements."""
     (value,) = arguments(e, item, 1)
     flat = reshaped(e, value, (int(np.prod(e.shape(value))),), item.at)
     return e.call("ArgMax", [flat], item.at, wish, axis=0, keepdims=1)
 
 
-def _normalise(e: Elaborator, item: syntax.Call, wish: str) -> Value:
+def _normalise(e: Elaboration, item: syntax.Call, wish: str) -> Value:
     """x / sqrt(sum of x**2) over all elements."""
     (value,) = arguments(e, item, 1)
     square = e.call("Mul", [value, value], item.at)
@@ -166,7 +163,7 @@ def _pads(item: syntax.Call) -> list[int]:
     return [top, left, bottom, right]
 
 
-def _maxpool(e: Elaborator, item: syntax.Call, wish: str) -> Value:
+def _maxpool(e: Elaboration, item: syntax.Call, wish: str) -> Value:
     """maxpool(x, {k height width}, {p top bottom left right}, {s down across})."""
     (value,) = arguments(e, item, 1, letters="kps")
     kernel = _group(item, "k", 2, ())
@@ -174,7 +171,7 @@ def _maxpool(e: Elaborator, item: syntax.Call, wish: str) -> Value:
     return e.call("MaxPool", [value], item.at, wish, kernel_shape=kernel, pads=_pads(item), strides=strides)
 
 
-def _conv2d(e: Elaborator, item: syntax.Call, wish: str) -> Value:
+def _conv2d(e: Elaboration, item: syntax.Call, wish: str) -> Value:
     """conv2d(x, weights [, bias], {s down across}, {p top bottom left right}, {d down across}, {g groups})."""
     operands = arguments(e, item, 2, 3, letters="spdg")
     attrs: dict[str, object] = {
@@ -186,7 +183,7 @@ def _conv2d(e: Elaborator, item: syntax.Call, wish: str) -> Value:
     return e.call("Conv", operands, item.at, wish, **attrs)
 
 
-def _mbconv(e: Elaborator, item: syntax.Call, wish: str) -> Value:
+def _mbconv(e: Elaboration, item: syntax.Call, wish: str) -> Value:
     """mbconv(x, [F1, W1, B1], [F2, W2, B2], [F3, W3, B3], {s ...}, {p ...}): MobileNetV2's bottleneck.
 
     A pointwise, a depthwise and a pointwise convolution by F, each scaled by W and shifted by B per channel; relu6
@@ -219,7 +216,7 @@ def _mbconv(e: Elaborator, item: syntax.Call, wish: str) -> Value:
 COMPARISONS = {">=": "GreaterOrEqual", ">": "Greater", "<=": "LessOrEqual", "<": "Less", "==": "Equal"}
 
 
-def chosen(e: Elaborator, item: syntax.Conditional, sides: tuple[Value, Value], wish: str) -> str:
+def chosen(e: Elaboration, item: syntax.Conditional, sides: tuple[Value, Value], wish: str) -> str:
     """Both values are computed and the condition chooses, element by element."""
     left, right = (e.tensor(side, part.at) for side, part in zip(sides, (item.left, item.right), strict=True))
     condition = e.call(COMPARISONS[item.comparison], [left, right], item.at)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tinyhil.frontend import functions, syntax
+from tinyhil.frontend.elaboration import Elaboration
 from tinyhil.frontend.row_reads import Row
 from tinyhil.frontend.tokens import Place
 from tinyhil.frontend.values import Step
 from tinyhil.graph import Shape
 
-if TYPE_CHECKING:
-    from tinyhil.frontend.elaborate import Elaborator
 
-
-def spans_of(e: Elaborator, indices: tuple[syntax.Index, ...], shape: Shape) -> list[tuple[int, int]]:
+def spans_of(e: Elaboration, indices: tuple[syntax.Index, ...], shape: Shape) -> list[tuple[int, int]]:
     """(start, length) of each axis."""
     if len(indices) > len(shape):
         raise indices[len(shape)].at.error(f"{len(indices)} indices of a tensor with {len(shape)} axes")
@@ -30,7 +27,7 @@ def spans_of(e: Elaborator, indices: tuple[syntax.Index, ...], shape: Shape) -> 
     return spans
 
 
-def indexed(e: Elaborator, item: syntax.Indexed, wish: str) -> str:
+def indexed(e: Elaboration, item: syntax.Indexed, wish: str) -> str:
     """The value that an indexed expression reads, by the cheapest operator that does it."""
     row = row_read(e, item, wish) or gathered(e, item, wish)
     if row is not None:
@@ -46,7 +43,7 @@ def indexed(e: Elaborator, item: syntax.Indexed, wish: str) -> str:
     return functions.reshaped(e, part, left, item.at, wish)
 
 
-def cut(e: Elaborator, source: str, spans: Sequence[tuple[int, int]], at: Place, wish: str = "") -> str:
+def cut(e: Elaboration, source: str, spans: Sequence[tuple[int, int]], at: Place, wish: str = "") -> str:
     """The part of a tensor between (start, length) of each axis."""
     shape = e.shape(source)
     axes = [axis for axis, (_, length) in enumerate(spans) if length != shape[axis]]
@@ -56,7 +53,7 @@ def cut(e: Elaborator, source: str, spans: Sequence[tuple[int, int]], at: Place,
     return e.call("Slice", [source, *map(e.integers, (starts, ends, axes))], at, wish)
 
 
-def replaced(e: Elaborator, let: syntax.Let) -> str:
+def replaced(e: Elaboration, let: syntax.Let) -> str:
     """The tensor with a part of it exchanged: the parts around it, and the new one between them."""
     (target,) = let.targets
     whole = e.operand(syntax.Name(let.at, target))
@@ -81,7 +78,7 @@ def replaced(e: Elaborator, let: syntax.Let) -> str:
     return part
 
 
-def row_read(e: Elaborator, item: syntax.Indexed, wish: str) -> str | None:
+def row_read(e: Elaboration, item: syntax.Indexed, wish: str) -> str | None:
     """The row a loop shows, if an index is the step of a loop."""
     for axis, index in enumerate(item.indices):
         if not isinstance(index.start, syntax.Name):
@@ -102,7 +99,7 @@ def row_read(e: Elaborator, item: syntax.Indexed, wish: str) -> str | None:
     return None
 
 
-def gathered(e: Elaborator, item: syntax.Indexed, wish: str) -> str | None:
+def gathered(e: Elaboration, item: syntax.Indexed, wish: str) -> str | None:
     """What an index that is computed at run time chooses."""
     given = [(axis, index) for axis, index in enumerate(item.indices) if index.start is not None]
     if len(given) != 1 or not isinstance(given[0][1].start, syntax.Name) or given[0][1].length is not None:

@@ -26,7 +26,7 @@ from tinyhil.frontend.ports import ANY_STREAM, REAL, WHOLE, Fill, Port, Stream, 
 from tinyhil.frontend.rewrite import Site, sensible
 from tinyhil.frontend.rewrite_control import choose, repeat
 from tinyhil.frontend.rewrite_quantized import input_kind
-from tinyhil.frontend.rewrites import CONTROL, DOMAINS
+from tinyhil.frontend.rewrites import CONTROL, DOMAINS, rewritten
 from tinyhil.graph import Shape
 from tinyhil.ops import LOOP_BY_NAME
 from tinyhil.ops.operator import refuse
@@ -63,7 +63,7 @@ def model_of(proto: onnx.ModelProto, path: Path, sha256: str, stream: Stream = A
     inputs = [_port(info, main) for info in main.input if info.name not in known]
 
     def start() -> tuple[Builder, Fill]:
-        builder, local = Builder(standard_opset(proto)), Local()
+        builder, local = Builder(rewritten, standard_opset(proto)), Local()
         _add_initializers(main, local, builder)
 
         def fill(values: Mapping[str, str]) -> tuple[str, ...]:

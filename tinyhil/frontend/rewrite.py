@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tinyhil.errors import ModelError
+from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.listing import Call
 from tinyhil.graph import Node, Shape
 from tinyhil.ops.operator import axis_of, refuse
-
-if TYPE_CHECKING:
-    from tinyhil.frontend.builder import Builder
 
 Results = tuple[str, ...] | None
 Made = TypeVar("Made")
@@ -115,20 +113,3 @@ def sensible(site: Site, work: Callable[[], Made]) -> Made:
         return work()
     except (ValueError, LookupError, TypeError, ArithmeticError, MemoryError, AttributeError) as error:
         raise site.refuse(f"makes no sense ({str(error)[:120]})", "the file is damaged") from None
-
-
-def rewritten(builder: Builder, call: Call, rewrites: dict[str, Rewrite]) -> Results:
-    """Results of the calls that take the place of `call`; None if it stands for itself.
-
-    ModelError for unknown attributes.
-    """
-    rewrite = rewrites.get(call.op)
-    if rewrite is None:
-        return None
-    site = Site(builder, call)
-    results = sensible(site, lambda: rewrite.apply(site))
-    if results is not None:
-        for attribute in call.attrs:
-            if attribute not in rewrite.attributes:
-                raise site.refuse(f"attribute '{attribute}' is not supported", "export without it")
-    return results

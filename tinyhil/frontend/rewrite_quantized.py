@@ -7,20 +7,16 @@ quantized and dequantized by the same numbers meets again here: nothing is left 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 
+from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.rewrite import MICROSOFT, Results, Rewrite, Site
-from tinyhil.graph import Graph, Node
 from tinyhil.ops.quantize import FROM_CODES, TO_CODES, nearest
 from tinyhil.pins import CHOOSING
-
-if TYPE_CHECKING:
-    from tinyhil.frontend.builder import Builder
 
 # (bits, what ONNX's integers exceed ours by)
 KINDS = {"int8": (8, 0), "uint8": (8, 128), "int16": (16, 0), "uint16": (16, 32768)}
@@ -267,36 +263,6 @@ def _matmul_integer(site: Site) -> Results:
 
 def _dynamic(site: Site) -> Results:
     raise site.refuse("scales chosen at run time", DYNAMIC)
-
-
-# ---- what is left over
-
-
-def without_unread(graph: Graph) -> Graph:
-    """A graph with codes, without the nodes that nobody reads."""
-    if not any(node.op == TO_CODES for node in graph.walk()):
-        return graph
-    return _read(graph, set())
-
-
-def _read(level: Graph, wanted: set[str]) -> Graph:
-    wanted = wanted | set(level.outputs)
-    live: list[Node] = []
-    for node in reversed(level.nodes):
-        if node.body is not None or wanted.intersection(node.outputs):
-            live.append(node if node.body is None else replace(node, body=_read(node.body, wanted)))
-            wanted.update(_reads(live[-1]))
-    made = {name for node in live for name in node.outputs} | set(level.inputs) | set(level.constants)
-    shapes = {name: shape for name, shape in level.shapes.items() if name in made}
-    return replace(level, nodes=tuple(reversed(live)), shapes=shapes)
-
-
-def _reads(node: Node) -> Iterator[str]:
-    yield from node.inputs
-    if node.body is not None:
-        yield from node.body.outputs
-        for inner in node.body.nodes:
-            yield from _reads(inner)
 
 
 def input_kind(element_type: int) -> str:

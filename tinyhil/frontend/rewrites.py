@@ -13,7 +13,9 @@ from tinyhil.frontend import (
     rewrite_rnnpool,
     rewrite_shapes,
 )
-from tinyhil.frontend.rewrite import Rewrite
+from tinyhil.frontend.builder import Builder
+from tinyhil.frontend.listing import Call
+from tinyhil.frontend.rewrite import Results, Rewrite, Site, sensible
 
 REWRITES: tuple[Rewrite, ...] = (
     *rewrite_arithmetic.REWRITES,
@@ -33,3 +35,20 @@ CONTROL = {
     "If": "computed or constant condition; both branches are computed and one is chosen",
     "Loop": "static trip count",
 }
+
+
+def rewritten(builder: Builder, call: Call) -> Results:
+    """Results of the calls that take the place of `call`; None if it stands for itself.
+
+    ModelError for unknown attributes.
+    """
+    rewrite = REWRITE_BY_NAME.get(call.op)
+    if rewrite is None:
+        return None
+    site = Site(builder, call)
+    results = sensible(site, lambda: rewrite.apply(site))
+    if results is not None:
+        for attribute in call.attrs:
+            if attribute not in rewrite.attributes:
+                raise site.refuse(f"attribute '{attribute}' is not supported", "export without it")
+    return results

@@ -19,6 +19,7 @@ from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.listing import Call, Model
 from tinyhil.frontend.ports import ANY_STREAM, Fill, Port, Stream, connect
 from tinyhil.frontend.rewrite_quantized import KINDS
+from tinyhil.frontend.rewrites import rewritten
 from tinyhil.frontend.tflite_file import ACTIVATIONS, File, Operation, Tensor, read_file, whole
 
 TO_PLANES, TO_FILE = (0, 3, 1, 2), (0, 2, 3, 1)
@@ -79,7 +80,7 @@ class _Reader:
     """Lives for one file. `values` are real numbers, `codes` the integers behind them, by tensor and form."""
 
     def __init__(self, file: File) -> None:
-        self.file, self.builder = file, Builder()
+        self.file, self.builder = file, Builder(rewritten)
         self.values: dict[tuple[int, str], str] = {}
         self.codes: dict[tuple[int, str], str] = {}
 
