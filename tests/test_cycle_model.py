@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import subprocess
 from dataclasses import dataclass, replace
@@ -123,6 +124,11 @@ CACHES_ON = """
 
 def cycles_of(chip: Chip, emulated: str, bodies: list[str], folder: Path) -> list[int]:
     """Typical cycles of each body, the second time that all of them run."""
+    return [counts[1] for counts in counts_of(chip, emulated, bodies, folder)]
+
+
+def counts_of(chip: Chip, emulated: str, bodies: list[str], folder: Path) -> list[tuple[int, ...]]:
+    """Instructions, typical, fewest and most cycles of each body, the second time that all of them run."""
     build_dir()
     code = "".join(MARK.format(tag=n) + f"    {body}\n" for n, body in enumerate([*bodies, ""]))
     warm = CACHES_ON if chip is H747 else ""
@@ -137,8 +143,9 @@ def cycles_of(chip: Chip, emulated: str, bodies: list[str], folder: Path) -> lis
         process.wait(60)  # an end of its input would end it before its budget does
         assert process.stdout is not None
         assert b'"fault"' not in process.stdout.read()
-    at = [int(line.split()[2]) for line in (folder / "trace").read_text().splitlines()][-len(bodies) - 1 :]
-    return [after - before for before, after in itertools.pairwise(at)]
+    at = [[int(word) for word in line.split()[1:]] for line in (folder / "trace").read_text().splitlines()]
+    pairs = itertools.pairwise(at[-len(bodies) - 1 :])
+    return [tuple(x - y for x, y in zip(after, before, strict=True)) for before, after in pairs]
 
 
 @pytest.mark.parametrize(("chip", "emulated", "sequences"), [(H747, "stm32h7a3", M7), (L4R5, "stm32l4r5", M4)])
@@ -166,6 +173,46 @@ def test_an_odd_address_costs_the_m7_three_cycles(tmp_path: Path) -> None:
     bodies = [f"add.w r10, r8, #{odd}; b.w 7f; 7: {'ldr.w r0, [r10]; nop.w; ' * 8}" for odd in (0, 1)]
     even, odd = cycles_of(H747, "stm32h7a3", bodies, tmp_path)
     assert odd - even == 8 * 3
+
+
+@pytest.mark.parametrize(
+    ("chip", "emulated", "load", "cycles"),
+    [
+        (L4R5, "stm32l4r5", "ldm.w r8, {r0-r5}", 7 + 1),
+        (L4R5, "stm32l4r5", "vldmia r8, {s0-s31}", 33 + 1),
+        (H747, "stm32h7a3", "ldm.w r8, {r0-r5}", 3 + 1),
+        (H747, "stm32h7a3", "vldmia r8, {s0-s31}", 16 + 1),
+    ],
+)
+def test_a_block_may_hold_any_number_of_loads(
+    chip: Chip, emulated: str, load: str, cycles: int, tmp_path: Path
+) -> None:
+    """None beside another's data, so that each is an access of its own; blocks end where Unicorn ends them."""
+    bodies = [f"set r8, 0x20000100; {f'{load}; add.w r8, r8, #192; ' * count}" for count in (20, 100, 400)]
+    few, many, more = counts_of(chip, emulated, bodies, tmp_path)
+    assert [many[0] - few[0], more[0] - many[0]] == [2 * 80, 2 * 300]
+    assert [many[1] - few[1], more[1] - many[1]] == pytest.approx([80 * cycles, 300 * cycles], abs=8)
+    assert all(low <= typical <= high for _, typical, low, high in (few, many, more))
+    assert more[3] - many[3] == pytest.approx((many[3] - few[3]) * 300 / 80, rel=0.02)  # no count wraps around
+
+
+def test_every_published_image_runs_as_the_page_says() -> None:
+    """All but the streaming wake word, whose audio comes through a DMA controller."""
+    page = (ROOT / "docs/cycle_model.md").read_text()
+    row = r"^\| (v1\.\S+ .*?) \| \w* \| .*? \| ([\d,]+) \| [\d,]+ \| [-+][\d.]+ %"
+    rows = dict(re.findall(row, page, re.MULTILINE))
+    found = list(images(Path(os.environ.get("HIL_DATA", "/nowhere"), "firmware")))
+    if not found:
+        pytest.skip("HIL_DATA has no firmware")
+    build_dir()
+    assert {image.name for image in found if image.task != "sww"} == set(rows)
+    for image in found:
+        if image.task == "sww":
+            with pytest.raises(NotRun, match="unmapped address 0x40020008"):
+                cycle_model.run(image, ARMSIM)
+        else:
+            said = int(rows[image.name].replace(",", ""))
+            assert cycle_model.run(image, ARMSIM).cycles == pytest.approx(said, rel=0.005), image.name
 
 
 def image_of(path: Path, chip: str = "stm32l4r5-foreign") -> Image:

@@ -2,26 +2,26 @@
 #pragma once
 #include "machine.h"
 
-enum { MAX_ACCESSES = 32, ABSOLUTE = 255, NEVER_FETCHED = ~0u };
+enum { ABSOLUTE = 255, NEVER_FETCHED = ~0u };
 
 /* Data of loads or stores at base + (index << shift) + offset, registers as they are when the block is entered. */
 struct access {
     uint8_t base, index, shift;
-    uint8_t words;      /* loads of a word: each is late if the address is odd */
-    uint16_t bytes;
     bool stores;
+    uint16_t words;     /* loads of a word: each is late if the address is odd */
+    uint32_t bytes;
     int32_t offset;
     uint32_t last_line; /* touched the last time */
 };
 
 struct block {
     uint32_t addr, size, generation;
-    uint16_t instructions, typical, min, max;
+    uint32_t instructions, typical, min, max;
     uint16_t taken_typical, taken_min, taken_max; /* for a conditional branch at the end that is taken */
-    uint16_t paired;       /* M7: if the first instruction is issued beside the branch that led here */
-    uint16_t again[2];     /* M7: if the block follows itself, in turns */
-    uint16_t line_stalls;  /* flash waits inside the block when it runs straight from flash */
-    uint16_t access_count;
+    uint32_t paired;       /* M7: if the first instruction is issued beside the branch that led here */
+    uint32_t again[2];     /* M7: if the block follows itself, in turns */
+    uint32_t line_stalls;  /* flash waits inside the block when it runs straight from flash */
+    uint32_t access_count;
     uint32_t last_target;  /* M7: of the branch at the end */
     uint32_t fetched;      /* M7: value of `fills` when all its lines were last seen in the instruction cache */
     int32_t lowest_sp;     /* relative to the SP at entry, <= 0 */
@@ -31,7 +31,7 @@ struct block {
     bool first_pairs;                 /* M7: the first instruction may be issued beside a branch */
     bool odd_start;        /* M4: begins with a wide instruction at an odd halfword */
     bool sp_unknown, stores, uses_fpu;
-    struct access accesses[MAX_ACCESSES];
+    struct access *accesses;
 };
 
 /* Where the data are, with the registers as they are: at the entry of the block. */

@@ -4,7 +4,7 @@
 #include "m7.h"
 #include "prices.h"
 
-enum { MOST_INSTRUCTIONS = 1024 }; /* of a block; Unicorn's end earlier */
+#include <stdlib.h>
 
 struct step {
     struct insn insn;
@@ -13,7 +13,15 @@ struct step {
     bool located, maybe; /* `maybe`: in an IT block */
 };
 
-static struct step steps[MOST_INSTRUCTIONS];
+static struct step *steps; /* as many as the largest block so far could have */
+static uint32_t room;
+
+static void *resized(void *memory, size_t bytes) {
+    void *found = realloc(memory, bytes);
+    if (found) return found;
+    fprintf(stderr, "armsim: no memory for a basic block of %zu bytes\n", bytes);
+    exit(1);
+}
 
 static bool is_branch(const struct insn *i) { return i->loads_pc || (i->kind >= BRANCH && i->kind <= TABLE_BRANCH); }
 
@@ -62,7 +70,8 @@ static unsigned decode_all(const struct block *b, const uint8_t *code) {
     struct origin origins[15];
     unsigned count = 0, it_left = 0;
     for (uint8_t r = 0; r < 15; ++r) origins[r] = (struct origin){r, 0};
-    for (uint32_t at = 0; at < b->size && count < MOST_INSTRUCTIONS; at += steps[count++].insn.bytes) {
+    if (b->size / 2 > room) steps = resized(steps, (room = b->size / 2) * sizeof *steps);
+    for (uint32_t at = 0; at < b->size; at += steps[count++].insn.bytes) {
         struct step *s = &steps[count];
         s->insn = decode(code + at);
         s->operands = operands_of(code + at);
@@ -154,7 +163,7 @@ static void add_taken(struct block *b, const struct step *last, enum core core) 
     }
 }
 
-static uint16_t at_least(uint32_t cycles, uint32_t granules) { return (uint16_t)(cycles > granules ? cycles : granules); }
+static uint32_t at_least(uint32_t cycles, uint32_t granules) { return cycles > granules ? cycles : granules; }
 
 /* The M7's cycles: from a fresh start, with the first instruction already issued, and once and twice more around. No
  * block is faster than the fetch of its bytes, eight a cycle. */
@@ -182,14 +191,22 @@ static void schedule(struct machine *m, struct block *b, unsigned count) {
     b->min /= 2; /* two instructions a cycle everywhere */
 }
 
+/* `b` may be another block until now: its room for accesses is taken over. */
+static void find_accesses(struct block *b, unsigned count) {
+    unsigned located = 0;
+    for (const struct step *s = steps; s < steps + count; ++s) located += s->located;
+    if (located) b->accesses = resized(b->accesses, located * sizeof *b->accesses);
+    for (const struct step *s = steps; s < steps + count; ++s)
+        if (s->located) add_access(b, &s->access);
+}
+
 void describe(struct machine *m, struct block *b, uint32_t addr, uint32_t size, const uint8_t *code) {
-    *b = (struct block){.addr = addr, .size = size, .fetched = NEVER_FETCHED};
+    *b = (struct block){.addr = addr, .size = size, .fetched = NEVER_FETCHED, .accesses = b->accesses};
     const unsigned count = decode_all(b, code);
     const struct step *last = &steps[count - 1];
     add_prices(m, b, count);
     if (is_branch(&last->insn)) add_taken(b, last, m->chip->core);
-    for (const struct step *s = steps; s < steps + count; ++s)
-        if (s->located) add_access(b, &s->access);
+    find_accesses(b, count);
     b->odd_start = m->chip->core == CORTEX_M4 && steps[0].insn.bytes == 4 && addr & 2;
     b->max += b->odd_start;
     if (m->chip->core == CORTEX_M7) schedule(m, b, count);

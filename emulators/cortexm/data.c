@@ -4,28 +4,21 @@
  * has loaded is taken for a hit. A line that was touched last time is taken to be still there. */
 #include "data.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 enum { LINE_SHIFT = 5, UNALIGNED_M7 = 3, UNALIGNED_M3 = 1 };
 
-/* Neighbours in memory are one access. */
+/* Neighbours in memory are one access. The block has room for one of each instruction. */
 void add_access(struct block *b, const struct access *a) {
     for (unsigned i = 0; i < b->access_count; ++i) {
         struct access *old = &b->accesses[i];
         if (old->base != a->base || old->index != a->index || old->shift != a->shift || old->stores != a->stores) continue;
         const int32_t first = a->offset < old->offset ? a->offset : old->offset;
-        const int32_t old_end = old->offset + old->bytes, end = a->offset + a->bytes;
+        const int32_t old_end = old->offset + (int32_t)old->bytes, end = a->offset + (int32_t)a->bytes;
         const int32_t last = end > old_end ? end : old_end;
-        if (last - first > old->bytes + a->bytes + 4) continue;
+        if ((uint32_t)(last - first) > old->bytes + a->bytes + 4) continue;
         old->offset = first;
-        old->bytes = (uint16_t)(last - first);
+        old->bytes = (uint32_t)(last - first);
         old->words += a->words;
         return;
-    }
-    if (b->access_count == MAX_ACCESSES) { /* what were left out would be cycles too few */
-        fprintf(stderr, "armsim: more than %d accesses of data in the block at 0x%08x; raise MAX_ACCESSES\n", MAX_ACCESSES, b->addr);
-        exit(1);
     }
     b->accesses[b->access_count++] = *a;
 }

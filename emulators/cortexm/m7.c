@@ -91,14 +91,13 @@ static bool ready_early(const struct issue *s, const struct operands *o, uint32_
 
 static void set(struct issue *s, uint16_t registers, struct ready delay, uint32_t cycle) {
     for (uint32_t left = registers; left; left &= left - 1)
-        s->registers[__builtin_ctz(left)] = (struct ready){(uint16_t)(cycle + delay.late), (uint16_t)(cycle + delay.early),
-                                                           (uint16_t)(cycle + delay.multiply), (uint16_t)(cycle + delay.addend)};
+        s->registers[__builtin_ctz(left)] = (struct ready){cycle + delay.late, cycle + delay.early, cycle + delay.multiply, cycle + delay.addend};
 }
 
 static void set_fp(struct issue *s, uint32_t registers, uint32_t late, uint32_t addend) {
     for (uint32_t left = registers; left; left &= left - 1) {
-        s->fp[__builtin_ctz(left)].late = (uint16_t)late;
-        s->fp[__builtin_ctz(left)].addend = (uint16_t)addend;
+        s->fp[__builtin_ctz(left)].late = late;
+        s->fp[__builtin_ctz(left)].addend = addend;
     }
 }
 

@@ -3,7 +3,7 @@
 #include "operands.h"
 
 struct ready {
-    uint16_t late, early, multiply, addend;
+    uint32_t late, early, multiply, addend;
 };
 
 struct issue {
