@@ -23,8 +23,9 @@ from tinyhil.harness.arguments import request
 from tinyhil.harness.boards.bench_file import default_bench
 from tinyhil.harness.build.pipeline import compile_model
 from tinyhil.harness.config import Boards, load_boards
-from tinyhil.harness.job import Opened, Request, Streamed, open_model
+from tinyhil.harness.job import Opened, Request, Streamed, method_of, open_model, preference_of
 from tinyhil.harness.records.view import Record
+from tinyhil.preference import Wish
 
 Say = Callable[[str], None]
 Formats = str | Mapping[str, Any] | os.PathLike[str]
@@ -47,6 +48,7 @@ class Model:
     say: Say = field(default=_silent, repr=False)
     states: tuple[str, ...] | None = None
     steps: int | None = None
+    by: str | None = None
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -67,15 +69,16 @@ class Model:
         output = graph.outputs[0]
         return {part.name: part.shape for part in graph.results} or {output: tuple(graph.shapes[output])}
 
-    def calibrate(self, x: Any, by: str = METHODS[0]) -> Model:
+    def calibrate(self, x: Any, by: str | None = None) -> Model:
         """The model with the ranges that its values take on `x` (samples, ...); DataError if `x` does not fit. Several
         inputs: a mapping, an array for each name.
 
-        `by`: how they are cut before a format is fitted to them: minmax, percentile, kl or mse (docs/formats.md).
+        `by`: how they are cut before a format is fitted to them: minmax, percentile, kl or mse (docs/formats.md). None:
+        as an assignment was found with, else minmax.
         """
-        path, opened = self._samples(x, None), replace(self.opened, by=by)
+        path, opened = self._samples(x, None), replace(self.opened, by=by or METHODS[0])
         opened.required_ranges(path)
-        return replace(self, calibration=path, opened=opened)
+        return replace(self, calibration=path, opened=opened, by=by)
 
     def compile(self, formats: Formats = "fixed16", board: str | None = None) -> Compiled:
         """The program in one format (a name), or in one per value (a file, or what such a file holds).
@@ -88,9 +91,10 @@ class Model:
         built = compile_model(
             self.opened.model,
             assignment,
-            self.opened.required_ranges(self.calibration),
+            replace(self.opened, by=self.by or method_of(chosen["assignment"])).required_ranges(self.calibration),
             wanted,
             [spec.name for spec in wanted],
+            wish=Wish(preference_of(chosen["assignment"])),
         )
         model = replace(self, formats=chosen, board=board)
         return Compiled(model, built.formats, built.plan.peak_bytes, built.plan.proven, built.sources)
@@ -118,7 +122,12 @@ class Model:
         from tinyhil.harness.search.request import SearchRequest
 
         out = Path(tempfile.mkdtemp(dir=self.folder.name)) / "assignment.yaml"
-        common: dict[str, Any] = {"out": out, "results": out.parent, **self._calibration, **self._streamed}
+        common: dict[str, Any] = {
+            "out": out,
+            "results": out.parent,
+            "calibrate": self.calibration,
+            "calibrate_by": self.opened.by,
+        } | self._streamed
         if x is not None:
             common["inputs"] = self._samples(x, y)
         given = {**common, **options}
@@ -162,7 +171,7 @@ class Model:
 
     @property
     def _calibration(self) -> dict[str, Any]:
-        return {"calibrate": self.calibration, "calibrate_by": self.opened.by}
+        return {"calibrate": self.calibration, "calibrate_by": self.by}
 
     @property
     def _streamed(self) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
 
-from tinyhil.assignment import Assignment, load_assignment
+from tinyhil.assignment import Assignment, Conditions, load_assignment, load_conditions
 from tinyhil.calibrate import Ranges, load_ranges
 from tinyhil.clipping import METHODS, require_method
 from tinyhil.errors import ConfigError, DataError
@@ -76,11 +77,11 @@ class Request:
     assignment: Path | None = None
     inputs: Path | None = None
     calibrate: Path | None = None
-    calibrate_by: str = METHODS[0]
+    calibrate_by: str | None = None  # None: as the assignment file says, else minmax
     samples: int | None = None
     port: str | None = None
     mode: str = "quiet"
-    prefer: str = BALANCED
+    prefer: str | None = None  # None: as the assignment file says, else balanced
     ram: int | None = None  # bytes for arena and input; None: as much as there is
     uart: str = "lifted"
     realtime: bool = False
@@ -102,6 +103,47 @@ class Request:
     def command(self, verb: str = "run") -> str:
         """The command that repeats it: what differs from the defaults."""
         return command_of(verb, self, Request("", ""), ("results",))
+
+
+def method_of(assignment: Path | None, by: str | None = None) -> str:
+    """How ranges are cut: `by`, else as the assignment file says, else by their ends."""
+    return by or _found(assignment).calibrate_by or METHODS[0]
+
+
+def preference_of(assignment: Path | None, prefer: str | None = None, usual: str = BALANCED) -> str:
+    """What counts in planning: `prefer`, else as the assignment file says, else `usual`."""
+    return prefer or _found(assignment).prefer or usual
+
+
+def _found(assignment: Path | None) -> Conditions:
+    return Conditions() if assignment is None else load_conditions(assignment)
+
+
+def say_other_ranges(assignment: Path | None, ranges: Ranges, say: Say) -> None:
+    """Where the assignment was found with ranges of other samples: its scales, so its figures, are others here."""
+    then, now = _found(assignment), conditions(ranges)
+    if then.calibrated_sha256 is None or then.calibrated_sha256 == now.calibrated_sha256:
+        return
+    if then.calibrated_samples == now.calibrated_samples and then.calibrated_on == now.calibrated_on:
+        return
+    say(
+        f"{assignment}: found with ranges of {then.calibrated_samples} samples of {then.calibrated_on}, here they are "
+        f"of {now.calibrated_samples} of {now.calibrated_on}: flash and latency may differ; give the same --calibrate"
+    )
+
+
+def conditions(ranges: Ranges, prefer: str | None = None) -> Conditions:
+    """Under which an answer found with these ranges holds."""
+    source = ranges.source
+    count, digest = source.get("samples"), source.get("sha256")
+    return Conditions(
+        prefer,
+        ranges.by,
+        str(source["name"]) if "name" in source else None,
+        count if isinstance(count, int) else None,
+        str(digest) if digest is not None else None,
+        metadata.version("tinyhil"),
+    )
 
 
 OPTIONS = {
@@ -266,5 +308,9 @@ def load_job(opened: Opened, request: Asked, say: Say) -> Job:
         inputs = load_inputs(opened.source, request.inputs, request.samples, opened.model)
     if inputs.message:
         say(inputs.message)
-    assignment = opened.assignment(request.assignment, request.format)
-    return Job(opened, inputs, assignment, opened.ranges_for(inputs, request.calibrate, say))
+    assignment, ranges = (
+        opened.assignment(request.assignment, request.format),
+        opened.ranges_for(inputs, request.calibrate, say),
+    )
+    say_other_ranges(request.assignment, ranges, say)
+    return Job(opened, inputs, assignment, ranges)

@@ -43,6 +43,7 @@ class Memory:
     place: Callable[[Program], Placement]
     quick: Callable[[Program], Plan] | None = None
     floor: Callable[[Program], int] | None = None
+    option: str = "--ram"  # by which the limit was asked for
     _planned: dict[Candidate, int] = field(default_factory=dict)
     _at_most: dict[Candidate, int] = field(default_factory=dict)
     _at_least: dict[Candidate, int] = field(default_factory=dict)
@@ -74,10 +75,8 @@ class Memory:
             return False
 
     def require(self, limit_bytes: int) -> None:
-        """ConfigError when no single format everywhere fits; says what is live at the worst moment.
-
-        Infeasible names the least.
-        """
+        """Infeasible when no single format everywhere fits; says what is live at the worst moment, and the
+        least."""
         candidate = self.least()
         least = self.planned_bytes(candidate)
         if least <= limit_bytes:
@@ -85,7 +84,8 @@ class Memory:
         placed = self.place(self.space.lower(candidate))
         raise Infeasible(
             f"search: {limit_bytes} B of RAM are not feasible, the least is {least} B (every tensor in "
-            f"{candidate[0].format}): {_live(placed)}; try --ram {least}"
+            f"{candidate[0].format}): {_live(placed)}; try {self.option} {least}",
+            (self.option, least),
         )
 
     def least(self) -> Candidate:

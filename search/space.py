@@ -129,10 +129,10 @@ def stored_names(members: Sequence[str]) -> Iterator[str]:
 
 def make_space(graph: Graph, ranges: Ranges, names: Sequence[str], without: tuple[str, ...] = ()) -> Space:
     """The groups of `graph` that a program really stores, if only with one of the formats on offer; ConfigError without
-    two of them."""
+    any."""
     ordered = tuple(sorted(dict.fromkeys(names), key=lambda name: named(name).bits))
-    if len(ordered) < 2:
-        raise ConfigError("search: needs two formats or more to choose from; give --formats fixed8,fixed16")
+    if not ordered:
+        raise ConfigError("search: needs a format to choose from; give --formats fixed8,fixed16")
     tensors = _stored(graph, ranges, ordered, without)
     groups, constants = [], graph.all_constants()
     for members in tied_values(graph):

@@ -261,7 +261,6 @@ def test_a_limit_for_the_whole_ram_of_the_board(strategy: str, spare: int, folde
         (["--ram", "3"], "x.npz", r"3 B of RAM are not feasible, the least is 9 B"),
         (["--ram", "11", "--strategy", "best"], "x.npz", "known: lagrange"),
         (["--ram", "11", "--set", "depth=3"], "x.npz", "has no option 'depth'"),
-        (["--ram", "11", "--formats", "fixed8"], "x.npz", "two formats"),
         (["--ram", "11", "--formats", "fixed8,float7"], "x.npz", "unknown number format 'float7'"),
         (["--ram", "11"], "one.npz", "1 samples"),
         (["--ram", "11"], "nan.npz", "NaN"),

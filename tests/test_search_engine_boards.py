@@ -68,7 +68,9 @@ def test_random_assignments(board: str, name: str, family: str, engine: Engine, 
     assert source.ranges is not None
     space = make_space(zoo.graph, load_ranges(source.ranges, zoo.sha256), FAMILIES[family])
     candidate = drawn(space, len(name))
-    write_assignment(tmp_path / "widths.yaml", space, Trial(0, candidate, "full", 0, True, Score(0, 0, None, 0, 0.0)))
+    write_assignment(
+        tmp_path / "widths.yaml", space, Trial(0, candidate, "full", 0, True, Score(0, 0, None, 0, 0.0)), "balanced"
+    )
     shape = (SAMPLES.get(board, 3), *zoo.graph.shapes[zoo.graph.inputs[0]])
     x = np.random.default_rng(7).normal(scale=0.5, size=shape).astype(np.float32)
     x[::2] *= 5  # much of this saturates

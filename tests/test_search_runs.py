@@ -128,8 +128,10 @@ def test_unknown_strategies_and_options_list_the_known_ones() -> None:
 
 def test_one_format_is_no_choice(tmp_path: Path) -> None:
     graph = network(tmp_path)
-    with pytest.raises(ConfigError, match="two formats"):
-        make_space(graph, calibrate(graph, np.ones((1, 1, 8), np.float32), {}), ["fixed8", "fixed8"])
+    space = make_space(graph, calibrate(graph, np.ones((1, 1, 8), np.float32), {}), ["fixed8", "fixed8"])
+    assert space.formats == ("fixed8",)
+    with pytest.raises(ConfigError, match="needs a format"):
+        make_space(graph, space.ranges, [])
 
 
 @pytest.mark.parametrize(
@@ -160,7 +162,7 @@ def test_assignment_files_are_what_run_takes(tmp_path: Path) -> None:
 
     problem = network_problem(tmp_path, 18)
     found = search(Haunter(), problem)
-    write_assignment(tmp_path / "a.yaml", problem.space, found.best)
+    write_assignment(tmp_path / "a.yaml", problem.space, found.best, "ram")
     loaded = load_assignment(tmp_path / "a.yaml", problem.space.graph)
     for group, choice in zip(problem.space.groups, found.best.candidate, strict=True):
         assert loaded.format_of(group.members) == choice.format

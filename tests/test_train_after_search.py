@@ -37,7 +37,7 @@ def found(path: Path, *clipped: tuple[str, ...]) -> SimpleNamespace:
         )
         for number, names in enumerate(clipped)
     )
-    write_assignment(path, SPACE, trials[0])
+    write_assignment(path, SPACE, trials[0], "ram")
     request, record = SearchRequest("digits_mlp"), {"assignment_file": str(path), "accuracy": None}
     answer = SimpleNamespace(best=trials[0], trials=trials)
     return SimpleNamespace(request=request, record=record, space=SPACE, found=answer)

@@ -2,25 +2,29 @@
 
 An assignment file is YAML or JSON: `default: fixed16`, `values: {name: fixed8, ...}` and, to move scales by powers of
 two, `offsets: {name: -1, ...}` (-1 halves the step and the range; Shiftry, stage III). Names are those of the graph.
+A search adds `found`, the conditions under which its figures hold: commands that are given the file keep to them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tinyhil import files
+from tinyhil.clipping import METHODS
 from tinyhil.errors import ConfigError
 from tinyhil.formats import named
 from tinyhil.graph import Graph
+from tinyhil.preference import PREFERENCES
 
 if TYPE_CHECKING:
     import yaml
 
 MOST_OFFSET = 32
 MIXED = "mixed"
+KEYS = frozenset({"default", "values", "offsets", "found"})
 Chosen = TypeVar("Chosen", str, int)
 
 
@@ -46,6 +50,23 @@ class Assignment:
         return self.default if uniform else MIXED
 
 
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """How an assignment was found: what memory was planned for, how ranges were cut, on which samples (their name,
+    number and SHA-256), by which version. None: the file does not say."""
+
+    prefer: str | None = None
+    calibrate_by: str | None = None
+    calibrated_on: str | None = None
+    calibrated_samples: int | None = None
+    calibrated_sha256: str | None = None
+    tinyhil: str | None = None
+
+    def as_yaml(self) -> dict[str, Any]:
+        """What there is to write under `found`."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
 def _agreed(given: Mapping[str, Chosen], group: Iterable[str], what: str) -> Chosen | None:
     """What `given` says of the values of `group`, which share storage; None if nothing."""
     chosen = {given[name]: name for name in group if name in given}
@@ -57,21 +78,23 @@ def _agreed(given: Mapping[str, Chosen], group: Iterable[str], what: str) -> Cho
     return next(iter(chosen), None)
 
 
+def load_conditions(path: Path) -> Conditions:
+    """What an assignment file says of how it was found; ConfigError for what no search writes."""
+    given = _content(path).get("found") or {}
+    kinds = {one.name: int if one.name == "calibrated_samples" else str for one in fields(Conditions)}
+    if not isinstance(given, dict) or not set(given) <= set(kinds):
+        raise ConfigError(f"assignment file {path}: 'found' may say {', '.join(kinds)} only; leave it out to choose")
+    for name, value in given.items():
+        allowed = {"prefer": PREFERENCES, "calibrate_by": METHODS}.get(name)
+        if type(value) is not kinds[name] or (allowed is not None and value not in allowed):
+            known = f"; there are {', '.join(allowed)}" if allowed is not None else ""
+            raise ConfigError(f"assignment file {path}: found: {name} can not be {str(value)[:40]!r}{known}")
+    return Conditions(**given)
+
+
 def load_assignment(path: Path, graph: Graph) -> Assignment:
     """Read an assignment file; ConfigError names the unknown value or format."""
-    import yaml
-
-    text = files.read_text(path, "assignment file", files.MOST_YAML_BYTES, ConfigError)
-    try:
-        files.compose_yaml(text)
-        data = yaml.load(text, Loader=_once_only())  # a SafeLoader
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: no UTF-8, or a date that does not exist
-        raise ConfigError(f"assignment file {path}: not YAML or JSON ({str(error).splitlines()[0]})") from None
-    if not isinstance(data, dict) or "default" not in data:
-        raise ConfigError(f"assignment file {path}: needs the key 'default' and, if there are exceptions, 'values'")
-    unknown = sorted(str(key) for key in set(data) - {"default", "values", "offsets"})
-    if unknown:
-        raise ConfigError(f"assignment file {path}: unknown key '{unknown[0]}'; known: default, values, offsets")
+    data = _content(path)
     values, offsets = data.get("values") or {}, data.get("offsets") or {}
     for key, given in (("values", values), ("offsets", offsets)):
         if not isinstance(given, dict):
@@ -87,6 +110,24 @@ def load_assignment(path: Path, graph: Graph) -> Assignment:
     return Assignment(
         str(data["default"]), {str(k): str(v) for k, v in values.items()}, {str(k): v for k, v in offsets.items()}
     )
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """The file's keys, known ones only and `default` among them."""
+    import yaml
+
+    text = files.read_text(path, "assignment file", files.MOST_YAML_BYTES, ConfigError)
+    try:
+        files.compose_yaml(text)
+        data = yaml.load(text, Loader=_once_only())  # a SafeLoader
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: no UTF-8, or a date that does not exist
+        raise ConfigError(f"assignment file {path}: not YAML or JSON ({str(error).splitlines()[0]})") from None
+    if not isinstance(data, dict) or "default" not in data:
+        raise ConfigError(f"assignment file {path}: needs the key 'default' and, if there are exceptions, 'values'")
+    unknown = sorted(str(key) for key in set(data) - KEYS)
+    if unknown:
+        raise ConfigError(f"assignment file {path}: unknown key '{unknown[0]}'; known: {', '.join(sorted(KEYS))}")
+    return data
 
 
 def _once_only() -> type[yaml.SafeLoader]:

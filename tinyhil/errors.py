@@ -38,9 +38,14 @@ class ConfigError(HilError):
 
 
 class Infeasible(ConfigError):
-    """No assignment keeps to the limits that were given: the model does not fit into them."""
+    """No assignment keeps to the limits that were given: the model does not fit into them. `least`: the
+    option of the limit that is exceeded, and the least found in its unit; None: several limits exclude each other."""
 
     exit_code = EXIT_BUILD
+
+    def __init__(self, message: str, least: tuple[str, float] | None = None) -> None:
+        super().__init__(message)
+        self.least = least
 
 
 class TrainingError(HilError):

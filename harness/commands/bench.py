@@ -11,7 +11,6 @@ import click
 from tinyhil import errors
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import read_boards, say
-from tinyhil.preference import BALANCED
 
 if TYPE_CHECKING:
     from tinyhil.harness.records.compare import Difference
@@ -29,7 +28,7 @@ AT_LEAST_ONE = click.IntRange(min=1)
     "--inputs", type=click.Path(path_type=Path), help=".npz or .npy to run on; default: the model's data set."
 )
 @common.calibrate_options
-@common.prefer_option(BALANCED)
+@common.prefer_option()
 @common.RAM_OPTION
 @common.PORT_OPTION
 @click.option("--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image.")

@@ -53,13 +53,13 @@ INPUTS_OPTION = click.option(
 )
 
 
-def prefer_option(default: str) -> Callable[[Any], Any]:
-    """`--prefer`: whether time or memory counts."""
+def prefer_option(default: str | None = None) -> Callable[[Any], Any]:
+    """`--prefer`: whether time or memory counts; `default` None: as the assignment file says."""
     return click.option(
         "--prefer",
         type=click.Choice(PREFERENCES),
         default=default,
-        show_default=True,
+        show_default="as --assignment was found with, else balanced" if default is None else True,
         help="What counts where they disagree. latency: layer by layer and whole samples wherever these fit; ram: the "
         "smallest arena and the least input; least: smaller still, computing halos again; balanced: less RAM where it "
         "costs next to no time, or where RAM is short.",
@@ -80,20 +80,26 @@ RAM_OPTION = click.option(
 )
 
 
-CALIBRATE_BY_OPTION = click.option(
-    "--calibrate-by",
-    type=click.Choice(["minmax", "percentile", "kl", "mse", "paper-literal"]),
-    default="minmax",
-    show_default=True,
-    help="What of its range a format is fitted to: all, all but one value in a thousand, what loses least, "
-    "or as a paper prints it (docs/formats.md).",
+CALIBRATE_OPTION = click.option(
+    "--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on."
 )
+
+
+def calibrate_by_option(default: str | None = None) -> Callable[[Any], Any]:
+    """`--calibrate-by`: what of its ranges is kept; `default` None: as the assignment file says."""
+    return click.option(
+        "--calibrate-by",
+        type=click.Choice(["minmax", "percentile", "kl", "mse", "paper-literal"]),
+        default=default,
+        show_default="as --assignment was found with, else minmax" if default is None else True,
+        help="What of its range a format is fitted to: all, all but one value in a thousand, what loses least, "
+        "or as a paper prints it (docs/formats.md).",
+    )
 
 
 def calibrate_options(command: Command) -> Command:
     """`--calibrate` and `--calibrate-by`: on which inputs ranges are observed, and what of them is kept."""
-    on = click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
-    return on(CALIBRATE_BY_OPTION(command))
+    return CALIBRATE_OPTION(calibrate_by_option()(command))
 
 
 class Finite(click.FloatRange):

@@ -11,7 +11,6 @@ import click
 from tinyhil import errors
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import read_boards, say
-from tinyhil.preference import BALANCED
 
 
 @click.command()
@@ -22,7 +21,7 @@ from tinyhil.preference import BALANCED
 @common.ASSIGNMENT_OPTION
 @common.INPUTS_OPTION
 @common.calibrate_options
-@common.prefer_option(BALANCED)
+@common.prefer_option()
 @common.RAM_OPTION
 @click.option("--sample", type=click.IntRange(min=0), default=0, show_default=True, help="Which of the inputs.")
 @common.PORT_OPTION

@@ -9,7 +9,6 @@ import click
 
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import read_boards, say
-from tinyhil.preference import BALANCED
 
 
 @click.command()
@@ -22,7 +21,7 @@ from tinyhil.preference import BALANCED
 @common.ASSIGNMENT_OPTION
 @common.calibrate_options
 @common.MODE_OPTION
-@common.prefer_option(BALANCED)
+@common.prefer_option()
 @common.RAM_OPTION
 @click.option("--port", help="Serial port of the board; default: found by USB identity, else an emulated board.")
 @common.WAIT_OPTION

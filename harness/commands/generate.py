@@ -9,7 +9,6 @@ import click
 
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import read_boards, say
-from tinyhil.preference import BALANCED
 
 MLPERF_TINY = "mlperf-tiny"
 
@@ -29,7 +28,7 @@ MLPERF_TINY = "mlperf-tiny"
     help="What the firmware speaks: ours, or that of MLPerf Tiny's runner.",
 )
 @click.option("--energy", is_flag=True, help="With mlperf-tiny: for energy mode (9600 Bd, timestamps on a pin).")
-@common.prefer_option(BALANCED)
+@common.prefer_option()
 @common.RAM_OPTION
 @common.BOARDS_OPTION
 def generate(format_: str, boards_file: Path | None, **options: Any) -> None:

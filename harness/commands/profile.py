@@ -10,7 +10,6 @@ import click
 
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import read_boards, say
-from tinyhil.preference import BALANCED
 
 
 @click.command()
@@ -21,7 +20,7 @@ from tinyhil.preference import BALANCED
 @common.ASSIGNMENT_OPTION
 @common.INPUTS_OPTION
 @common.calibrate_options
-@common.prefer_option(BALANCED)
+@common.prefer_option()
 @common.RAM_OPTION
 @click.option("--samples", type=click.IntRange(min=1), default=5, show_default=True, help="Mean of so many samples.")
 @common.PORT_OPTION

@@ -11,7 +11,6 @@ import click
 from tinyhil import errors
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import read_boards, say
-from tinyhil.preference import BALANCED
 
 
 @click.command()
@@ -32,7 +31,7 @@ from tinyhil.preference import BALANCED
 @click.option("--samples", type=click.IntRange(min=1), help="Run on the first N samples only.")
 @common.PORT_OPTION
 @common.MODE_OPTION
-@common.prefer_option(BALANCED)
+@common.prefer_option()
 @common.RAM_OPTION
 @click.option(
     "--uart",

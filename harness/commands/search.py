@@ -71,7 +71,8 @@ if TYPE_CHECKING:
 )
 @click.option("--inputs", type=click.Path(path_type=Path), help="Search on its first half, report on its second.")
 @click.option("--held-out", type=click.Path(path_type=Path), help="Report on these; search on all of --inputs.")
-@common.calibrate_options
+@common.CALIBRATE_OPTION
+@common.calibrate_by_option("minmax")
 @click.option(
     "--evaluator",
     type=click.Choice(["engine", "reference"]),

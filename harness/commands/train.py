@@ -18,7 +18,7 @@ from tinyhil.harness.commands.common import Finite, say
 @click.option("--held-out", type=click.Path(path_type=Path), help="Report on these, which training never sees.")
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
-@common.CALIBRATE_BY_OPTION
+@common.calibrate_by_option()
 @click.option("--epochs", type=click.IntRange(min=1), default=10, show_default=True, help="Passes over the samples.")
 @click.option("--batch", type=click.IntRange(min=1), default=64, show_default=True, help="Samples per step.")
 @click.option(

@@ -9,7 +9,7 @@ from typing import Any
 from tinyhil.harness.energy.counts import count_operations
 from tinyhil.harness.energy.sample_energy import Energy, OperationEnergy, energy_of
 from tinyhil.harness.energy.technology import Technology, find_technology
-from tinyhil.harness.job import Say, Streamed, load_job, open_model
+from tinyhil.harness.job import Say, Streamed, load_job, method_of, open_model
 from tinyhil.lower import lower
 from tinyhil.reference import quantize_inputs
 
@@ -26,7 +26,7 @@ class EnergyRequest:
     assignment: Path | None = None
     inputs: Path | None = None
     calibrate: Path | None = None
-    calibrate_by: str = "minmax"
+    calibrate_by: str | None = None
     samples: int = ENOUGH_SAMPLES
     technology: str | None = None
     technologies: Path | None = None
@@ -83,7 +83,7 @@ def _record(priced: OperationEnergy) -> dict[str, Any]:
 def run_energy(request: EnergyRequest, say: Say) -> EnergyOutcome:
     """Count what the integer program of `request` does with the samples, and price it."""
     name, technology = find_technology(request.technology, request.technologies)
-    opened = open_model(request.model, say, request.streamed, by=request.calibrate_by)
+    opened = open_model(request.model, say, request.streamed, by=method_of(request.assignment, request.calibrate_by))
     job = load_job(opened, request, say)
     program = lower(opened.model.graph, job.assignment, job.ranges, AS_LISTS)
     codes, _ = quantize_inputs(program, job.inputs.x)

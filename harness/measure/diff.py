@@ -20,7 +20,7 @@ from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.board_image import compile_for
 from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.config import Boards
-from tinyhil.harness.job import Request, load_job, open_model
+from tinyhil.harness.job import Request, load_job, method_of, open_model
 from tinyhil.harness.measure.run import find_place, wish_of
 from tinyhil.harness.measure.variant import Device, run_variant
 from tinyhil.harness.wire.protocol import Values
@@ -82,7 +82,7 @@ def diff(request: Request, sample: int, boards: Boards, cache_dir: Path, say: Sa
     DataError if there is no such sample.
     """
     device = Device(request, find_place(request, boards), boards, cache_dir, say)
-    opened = open_model(request.model, None, request.streamed, by=request.calibrate_by)
+    opened = open_model(request.model, None, request.streamed, by=method_of(request.assignment, request.calibrate_by))
     job = load_job(opened, replace(request, samples=None), say)
     model, inputs = opened.model, job.inputs
     if not 0 <= sample < len(inputs.x):

@@ -14,7 +14,7 @@ from tinyhil.harness.boards.simulated import connect_flashed
 from tinyhil.harness.build.board_image import build_firmware, compile_for
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.job import Request, Say, open_model
+from tinyhil.harness.job import Request, Say, method_of, open_model
 from tinyhil.harness.measure.run import check_tools, find_place, wish_of
 from tinyhil.harness.measure.talk import log_folder
 
@@ -57,7 +57,7 @@ def flash_model(request: Request, boards: Boards, cache_dir: Path, say: Say) -> 
 
 def build_image(request: Request, board: BoardSpec, boards: Boards, cache_dir: Path, say: Say) -> Image:
     """The same image that `hil run` builds with the same options."""
-    opened = open_model(request.model, None, request.streamed, by=request.calibrate_by)
+    opened = open_model(request.model, None, request.streamed, by=method_of(request.assignment, request.calibrate_by))
     ranges = opened.required_ranges(request.calibrate)
     assignment = opened.assignment(request.assignment, request.format)
     compiled = compile_for(board, boards, opened.model, assignment, ranges, wish_of(request))

@@ -53,7 +53,7 @@ class Order:
     assignment: str | None = None
     inputs: str | None = None
     calibrate: str | None = None
-    calibrate_by: str = METHODS[0]
+    calibrate_by: str | None = None
     samples: int = SAMPLES
 
 
@@ -132,7 +132,8 @@ def order_at(path: Path, bench: Bench, anew: bool = False) -> Order:
 
 def portable_order(order: Order, boards: Boards) -> Order:
     """The order as a golden record keeps it: of a kind of board, not of the one on somebody's desk."""
-    return replace(order, board=boards.board(order.board).name)
+    by = order.calibrate_by if order.assignment else order.calibrate_by or METHODS[0]  # else as the file says
+    return replace(order, board=boards.board(order.board).name, calibrate_by=by)
 
 
 def model_of(order: Order, bench: Bench) -> str:

@@ -29,7 +29,7 @@ from tinyhil.harness.build.toolchain import find_compiler, platformio_command
 from tinyhil.harness.build.weights import weigh
 from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.inputs import Inputs
-from tinyhil.harness.job import Request, Say, load_job, open_model
+from tinyhil.harness.job import Request, Say, load_job, method_of, open_model, preference_of
 from tinyhil.harness.measure.counter import check_sample, check_session, compare_clocks
 from tinyhil.harness.measure.crash import check_memory
 from tinyhil.harness.measure.expected import expected
@@ -115,7 +115,8 @@ class Clock:
 
 def wish_of(request: Request) -> Wish:
     """What a request asks of the plan of memory."""
-    return Wish(request.prefer, overlapped=request.mode == "stream", ram_bytes=request.ram)
+    prefer = preference_of(request.assignment, request.prefer)
+    return Wish(prefer, overlapped=request.mode == "stream", ram_bytes=request.ram)
 
 
 def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: Progress) -> Outcome:
@@ -132,7 +133,9 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     check_tools(place, request, cache_dir)
     require_writable(request.results / board.name)
     with clock.stage("model"):
-        opened = open_model(request.model, say, request.streamed, by=request.calibrate_by)
+        opened = open_model(
+            request.model, say, request.streamed, by=method_of(request.assignment, request.calibrate_by)
+        )
         weigh(opened.model.graph, opened.assignment(request.assignment, request.format), board)
     with clock.stage("data"):
         job = load_job(opened, request, say)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tinyhil.errors import ConfigError
 from tinyhil.harness.build.pipeline import write_sources
 from tinyhil.harness.config import Boards
-from tinyhil.harness.job import open_model
+from tinyhil.harness.job import method_of, open_model
 from tinyhil.harness.mlperf.benchmarks import benchmark_of
 from tinyhil.harness.mlperf.firmware import OUR_SESSION, compile_mlperf
 from tinyhil.harness.mlperf.session import ranges_at_hand
@@ -25,7 +25,7 @@ def generate_mlperf(wanted: Project, boards: Boards, say: Say) -> tuple[int, int
     check_project_folder(out)
     if (out / OUR_SESSION).is_file():
         raise ConfigError(f"{out}: holds a project that speaks our own protocol; choose a new folder")
-    opened = open_model(wanted.model, say, by=wanted.calibrate_by)
+    opened = open_model(wanted.model, say, by=method_of(wanted.assignment, wanted.calibrate_by))
     benchmark = benchmark_of(opened.model.graph, opened.model.path.name)
     ranges = ranges_at_hand(opened, benchmark, wanted.calibrate, say)
     formats, specs = opened.assignment(wanted.assignment, wanted.format), list(boards.entries.values())

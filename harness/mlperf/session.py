@@ -11,7 +11,6 @@ import numpy as np
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
-from tinyhil.clipping import METHODS
 from tinyhil.codegen.benchmark import codes_at
 from tinyhil.errors import DataError
 from tinyhil.harness.boards import attached, host, simulated
@@ -25,7 +24,7 @@ from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.build.weights import check_weights
 from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.inputs import calibrated
-from tinyhil.harness.job import Opened, open_model
+from tinyhil.harness.job import Opened, method_of, open_model
 from tinyhil.harness.measure.run import is_simulated
 from tinyhil.harness.measure.talk import log_folder
 from tinyhil.harness.mlperf.benchmarks import Benchmark, benchmark_of, graph_inputs, real_outputs, report_of
@@ -45,7 +44,7 @@ class Wanted:
     format: str = "int8"
     assignment: Path | None = None
     calibrate: Path | None = None
-    calibrate_by: str = METHODS[0]
+    calibrate_by: str | None = None
     port: str | None = None
     no_flash: bool = False
     energy: bool = False
@@ -84,7 +83,7 @@ class Ready:
 
 def prepare(wanted: Wanted, boards: Boards, cache_dir: Path, say: Say) -> Ready:
     """Compile and build; raises HilError of the stage that failed."""
-    opened = open_model(wanted.model, say, by=wanted.calibrate_by)
+    opened = open_model(wanted.model, say, by=method_of(wanted.assignment, wanted.calibrate_by))
     benchmark = benchmark_of(opened.model.graph, opened.model.path.name)
     if wanted.accuracy:
         evaluation(benchmark)  # DataError before anything is built and timed

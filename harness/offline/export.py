@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.classes import deciding, ends_in_argmax
-from tinyhil.clipping import METHODS
 from tinyhil.codegen.exported_library import STATIC, Library
 from tinyhil.codegen.identifiers import identifiers
 from tinyhil.codegen.library_source import emit_library
@@ -22,7 +21,7 @@ from tinyhil.files import write_bytes
 from tinyhil.harness.assets import asset
 from tinyhil.harness.build.pipeline import Compiled, compile_model, runtime_sources
 from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.job import Streamed, open_model
+from tinyhil.harness.job import Streamed, method_of, open_model, preference_of, say_other_ranges
 from tinyhil.harness.offline.export_sizes import compilers_for, state_sizes
 from tinyhil.harness.records.record import formats_of
 from tinyhil.harness.records.schema import read_record
@@ -43,7 +42,7 @@ class Wanted:
     format: str = "fixed16"
     assignment: Path | None = None
     calibrate: Path | None = None
-    calibrate_by: str = METHODS[0]
+    calibrate_by: str | None = None
     name: str | None = None
     arena: str = STATIC
     classes: str | None = None
@@ -65,12 +64,14 @@ def board_of(name: str, boards: Boards) -> BoardSpec:
 def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
     """Write the archive of a model; returns what it holds."""
     streamed = Streamed(wanted.states, wanted.steps, wanted.calibrate)
-    opened = open_model(wanted.model, say, streamed, by=wanted.calibrate_by)
+    opened = open_model(wanted.model, say, streamed, by=method_of(wanted.assignment, wanted.calibrate_by))
     assignment = opened.assignment(wanted.assignment, wanted.format)
     board = None if wanted.board is None or boards is None else board_of(wanted.board, boards)
     wide = [] if board is None else [board]
     ranges = opened.required_ranges(wanted.calibrate)
-    names, wish = [one.name for one in wide], Wish(keeps_input=True)  # samples are the caller's
+    say_other_ranges(wanted.assignment, ranges, say)
+    names = [one.name for one in wide]
+    wish = Wish(preference_of(wanted.assignment), keeps_input=True)  # samples are the caller's
     compiled = compile_model(opened.model, assignment, ranges, wide, names, wish=wish)
     classes = opened.source.classes or opened.model.classes
     if wanted.classes is not None:

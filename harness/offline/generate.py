@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tinyhil.calibrate import save_ranges
-from tinyhil.clipping import METHODS
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.graph import Graph
 from tinyhil.harness.build.pipeline import Compiled, compile_model, write_sources
 from tinyhil.harness.config import Boards
 from tinyhil.harness.inputs import calibrated, read_inputs, training_part
-from tinyhil.harness.job import NO_STREAM, Streamed, open_model
-from tinyhil.preference import BALANCED, Wish
+from tinyhil.harness.job import NO_STREAM, Streamed, method_of, open_model, preference_of, say_other_ranges
+from tinyhil.preference import Wish
 
 Say = Callable[[str], None]
 
@@ -28,10 +27,10 @@ class Project:
     format: str = "fixed16"
     assignment: Path | None = None
     calibrate: Path | None = None
-    calibrate_by: str = METHODS[0]
+    calibrate_by: str | None = None
     protocol: str = "hil"
     energy: bool = False
-    prefer: str = BALANCED
+    prefer: str | None = None
     ram: int | None = None
     states: tuple[str, ...] | None = None
     steps: int | None = None
@@ -42,10 +41,12 @@ def generate_project(wanted: Project, boards: Boards, say: Say) -> tuple[int, in
     out = wanted.out
     check_project_folder(out)
     streamed = Streamed(wanted.states, wanted.steps, wanted.calibrate)
-    opened = open_model(wanted.model, say, streamed, by=wanted.calibrate_by)
+    opened = open_model(wanted.model, say, streamed, by=method_of(wanted.assignment, wanted.calibrate_by))
     formats = opened.assignment(wanted.assignment, wanted.format)
     ranges, specs = opened.required_ranges(wanted.calibrate), list(boards.entries.values())
-    compiled = compile_model(opened.model, formats, ranges, specs, (), wish=Wish(wanted.prefer, ram_bytes=wanted.ram))
+    say_other_ranges(wanted.assignment, ranges, say)
+    wish = Wish(preference_of(wanted.assignment, wanted.prefer), ram_bytes=wanted.ram)
+    compiled = compile_model(opened.model, formats, ranges, specs, (), wish=wish)
     say_left_out(wanted.model, boards, compiled, say)
     sources = compiled.sources
     if (out / "firmware").is_dir() and (out / "tinyhil").is_dir():  # the checkout itself has everything but the model

@@ -14,7 +14,7 @@ from tinyhil.errors import ConfigError, DoesNotFit
 from tinyhil.fuse import LEFT_OUT
 from tinyhil.harness.build.pipeline import arranged_for, described, fit, limited
 from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.job import Opened, Streamed, open_model
+from tinyhil.harness.job import Opened, Streamed, open_model, preference_of
 from tinyhil.harness.offline.memory_map import MemoryMap, memory_map
 from tinyhil.harness.text import in_short
 from tinyhil.harness.zoo import ModelSource
@@ -22,12 +22,12 @@ from tinyhil.lower import lower
 from tinyhil.memplan import DEFAULT, Budget, Plan, Problem, as_record, describe, find_planner, plan
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement, place
-from tinyhil.memplan.arena.placement_preference import input_bytes
+from tinyhil.memplan.arena.placement_preference import chosen, input_bytes
 from tinyhil.memplan.arena.proof import ScheduleProof, prove_schedule
 from tinyhil.memplan.arena.regions import SYMBOL, arrays
 from tinyhil.memplan.arena.schedules import cheapest_within
 from tinyhil.memplan.csv import read_problem
-from tinyhil.preference import Wish
+from tinyhil.preference import RAM, Wish
 from tinyhil.program import Program, walk
 from tinyhil.verify import checked
 
@@ -211,7 +211,11 @@ def _placed(wanted: Wanted, program: Program, board: BoardSpec | None) -> tuple[
     """The least RAM, or the fastest schedule within what was asked for, with what to say of it."""
     budget = wanted.budget(None if wanted.seconds is None else wanted.seconds / PLANS_PER_MODEL)
     if wanted.ram is None:
-        return place(program, wanted.without, wanted.planner, budget), []
+        prefer = preference_of(wanted.assignment, usual=RAM)
+        if prefer == RAM:
+            return place(program, wanted.without, wanted.planner, budget), []
+        room = None if board is None else board.chip.static_ram_bytes
+        return chosen(program, Wish(prefer), room, wanted.without, budget=budget), [f"as found with --prefer {prefer}"]
     if wanted.capacity is not None:
         raise ConfigError("plan: --ram and --capacity exclude each other; --ram chooses a schedule that fits")
     limit_bytes = wanted.ram - (0 if board is None else input_bytes(program))

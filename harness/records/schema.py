@@ -96,7 +96,7 @@ class Order(Part):
     assignment: Word | None = None
     inputs: Word | None = None
     calibrate: Word | None = None
-    calibrate_by: Word = "minmax"
+    calibrate_by: Word | None = None
     samples: Annotated[int, Field(ge=1)] = 16
 
 

@@ -7,18 +7,21 @@ Formats that all tensors must have together, for their arithmetic knows no other
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
+from tinyhil.errors import Infeasible, ModelError
 from tinyhil.formats import named
-from tinyhil.harness.search.task import Task
+from tinyhil.harness.config import Boards
+from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.task import FOR_FLASH, FOR_LATENCY, Say, Task
 from tinyhil.harness.search.uniform import Uniform, beside_answer
 from tinyhil.search.costs import Limits
 from tinyhil.search.offer import formats_on_offer
 from tinyhil.search.search_loop import Found
 from tinyhil.search.strategies.lagrange import Lagrange
 
-FOR_FLASH, FOR_LATENCY = ("fixed8pc", "fixed6", "fixed4pc", "kmeans16"), ("fixed8pc",)
 TOGETHER = ("int8",)
 
 
@@ -54,6 +57,37 @@ def _weights(task: Task, beside: Sequence[Uniform]) -> tuple[str, ...]:
 def _keeps(widest: Uniform, limits: Limits) -> bool:
     """Whether the widest format keeps what is limited, on every board."""
     return not limits or (bool(widest.on_all) and all(board.keeps(limits) for board in widest.on_all))
+
+
+Outcome = TypeVar("Outcome")
+
+
+def with_all_offers(
+    request: SearchRequest, boards: Boards | None, attempt: Callable[[SearchRequest], Outcome], say: Say
+) -> Outcome:
+    """What `attempt` finds; where nothing on offer for each tensor keeps the limits, what it finds with a format for
+    all tensors at once. Infeasible, of all that was tried the one that lacks least, if none does."""
+    try:
+        return attempt(request)
+    except Infeasible as error:
+        nearest = error
+    board = None if request.board is None or boards is None else boards.board(request.board)
+    if request.formats is not None or (board is not None and board.hardware is not None):
+        raise nearest
+    for name in TOGETHER:
+        say(f"search: no format on offer for each tensor keeps the limits; trying {name} for all tensors")
+        try:
+            return attempt(replace(request, formats=name, weights=None))
+        except Infeasible as error:
+            if error.least and nearest.least and error.least[0] == nearest.least[0]:
+                nearest = min(nearest, error, key=_lacking)
+        except ModelError as error:
+            say(f"search: {name}: {error}")
+    raise nearest
+
+
+def _lacking(error: Infeasible) -> float:
+    return error.least[1] if error.least is not None else float("inf")
 
 
 def together(task: Task, found: Found | None) -> tuple[Uniform, ...]:

@@ -266,7 +266,7 @@ def _measured(task: Task, points: Sequence[Point]) -> list[Point]:
             task.say(f"search: left out: {error}")
             continue
         if all(_keeps(side, board) for side, board in zip(task.sides, boards, strict=True)):
-            needs = tuple(_needed(*each) for each in zip(task.sides, boards, strict=True))
+            needs = tuple(_needed(*each, trial) for each in zip(task.sides, boards, strict=True))
             found.append(replace(point, needs=needs, measured=boards))
         else:
             task.say("search: a point that needs more on the board than was asked for is left out")
@@ -277,9 +277,9 @@ def _keeps(side: Task, board: Measured) -> bool:
     return board.fits(side.ram_bytes if side.whole else None, side.request.limits)
 
 
-def _needed(side: Task, board: Measured) -> Needs:
+def _needed(side: Task, board: Measured, trial: Trial) -> Needs:
     ram, latency, flash = board.needs
-    return Needs(ram if side.whole else board.arena_bytes, latency, flash)
+    return Needs(ram if side.whole else trial.ram_bytes, latency, flash)
 
 
 def _record(
@@ -289,7 +289,7 @@ def _record(
     rows = []
     for number, point in enumerate(points, 1):
         path = folder / f"{number}.yaml"
-        write_assignment(path, task.problem.space, point.trial)
+        write_assignment(path, task.problem.space, point.trial, task.request.prefer)
         rows.append(_row(task, number, path, point))
     figures, examples = held_out(task, points[0].trial.candidate), task.problem.evaluator.examples
     return {

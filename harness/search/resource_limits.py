@@ -226,24 +226,26 @@ def anchored(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams
         for meter in meters:
             meter.next_phase()
             meter.measure(candidate)
-    reason = _reason(task, meters, limits, rams)
+    refusal = _refusal(task, meters, limits, rams)
     problem = joined(task, meters, limits, rams)  # with what was measured to find the reason
     for run in (run for meter in meters for run in meter.costs(Limits()).runs):
         if problem.excess(run.candidate) <= 0.0:
             return replace(problem, anchor=run.candidate)
-    raise Infeasible(reason)
+    raise refusal
 
 
-def _reason(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> str:
+def _refusal(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> Infeasible:
     """Of the first board that can not keep its limits; else that no assignment was found that serves all."""
     for meter, limit, ram in zip(meters, limits, rams, strict=False):
-        if words := list(_why(meter, limit, ram)):
-            return " ".join(words)
+        if refusal := _why(meter, limit, ram):
+            return refusal
     names = " and ".join(side.board.name for side in task.sides if side.board is not None)
-    return f"search: no assignment was found that keeps the limits of {names} at once; raise one, or give each its own"
+    return Infeasible(
+        f"search: no assignment was found that keeps the limits of {names} at once; raise one, or give each its own"
+    )
 
 
-def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Iterator[str]:
+def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
     """The limit that can not be kept, the least value found, and what makes it."""
     assert meter.task.board is not None
     alone = (
@@ -256,15 +258,19 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Iterator[str]:
         candidate, value = least_of(meter, limit, ram_bytes)
         if value <= asked:
             continue
-        yield f"search: {asked:,.0f} {unit} are not feasible on {meter.task.board.name} with {ram_bytes} B of RAM,"
-        yield f"the least found is {value:,.0f}: {_parts(meter, limit, candidate)};"
-        yield f"try {option} {math.ceil(value * slack)}"
-        return
+        enough = math.ceil(value * slack)
+        return Infeasible(
+            f"search: {asked:,.0f} {unit} are not feasible on {meter.task.board.name} with {ram_bytes} B of RAM, "
+            f"the least found is {value:,.0f}: {_parts(meter, limit, candidate)}; try {option} {enough}",
+            (option, enough),
+        )
     if meter.task.request.also:
-        return
+        return None
     feasible = [f"{asked:,.0f} {unit}" for _, asked, unit, _, _ in alone if asked is not None]
-    yield f"search: {' and '.join(feasible)} are feasible alone on {meter.task.board.name}, but no assignment was found"
-    yield f"that keeps to them with {ram_bytes} B of RAM; raise one of them"
+    return Infeasible(
+        f"search: {' and '.join(feasible)} are feasible alone on {meter.task.board.name}, but no assignment was found "
+        f"that keeps to them with {ram_bytes} B of RAM; raise one of them"
+    )
 
 
 def unbounded(resource: str) -> Limits:

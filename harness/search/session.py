@@ -16,7 +16,7 @@ from tinyhil.harness.config import Boards
 from tinyhil.harness.job import command_of
 from tinyhil.harness.search.board_fit import require_fit
 from tinyhil.harness.search.device import Measured
-from tinyhil.harness.search.offering import together, with_weights
+from tinyhil.harness.search.offering import together, with_all_offers, with_weights
 from tinyhil.harness.search.pareto import ParetoOutcome, sweep
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.resource_limits import Meter, anchored, as_tried, limited, make_meters
@@ -70,20 +70,28 @@ def run_search(
     request: SearchRequest, cache_dir: Path, say: Say, progress: Progress, boards: Boards | None = None
 ) -> SearchOutcome:
     """Search, measure on the board if asked, evaluate on held-out data, write the assignment and the record."""
+
+    def attempt(wanted: SearchRequest) -> SearchOutcome:
+        task = load_task(wanted, cache_dir, say, progress, boards)
+        with _alone(task), helped(task) as shared:
+            return _searched(shared)
+
     request.check()
-    task = load_task(request, cache_dir, say, progress, boards)
-    with _alone(task), helped(task) as shared:
-        return _searched(shared)
+    return with_all_offers(request, boards, attempt, say)
 
 
 def run_pareto(
     request: SearchRequest, cache_dir: Path, say: Say, progress: Progress, boards: Boards | None = None
 ) -> ParetoOutcome:
     """Sweep the limits, measure the front on the board if one is named, write an assignment for every point."""
+
+    def attempt(wanted: SearchRequest) -> ParetoOutcome:
+        task = load_task(wanted, cache_dir, say, progress, boards)
+        with _alone(task), helped(task) as shared:
+            return sweep(*prepared(shared))
+
     request.check()
-    task = load_task(request, cache_dir, say, progress, boards)
-    with _alone(task), helped(task) as task:
-        outcome = sweep(*prepared(task))
+    outcome = with_all_offers(request, boards, attempt, say)
     if request.plot is not None:
         from tinyhil.harness.search.plot import plot_search
 
@@ -133,7 +141,7 @@ def _searched(task: Task) -> SearchOutcome:
     record["tried"] = as_tried(found.trials, meters[0].costs(request.limits) if meters else None)
     stem = task.stem(task.ram_bytes)
     out = request.out or task.folder / f"{stem}.yaml"
-    write_assignment(out, task.problem.space, found.best)
+    write_assignment(out, task.problem.space, found.best, request.prefer)
     record["assignment_file"] = str(out)
     if task.board is not None:
         with task.phases.of("building the firmware"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -13,10 +13,10 @@ from typing import Any
 from tinyhil.calibrate import Ranges
 from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.profile_calls import constant_bytes
-from tinyhil.errors import ConfigError, ModelError
+from tinyhil.errors import ConfigError, Infeasible, ModelError
 from tinyhil.harness.boards.locate import EMULATED
 from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.job import Opened, Request, open_model
+from tinyhil.harness.job import Opened, Request, conditions, open_model
 from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.device import Bench
 from tinyhil.harness.search.phases import Phases
@@ -29,22 +29,25 @@ from tinyhil.memplan.arena.floor import floor_bytes
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.placement_preference import chosen
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.preference import LEAST, RAM, Wish
+from tinyhil.preference import LEAST, Wish
 from tinyhil.program import Program
 from tinyhil.reram.mapping import WITHOUT
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.engine.library import load_engine
 from tinyhil.search.engine.restart import work_of
 from tinyhil.search.evaluator import Evaluator, Executor, NumpyExecutor, make_examples, require_classes
+from tinyhil.search.latency_floor import floor_cycles, has_floor
 from tinyhil.search.memory import UNLIMITED, Memory
 from tinyhil.search.offer import formats_on_offer
 from tinyhil.search.search_problem import SearchProblem, Strategy
 from tinyhil.search.space import Space, make_space
 from tinyhil.search.strategies import make_strategy
+from tinyhil.search.strategies.single_format import SingleFormat
 from tinyhil.search.trial import Trial, TrialLog
 
 Say = Callable[[str], None]
 Progress = Callable[[Trial, Trial | None], None]
+FOR_FLASH, FOR_LATENCY = ("fixed8pc", "fixed6", "fixed4pc", "kmeans16"), ("fixed8pc",)  # for weights alone
 USUAL, USUAL_ON_CROSSBARS = "fixed8,fixed16", ",".join(f"fixed{bits}" for bits in range(2, 9))
 MOST_PRODUCTS, FEWEST_SAMPLES = 20_000_000_000, 200  # of one evaluation, a few seconds; whatever a sample takes
 PLAN_NODES = 20_000  # of one plan: a search makes thousands, and the bound is nearly always met before
@@ -145,9 +148,12 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
         space = make_space(graph, ranges, names, () if hardware is None else WITHOUT)
         split = _thinned(request, split, space, say)
         request = _within_flash(request, boards, space, say)
-        memory = memory_of(space, board, request.prefer)
+        memory = memory_of(space, board, request)
         ram_bytes = _ram_bytes(request, board)
         memory.require(ram_bytes)
+        require_time(request, space, board)
+        if len(space.formats) == 1 and request.weights is None:
+            strategy = SingleFormat()
     with phases.of("running the float model"):
         examples = make_examples(graph, split.x, split.y)
         require_classes(examples)
@@ -219,27 +225,58 @@ def _on(task: Task, name: str) -> Task:
     board = _board(request, task.boards)
     if task.accelerated or board is None or board.hardware is not None:
         raise ConfigError("search: an accelerator and another board can not be served at once; give one --board")
-    memory, ram_bytes = memory_of(task.problem.space, board, request.prefer), _ram_bytes(request, board)
+    memory, ram_bytes = memory_of(task.problem.space, board, request), _ram_bytes(request, board)
     memory.require(ram_bytes)
+    require_time(request, task.problem.space, board)
     whole = board.chip.ram_bytes is not None and request.arena is None
     beside = wider_input(memory, board, request.prefer) if whole else None
     problem = replace(task.problem, memory=memory, limit_bytes=ram_bytes, beside=beside)
     return replace(task, request=request, ram_bytes=ram_bytes, arena_bytes=ram_bytes, problem=problem, board=board)
 
 
-def memory_of(space: Space, board: BoardSpec | None, prefer: str = RAM) -> Memory:
-    """Arenas as the core of the board has them: its kernels may need other scratch than those of other chips."""
-    ram_bytes = board.chip.ram_bytes if board is not None else None
+def memory_of(space: Space, board: BoardSpec | None, request: SearchRequest) -> Memory:
+    """Arenas as the core of the board has them: its kernels may need other scratch than those of other chips. Where
+    `--arena` is limited the sample counts nowhere, wherever the board may have it."""
+    ram_bytes, prefer = board.chip.ram_bytes if board is not None else None, request.prefer
 
     def arranged(program: Program) -> Program:
-        return program if board is None else with_input(arrange(program, board.chip.core), board, prefer)
+        if board is None:
+            return program
+        own = arrange(program, board.chip.core)
+        return own if request.arena is not None else with_input(own, board, prefer)
 
     return Memory(
         space,
         lambda program: placed(arranged(program), ram_bytes, prefer),
         lambda program: quick_plan(arranged(program)),
         lambda program: floor_bytes(arranged(program), again=prefer == LEAST),
+        option="--ram" if request.arena is None else "--arena",
     )
+
+
+def require_time(request: SearchRequest, space: Space, board: BoardSpec | None) -> None:
+    """Infeasible, before anything is built, where products alone take longer than `--latency-us` on any firmware."""
+    asked = request.latency_us
+    if asked is None or board is None or not has_floor((*space.formats, *_weights_on_offer(request))):
+        return
+    floors = []
+    for candidate in space.starts():
+        with suppress(ModelError):  # said where the format is evaluated
+            floors.append(floor_cycles(space.lower(candidate), board.chip.core) / board.chip.clock_hz * 1e6)
+    if floors and min(floors) > asked:
+        raise Infeasible(
+            f"search: {asked:,.0f} us of latency are not feasible on {board.name}: its products alone take "
+            f"{min(floors):,.0f} us on any {board.chip.core} at {board.chip.clock_hz / 1e6:g} MHz; raise --latency-us, "
+            "or choose a faster board or a smaller model",
+            ("--latency-us", min(floors)),
+        )
+
+
+def _weights_on_offer(request: SearchRequest) -> Sequence[str]:
+    """What weights alone may have where latency is limited; with a limit of flash, too, all that may come."""
+    if request.weights is not None:
+        return formats_on_offer(request.weights)
+    return () if request.formats is not None else FOR_FLASH if request.flash is not None else FOR_LATENCY
 
 
 def _board(request: SearchRequest, boards: Boards | None) -> BoardSpec | None:
@@ -307,7 +344,7 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
         thin.y,
         calibration,
         log,
-        write_assignment,
+        lambda path, space, trial: write_assignment(path, space, trial, request.prefer),
         task.say,
     )
 
@@ -322,8 +359,8 @@ def quick_plan(program: Program) -> Plan:
     return plan(problem_of(program), budget=PlanBudget(nodes=PLAN_NODES))
 
 
-def write_assignment(path: Path, space: Space, trial: Trial) -> None:
-    """What `hil run --assignment` takes."""
+def write_assignment(path: Path, space: Space, trial: Trial, prefer: str) -> None:
+    """What `hil run --assignment` takes, with the conditions under which the limits are kept."""
     import yaml
 
     chosen = space.assignment(trial.candidate)  # values that no group holds have its default in the search as well
@@ -333,6 +370,7 @@ def write_assignment(path: Path, space: Space, trial: Trial) -> None:
     }
     if chosen.offsets:
         content["offsets"] = dict(chosen.offsets)
+    content["found"] = conditions(space.ranges, prefer).as_yaml()
     replace_text(path, yaml.safe_dump(content, sort_keys=False))
 
 

@@ -127,7 +127,8 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
         raise Infeasible(
             f"search: {task.ram_bytes} B of RAM in all are not feasible on {task.board.name}: {beside} B of stack and "
             f"static data and {least} B of arena are the least; try --ram {beside + least}, or --arena for the arena "
-            "alone"
+            "alone",
+            ("--ram", beside + least),
         )
     return limit
 
@@ -173,7 +174,7 @@ def _keeps(task: Task, other: Uniform) -> bool:
 def _keeps_on(task: Task, trial: Trial, known: Measured | None) -> bool:
     if known is None:
         return task.problem.fits(trial.candidate)
-    need = known.total_bytes if task.whole else known.arena_bytes
+    need = known.total_bytes if task.whole else trial.ram_bytes
     return (need or 0) <= task.ram_bytes and known.keeps(task.request.limits)
 
 

@@ -137,7 +137,7 @@ def _assignments(searched: SearchOutcome, count: int) -> list[tuple[Path, int]]:
         own = path
         if whole != best.candidate:
             own = path.with_name(f"{path.stem}.trained{number or ''}{path.suffix}")
-            write_assignment(own, searched.space, replace(trial, candidate=whole))
+            write_assignment(own, searched.space, replace(trial, candidate=whole), searched.request.prefer)
         found[whole] = own, trial.ram_bytes
     return list(found.values())
 

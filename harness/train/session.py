@@ -14,12 +14,11 @@ import numpy as np
 from tinyhil import data, files
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import save_ranges
-from tinyhil.clipping import METHODS
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.evaluate import shape_inputs
 from tinyhil.frontend.dead_channels import PASS as DEAD_CHANNELS
 from tinyhil.harness.inputs import read_inputs
-from tinyhil.harness.job import Opened, Say, open_model
+from tinyhil.harness.job import Opened, Say, method_of, open_model
 from tinyhil.search.engine.library import load_engine
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class TrainRequest:
     device: str = "auto"
     prune: tuple[str, ...] = ()
     progressive: bool = False
-    calibrate_by: str = METHODS[0]
+    calibrate_by: str | None = None
     augment: float = 0.0
 
     def check(self) -> None:
@@ -138,7 +137,9 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     samples = divide(split.x, split.y, request.seed)
     assignment = _trainable(opened.assignment(request.assignment, request.format), opened)
     engine = load_engine(cache_dir, notice=say)
-    judge = Judge(opened.model.graph, assignment, samples.calibration, engine, request.calibrate_by)
+    judge = Judge(
+        opened.model.graph, assignment, samples.calibration, engine, method_of(request.assignment, request.calibrate_by)
+    )
     batch, rate = _pace(request, len(samples.x))
     schedule = Schedule(
         request.epochs,

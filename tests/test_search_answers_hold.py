@@ -1,0 +1,233 @@
+"""What a search answers keeps its limits when it is run as the docs say: the file carries how it was found."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import hil_command
+import numpy as np
+import pytest
+import yaml
+from onnx_models import node, simple
+from scan_models import weights
+from search_models import STRATEGY_NAMES
+
+import tinyhil
+from tinyhil.assignment import Conditions, load_conditions
+from tinyhil.errors import EXIT_BUILD, ConfigError, Infeasible
+from tinyhil.harness.job import method_of, preference_of
+from tinyhil.harness.search.offering import with_all_offers
+from tinyhil.harness.search.request import SearchRequest
+
+DATA = Path(os.environ.get("HIL_DATA", "no data"))
+BOARDS = ("uno", "due", "h747")
+KEPT_INPUT = 128  # of digits_cnn in an arena that must keep it, over what it takes where it does not count
+FLASH_BETWEEN = 0.5  # of the flash of fixed8 and of fixed16
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model and its samples, and one results folder: what one search has measured, no other measures again."""
+    folder = tmp_path_factory.mktemp("answers")
+    nodes = [node("MatMul", "x W", "t"), node("Tanh", "t", "h"), node("MatMul", "h V", "y")]
+    model = simple(nodes, {"x": (1, 8)}, {"W": weights(8, 6), "V": weights(6, 3)})
+    (folder / "net.onnx").write_bytes(model.SerializeToString())
+    random = np.random.default_rng(0)
+    x = random.normal(size=(120, 1, 8)).astype(np.float32)
+    np.savez(folder / "x.npz", x=x, y=random.integers(0, 3, 120))
+    return folder
+
+
+def printed(folder: Path, *arguments: str) -> dict:
+    done = hil_command.hil(*arguments, "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def run(folder: Path, board: str, *arguments: str) -> dict:
+    common = ("--model", "net.onnx", "--inputs", "x.npz", "--calibrate", "x.npz")
+    return printed(folder, "run", "--board", board, *common, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("board", "strategy", "limits"),
+    [
+        ("uno", "lagrange", ("--ram",)),
+        *(
+            pytest.param(board, strategy, limits, marks=pytest.mark.slow)
+            for board in BOARDS
+            for strategy in STRATEGY_NAMES
+            for limits in (("--ram",), ("--ram", "--flash"))
+            if (board, strategy, limits) != ("uno", "lagrange", ("--ram",))
+        ),
+    ],
+)
+def test_an_answer_run_as_documented_keeps_every_limit(
+    board: str, strategy: str, limits: tuple[str, ...], folder: Path
+) -> None:
+    low, high = (run(folder, board, "--format", name, "--prefer", "ram") for name in ("fixed8", "fixed16"))
+    flash = low["flash_bytes"] + FLASH_BETWEEN * (high["flash_bytes"] - low["flash_bytes"])
+    asked = {"--ram": high["memory"]["total_bytes"] - 1, "--flash": int(flash)}
+    given = [text for option in limits for text in (option, str(asked[option]))]
+    out = f"{board}-{strategy}.yaml"
+    answer = printed(
+        folder, "search", "--board", board, "--model", "net.onnx", "--inputs", "x.npz", "--calibrate", "x.npz",
+        "--strategy", strategy, "--evaluations", "12", "--device-samples", "8", "--out", out, *given,
+    )  # fmt: skip
+    measured = run(folder, board, "--assignment", out)
+    assert measured["memory"]["total_bytes"] <= asked["--ram"]
+    assert measured["flash_bytes"] == answer["flash_bytes"]
+    if "--flash" in limits:
+        assert measured["flash_bytes"] <= asked["--flash"]
+
+
+@pytest.mark.parametrize(("prefer", "arena_bytes"), [("ram", 816), ("latency", 1232), ("balanced", 1232), (None, 1232)])
+def test_every_command_plans_as_the_file_says(prefer: str | None, arena_bytes: int, tmp_path: Path) -> None:
+    found = {} if prefer is None else {"found": {"prefer": prefer}}
+    path = tmp_path / "w.yaml"
+    path.write_text(yaml.safe_dump({"default": "fixed16", **found}))
+    asked = ("--model", "digits_cnn", "--assignment", "w.yaml")
+    measured = printed(tmp_path, "run", "--board", "host", "--samples", "2", *asked)
+    assert measured["memory"]["arena_bytes"] == arena_bytes
+    if prefer is not None:  # without a word `hil plan` shows the least there is
+        assert printed(tmp_path, "plan", *asked)["peak_bytes"] == arena_bytes
+    model = tinyhil.load("digits_cnn")
+    compiled = model.compile(path)
+    assert compiled.arena_bytes == arena_bytes
+    assert compiled.run("host", samples=2)["memory"]["arena_bytes"] == arena_bytes
+    for command, out in (("export cmake", "l.zip"), ("generate", "project")):
+        arguments = ("digits_cnn", "--assignment", "w.yaml", "--out", out)
+        done = hil_command.hil(*command.split(), *arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        if command == "generate":
+            text = (tmp_path / "project" / "model" / "board_host.hpp").read_text()
+            assert f"arena_bytes = {arena_bytes};" in text
+        else:  # whose input stays as it is
+            assert f"arena {arena_bytes + KEPT_INPUT} B" in done.stderr
+
+
+def test_how_an_assignment_was_found_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "w.yaml"
+    path.write_text(
+        "default: fixed8\nfound: {prefer: least, calibrate_by: mse, calibrated_samples: 5, tinyhil: 0.1.0}\n"
+    )
+    said = Conditions("least", "mse", calibrated_samples=5, tinyhil="0.1.0")
+    assert load_conditions(path) == said
+    assert load_conditions(path).as_yaml() == yaml.safe_load(path.read_text())["found"]
+    assert (preference_of(path), preference_of(path, "latency"), preference_of(None)) == (
+        "least",
+        "latency",
+        "balanced",
+    )
+    assert (method_of(path), method_of(path, "kl"), method_of(None)) == ("mse", "kl", "minmax")
+
+
+@pytest.mark.parametrize(
+    "found", ["prefer", "{prefer: fast}", "{calibrate_by: 3}", "{calibrated_samples: many}", "{who: me}", "[ram]"]
+)
+def test_what_no_search_writes_is_refused(found: str, tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text(f"default: fixed8\nfound: {found}\n")
+    with pytest.raises(ConfigError, match="found"):
+        load_conditions(tmp_path / "w.yaml")
+
+
+def test_other_ranges_are_said(folder: Path) -> None:
+    """Ranges decide scales, so flash and latency: an answer found with others need not keep its limits."""
+    samples = dict(np.load(folder / "x.npz"))
+    np.savez(folder / "few.npz", x=samples["x"][:9])
+    out = ("--evaluations", "4", "--out", "said.yaml")
+    printed(folder, "search", "--model", "net.onnx", "--inputs", "x.npz", "--calibrate", "x.npz", "--ram", "12", *out)
+    asked = ("run", "--board", "host", "--model", "net.onnx", "--inputs", "x.npz", "--assignment", "said.yaml")
+    for calibrate, is_said in (("x.npz", False), ("few.npz", True)):
+        done = hil_command.hil(*asked, "--calibrate", calibrate, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        assert ("found with ranges of 120 samples of x.npz" in done.stderr) == is_said
+
+
+@pytest.mark.parametrize(
+    ("limits", "message", "formats"),
+    [
+        (("--arena", "15000"), None, {"int8"}),  # the least of fixed8 is 15,648 B
+        (("--ram", "15000"), None, {"int8"}),
+        (("--arena", "15000", "--formats", "int8"), None, {"int8"}),
+        (("--arena", "14000"), "the least is 14400 B (every tensor in int8)", None),
+        (("--arena", "14000", "--formats", "fixed8,fixed16"), "the least is 15648 B", None),
+    ],
+)
+def test_all_offers_are_tried_before_a_refusal(
+    limits: tuple[str, ...], message: str | None, formats: set[str] | None, tmp_path: Path
+) -> None:
+    """MLPerf Tiny's ResNet-8 takes less in int8, which all tensors have or none, than in any mixture of others."""
+    model = DATA / "models" / "mlperftiny_ic_resnet8.onnx"
+    if not model.is_file():
+        pytest.skip(f"HIL_DATA has no {model.name}")
+    (tmp_path / "net.onnx").write_bytes(model.read_bytes())
+    with np.load(DATA / "small" / "cifar10_test500.npz") as data:
+        np.savez(tmp_path / "x.npz", x=data["x"][:40].astype(np.float32).transpose(0, 3, 1, 2))
+    asked = ("search", "--model", "net.onnx", "--inputs", "x.npz", "--evaluations", "1", "--out", "w.yaml")
+    done = hil_command.hil(*asked, *limits, cwd=tmp_path)
+    if message is not None:
+        assert done.returncode == EXIT_BUILD
+        assert message in done.stderr.splitlines()[-1]
+        return
+    assert done.returncode == 0, done.stderr
+    chosen = yaml.safe_load((tmp_path / "w.yaml").read_text())
+    assert {chosen["default"], *chosen["values"].values()} == formats
+    assert printed(tmp_path, "plan", "--model", "net.onnx", "--assignment", "w.yaml")["peak_bytes"] <= 15000
+
+
+@pytest.mark.parametrize(
+    ("lacking", "formats", "expected"),
+    [
+        ({}, None, None),
+        ({None: 900}, None, "int8"),
+        ({None: 900, "int8": 800}, None, 800),
+        ({None: 900, "int8": 1000}, None, 900),
+        ({"fixed8": 900}, "fixed8", 900),  # what the user named is all there is
+    ],
+)
+def test_the_nearest_refusal_is_said(
+    lacking: dict[str | None, int], formats: str | None, expected: str | int | None
+) -> None:
+    def attempt(request: SearchRequest) -> str | None:
+        if request.formats in lacking:
+            raise Infeasible("too small", ("--ram", lacking[request.formats]))
+        return request.formats
+
+    request = SearchRequest("net.onnx", 700, formats=formats)
+    if isinstance(expected, int):
+        with pytest.raises(Infeasible) as refused:
+            with_all_offers(request, None, attempt, lambda line: None)
+        assert refused.value.least == ("--ram", expected)
+    else:
+        assert with_all_offers(request, None, attempt, lambda line: None) == expected
+
+
+def test_one_format_is_a_search(folder: Path) -> None:
+    asked = ("--model", "net.onnx", "--inputs", "x.npz", "--ram", "40", "--formats", "int8", "--out", "one.yaml")
+    assert printed(folder, "search", *asked)["strategy"] == "single_format"
+    chosen = yaml.safe_load((folder / "one.yaml").read_text())
+    assert {chosen["default"], *chosen["values"].values()} == {"int8"}
+
+
+def test_the_arena_means_one_thing(folder: Path) -> None:
+    """The sample counts neither without a board nor with one that has it in the arena, and a hint names the option."""
+    asked = ("search", "--model", "net.onnx", "--inputs", "x.npz", "--evaluations", "1", "--arena", "5")
+    for board in ((), ("--board", "uno"), ("--board", "h747")):
+        done = hil_command.hil(*asked, *board, cwd=folder)
+        assert done.returncode == EXIT_BUILD
+        assert "the least is 9 B" in done.stderr
+        assert "try --arena 9" in done.stderr
+
+
+@pytest.mark.parametrize(("board", "limit_us"), [("uno", "1"), ("due", "0.01"), ("h747", "0.0001")])
+def test_what_products_alone_exceed_is_refused_before_anything_is_built(
+    board: str, limit_us: str, folder: Path
+) -> None:
+    asked = ("search", "--model", "net.onnx", "--inputs", "x.npz", "--board", board, "--latency-us", limit_us)
+    done = hil_command.hil(*asked, cwd=folder)
+    assert done.returncode == EXIT_BUILD
+    assert "its products alone take" in done.stderr
+    assert "built" not in done.stderr
