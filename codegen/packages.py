@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tinyhil.codegen.exported_library import CALLER, SPDX, Library
+from tinyhil.quoting import markdown, printable
 
 ARDUINO, PLATFORMIO, CMAKE = "arduino", "platformio", "cmake"
 KINDS = (ARDUINO, PLATFORMIO, CMAKE)
@@ -35,7 +36,7 @@ def package(
 
 def _notice(library: Library) -> str:
     return (
-        f"{SPDX}\n\n{library.prefix}: {library.origin}.\n\n"
+        f"{SPDX}\n\n{library.prefix}: {printable(library.origin)}.\n\n"
         "Kernels and generated code are those of tinyhil, Apache License 2.0 (LICENSE). The weights come from the\n"
         "model: its licence holds for them.\n"
     )
@@ -50,8 +51,8 @@ def _properties(library: Library, version: str) -> str:
             f"version={version}",
             "author=tinyhil",
             "maintainer=tinyhil",
-            f"sentence={library.program.name}: a trained model as integer code.",
-            f"paragraph={library.origin}. Arena {library.predict_bytes} bytes, no heap.",
+            f"sentence={printable(library.program.name)}: a trained model as integer code.",
+            f"paragraph={printable(library.origin)}. Arena {library.predict_bytes} bytes, no heap.",
             "category=Data Processing",
             "architectures=*",
             f"includes={x}.h",
@@ -67,7 +68,7 @@ def _manifest(library: Library, version: str) -> str:
         "$comment": SPDX,
         "name": library.prefix,
         "version": version,
-        "description": f"{library.origin}. Arena {library.predict_bytes} bytes, no heap.",
+        "description": f"{printable(library.origin)}. Arena {library.predict_bytes} bytes, no heap.",
         "keywords": ["neural network", "microcontroller"],
         "license": "Apache-2.0",
         "frameworks": "*",
@@ -222,11 +223,11 @@ def _readme(kind: str, library: Library, about: Sequence[str]) -> str:
         ("arena", f"{library.run_bytes} B for a run on integers (`{up}_RUN_BYTES`), {real}; {whose}"),
     ]
     if library.class_names:
-        rows.insert(3, ("classes", ", ".join(name.replace("|", "/") for name in library.class_names)))
+        rows.insert(3, ("classes", ", ".join(map(markdown, library.class_names))))
     text = _READ_ME.format(
         spdx=SPDX,
         x=x,
-        origin=library.origin,
+        origin=markdown(library.origin),
         use=_USE[kind].format(x=x),
         rows="\n".join(f"| {name} | {value} |" for name, value in rows),
         streaming=_STREAMING.format(x=x, up=up) if library.loop else "",

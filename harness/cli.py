@@ -41,8 +41,8 @@ from tinyhil.harness.commands import (
 )
 from tinyhil.harness.commands.common import say
 from tinyhil.harness.failure import defect, failure
-from tinyhil.harness.text import printable
 from tinyhil.notice import telling
+from tinyhil.quoting import printable
 
 
 class _Commands(click.Group):

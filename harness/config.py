@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from tinyhil.errors import BoardError
 from tinyhil.harness.assets import asset
 from tinyhil.harness.boards.bench_file import Bench, parse_bench
 from tinyhil.harness.chip_like import complete_chips
 from tinyhil.harness.crossbars import WithCrossbars, make_hardware, require_known
+from tinyhil.harness.emulator_entry import Emulator, Machine, Upload
 from tinyhil.harness.yaml_file import (
     Fault,
+    Line,
     Name,
     NonEmpty,
     Pin,
@@ -29,31 +31,14 @@ from tinyhil.harness.yaml_file import (
 )
 from tinyhil.reram.hardware import Hardware
 
-Upload = Literal["arduino", "sam-ba", "stlink", "serial", "none"]
 Supply = Literal["smps", "ldo"]
-# What an emulator's numbers mean (docs/emulators.md). "function only": outputs are right, times say nothing.
-Fidelity = Literal["exact cycles", "exact instructions, modelled cycles", "exact instructions", "function only"]
-
-
-class Emulator(Record):
-    """`process`: a program under emulators/; `{image}` and `{link}` in its arguments are filled in when it is started.
-
-    `qemu`, `renode`: a program in PATH with a driver of its own in harness/boards/.
-    """
-
-    kind: Literal["process", "qemu", "renode"] = "process"
-    program: NonEmpty
-    fidelity: Fidelity
-    error: Annotated[float, Field(gt=0, lt=1)] | None = None  # largest of modelled cycles (docs/cycle_model.md)
-    args: tuple[str, ...]
-    loader_args: tuple[str, ...] = ()  # instead of `args`: erased, in its boot loader
-    upload: Upload = "none"  # how that boot loader is flashed
+Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]  # of a command line
 
 
 class Uart(Record):
     """The serial port through which a chip talks."""
 
-    name: NonEmpty
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9]*$")]
 
 
 class DebugId(Record):
@@ -83,7 +68,7 @@ class ChipSpec(WithCrossbars):
     like: Name | None = None  # has what that chip has, but what is said of this one
     hal: Name  # folder in firmware/hal/: the chip's name, or that of the one it is like
     core: Literal["avr", "cortex-m3", "cortex-m4", "cortex-m7", "host"]
-    machine: str = ""  # the compiler's options for the core
+    machine: Machine = ""  # the compiler's options for the core
     flash_bytes: PositiveInt | None = None
     ram_bytes: PositiveInt | None = None
     stack_reserve_bytes: PositiveInt | None = None
@@ -95,7 +80,7 @@ class ChipSpec(WithCrossbars):
     load: Literal["hex", "bin", "elf"]
     tick: Literal["cycles", "instructions", "nanoseconds"]
     uart: Uart | None = None
-    openocd_target: NonEmpty | None = None
+    openocd_target: Word | None = None
     debug_id: DebugId | None = None
     supplies: tuple[Supply, ...] = ()  # regulators that may feed the core, if the firmware can choose
     emulator: Emulator | None = None
@@ -126,16 +111,18 @@ class ChipSpec(WithCrossbars):
 
 class _Board(Record):
     title: NonEmpty
-    vendor: str = ""
-    url: str = ""
+    vendor: Line = ""
+    url: Line = ""
     usb: tuple[UsbId, ...] = ()
     usb_shared: bool = False  # boards of other kinds have the same identity: one must be named to be used
     baud: PositiveInt = 115200
     reset: Literal["on_open", "by_probe", "on_start"]
     upload: Upload
     upload_baud: PositiveInt | None = None  # of the boot loader, if it is not `baud`
-    programmer_part: NonEmpty | None = None  # the chip's name for avrdude, if it is not the chip's own
-    probe_reset: NonEmpty | None = None  # openocd's reset_config of this board
+    programmer_part: Word | None = None  # the chip's name for avrdude, if it is not the chip's own
+    probe_reset: Annotated[str, StringConstraints(pattern=r"^[a-z_]+( [a-z_]+)*$")] | None = (
+        None  # openocd's reset_config of this board
+    )
     flash_deadline_s: PositiveInt = 60
     supply: Supply | None = None  # how the board is wired; None: the firmware leaves it alone
     gate: Pin | None = None  # high while an inference is computed, for a power meter

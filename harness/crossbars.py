@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from tinyhil.errors import ConfigError
-from tinyhil.harness.yaml_file import NonEmpty, Record
+from tinyhil.harness.yaml_file import Line, NonEmpty, Record
 from tinyhil.reram.hardware import Hardware
 
 WHOLE = ("rows", "cell_bits", "dac_bits", "adc_bits", "crossbars_per_tile")
@@ -20,7 +20,7 @@ class Constant(Record):
     """`meaning`, `unit` and `source` are what docs/reram.md says of the value."""
 
     value: float = Field(gt=0)
-    unit: str = ""
+    unit: Line = ""
     meaning: NonEmpty
     source: NonEmpty
 

@@ -10,7 +10,7 @@ import time
 import traceback
 
 from tinyhil import errors
-from tinyhil.harness.text import printable
+from tinyhil.quoting import printable
 
 RESUMED = ("run", "profile", "search", "sweep", "train")
 

@@ -239,7 +239,7 @@ def as_json(results: list[dict[str, Any]]) -> str:
 
 def as_summary(results: list[dict[str, Any]]) -> str:
     """A line per test and board, for $GITHUB_STEP_SUMMARY, and what differs from golden records."""
-    from tinyhil.harness.records.render import plain
+    from tinyhil.quoting import markdown
 
     titles = ("test", "board", "model", "format", "verdict", "accuracy", "median", "RAM", "flash", "outcome")
     lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
@@ -249,6 +249,6 @@ def as_summary(results: list[dict[str, Any]]) -> str:
         ram = result["static_bytes"] if result["ram_bytes"] is None else result["ram_bytes"]
         median, size = f"{result['median']:,.0f} {result['unit']}", (f"{ram:,} B", f"{result['flash_bytes']:,} B")
         names = (result["test"], result["board"], result["model"], result["format"], result["verdict"] or "")
-        lines.append("| " + " | ".join(map(plain, (*names, accuracy, median, *size, result["outcome"]))) + " |")
-        notes += [f"- {plain(result['test'])}: {plain(difference)}" for difference in result["differences"]]
+        lines.append("| " + " | ".join(map(markdown, (*names, accuracy, median, *size, result["outcome"]))) + " |")
+        notes += [f"- {markdown(result['test'])}: {markdown(difference)}" for difference in result["differences"]]
     return "\n".join([*lines, *(["", *notes] if notes else [])]) + "\n"

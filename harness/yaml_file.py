@@ -7,12 +7,20 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from tinyhil import files
 from tinyhil.errors import ConfigError
 
-NonEmpty = Annotated[str, StringConstraints(min_length=1)]
+
+def _one_line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(f"{text!r} is not one line of printable text")
+    return text
+
+
+Line = Annotated[str, AfterValidator(_one_line)]  # it is shown on terminals and written into files of others
+NonEmpty = Annotated[Line, StringConstraints(min_length=1)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 UsbId = Annotated[str, StringConstraints(pattern=r"^[0-9A-F]{4}:[0-9A-F]{4}$")]
 Pin = Annotated[str, StringConstraints(pattern=r"^P[A-K]([0-9]|[12][0-9]|3[01])$")]  # PA0 to PK31

@@ -382,7 +382,7 @@ def test_control_sequences_do_not_reach_the_terminal(files: Path, tmp_path: Path
 
 
 def test_one_line_stays_short_and_printable() -> None:
-    from tinyhil.harness.text import LONGEST, printable
+    from tinyhil.quoting import LONGEST, printable
 
     assert printable("a\tb\nc") == "a b c"
     assert printable("\x1b[31mred\x07\r\x00\x9b") == "?[31mred????"

@@ -316,7 +316,7 @@ def test_the_st_link_is_chosen_by_its_serial_number(
     monkeypatch.setattr(list_ports, "comports", lambda: ports)
     assert usb_serial_number("/dev/ttyACM1") == "BB"
     command = TOOLS["stlink"].command(images["h747"], boards.board("h747"), "/dev/ttyACM1")
-    assert command[command.index("-c") + 1] == "adapter serial BB"
+    assert command[command.index("-c") + 1] == "adapter serial {BB}"
     assert "target/stm32h7x_dual_bank.cfg" in command
     assert "reset_config srst_only" in command
     assert command[-1] == f"program {{{images['h747'].elf}}} verify reset exit"

@@ -43,7 +43,8 @@ def write_bench(folder: Path, address: str) -> None:
 
 def run_far(folder: Path, state: dict[str, str], *more: object) -> subprocess.CompletedProcess[str]:
     options = ("--model", "fastgrnn_har", "--samples", SAMPLES, "--timeout", 300, "--json", *more)
-    return hil("run", "--board", "far", *options, cwd=folder, **state)
+    client = {"HIL_LABGRID_CLIENT": str(LABGRID / "labgrid-client")}
+    return hil("run", "--board", "far", *options, cwd=folder, **{**client, **state})
 
 
 def check_exact(record: dict[str, Any], url: str) -> None:
@@ -178,7 +179,7 @@ def farm(due: Bench, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator
             port = server.url.rpartition(":")[2]
             resource = f"NetworkSerialPort: {{host: 127.0.0.1, port: {port}, protocol: {request.param}}}"
         running = stack.enter_context(Farm(tmp_path, resource))
-        labgrid = f"place: due-1, coordinator: '{running.coordinator}', client: {LABGRID / 'labgrid-client'}"
+        labgrid = f"place: due-1, coordinator: '{running.coordinator}'"
         labgrid += ", options: ign_set_control" if request.param == "ser2net" else ""  # ptys have no modem lines
         (tmp_path / "bench.yaml").write_text(f"boards:\n  far:\n    board: due\n    labgrid: {{{labgrid}}}\n")
         yield running
@@ -204,9 +205,15 @@ def test_a_labgrid_place_of_somebody_else_is_not_taken(farm: Farm, state: dict[s
 
 
 def test_without_labgrid_s_client_the_way_to_it_is_named(state: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "bench.yaml").write_text("boards:\n  far: {board: due, labgrid: {place: due-1, client: no-client}}\n")
+    (tmp_path / "bench.yaml").write_text("boards:\n  far: {board: due, labgrid: {place: due-1}}\n")
     assert load_boards(bench=tmp_path / "bench.yaml").board("far").name == "due"
-    check_failure(run_far(tmp_path, state), 3, "needs no-client", "docs/bench.md", logs=True)
+    check_failure(
+        run_far(tmp_path, {**state, "HIL_LABGRID_CLIENT": "no-client"}),
+        3,
+        "needs no-client",
+        "docs/bench.md",
+        logs=True,
+    )
 
 
 ACQUIRED = """Place 'due-1':
@@ -227,6 +234,12 @@ Acquired resource 'NetworkSerialPort' (desk/desk/NetworkSerialPort/NetworkSerial
     ("shown", "said"),
     [
         (ACQUIRED.replace("EXTRA", "{'proxy': 'nowhere.invalid', 'proxy_required': True}"), "ssh nowhere.invalid"),
+        (ACQUIRED.replace("EXTRA", "{'proxy': '-oProxyCommand=x', 'proxy_required': True}"), "no host to go through"),
+        (ACQUIRED.replace("EXTRA", "{'proxy': 'a;touch x', 'proxy_required': True}"), "no host to go through"),
+        (
+            ACQUIRED.replace("EXTRA", "{}").replace("'host': 'desk', 'port': 4", "'host': '/x y', 'port': 4"),
+            "no host with",
+        ),
         (ACQUIRED.replace("EXTRA", "{}").replace("4000", "None"), "has 0 serial ports"),
         (ACQUIRED.replace("EXTRA", "{}").replace("rfc2217", "xmodem"), "protocol 'xmodem' is not known"),
         ("Acquired resource 'x' (a/b/NetworkSerialPort/x):\n  {'params': __import__('os')}\n", "has 0 serial ports"),
@@ -238,8 +251,6 @@ def test_what_a_client_says_is_taken_as_data(shown: str, said: str, state: dict[
     (tmp_path / "shown").write_text(shown)
     client.write_text(f"#!/bin/sh\necho $3 >>{tmp_path}/asked\n[ $3 = show ] && cat {tmp_path}/shown\nexit 0\n")
     client.chmod(0o755)
-    (tmp_path / "bench.yaml").write_text(
-        f"boards:\n  far: {{board: due, labgrid: {{place: due-1, client: {client}}}}}\n"
-    )
-    check_failure(run_far(tmp_path, state), 3, said, logs=True)
+    (tmp_path / "bench.yaml").write_text("boards:\n  far: {board: due, labgrid: {place: due-1}}\n")
+    check_failure(run_far(tmp_path, {**state, "HIL_LABGRID_CLIENT": str(client)}), 3, said, logs=True)
     assert (tmp_path / "asked").read_text().split() == ["acquire", "show", "release"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from tinyhil.harness.boards.connection import Connection
 from tinyhil.harness.config import BoardSpec
-from tinyhil.harness.text import printable
+from tinyhil.quoting import printable
 
 BY_ID = Path("/dev/serial/by-id")
 
@@ -62,7 +62,7 @@ def devices() -> list[Device]:
             port=links.get(os.path.realpath(port.device), port.device),
             node=port.device,
             usb=f"{port.vid:04X}:{port.pid:04X}",
-            serial_number=port.serial_number or None,
+            serial_number=printable(port.serial_number or "", 80) or None,
             product=printable(port.product or "", 80),
         )
         for port in list_ports.comports()

@@ -1,4 +1,5 @@
-"""A user's bench file: which boards stand on the desk or in a farm, and how they are reached (docs/bench.md).
+"""A user's bench file: which boards stand on the desk or in a farm, and how they are reached (docs/bench.md). It may be
+somebody else's: nothing in it is executed, or opened as anything but a port, or names a program.
 
 It never describes kinds of boards, which is the duty of boards.yaml; it names instances of them.
 """
@@ -11,12 +12,20 @@ from pathlib import Path
 from typing import Annotated
 
 import yaml
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from tinyhil.harness.yaml_file import Fault, Name, NonEmpty, PositiveInt, Record, UsbId, mark, parse
+from tinyhil.harness.yaml_file import Fault, Line, Name, NonEmpty, PositiveInt, Record, UsbId, mark, parse
 
-Address = Annotated[str, StringConstraints(pattern=r"^(rfc2217|socket)://[^/:]+:[0-9]+([/?].*)?$")]
+Address = Annotated[Line, StringConstraints(pattern=r"^(rfc2217|socket)://[^/:]+:[0-9]+([/?].*)?$")]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+HostWord = Annotated[str, StringConstraints(pattern=r"^(ws://)?[A-Za-z0-9\[][A-Za-z0-9_.:/\]-]*$")]
+
+
+def _path(port: str) -> str:
+    """No URL: pyserial knows some that write files."""
+    if "://" in port:
+        raise ValueError(f"{port!r} is no path; a board behind rfc2217:// or socket:// has an `address`")
+    return port
 
 
 class Power(Record):
@@ -30,9 +39,8 @@ class Power(Record):
 class Labgrid(Record):
     """A place of a labgrid coordinator. `coordinator`: HOST[:PORT], else that of LG_COORDINATOR."""
 
-    place: NonEmpty
-    coordinator: NonEmpty | None = None
-    client: NonEmpty = "labgrid-client"  # program, in an environment of its own
+    place: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_*][A-Za-z0-9_.*/@-]*$")]
+    coordinator: HostWord | None = None
     options: Word | None = None  # of pyserial's URL: ign_set_control, for a port without modem lines
 
 
@@ -42,7 +50,7 @@ class Instance(Record):
     board: Name
     serial: Word | None = None
     usb: UsbId | None = None  # of an adapter that boards.yaml does not list
-    port: NonEmpty | None = None
+    port: Annotated[NonEmpty, AfterValidator(_path)] | None = None
     address: Address | None = None
     labgrid: Labgrid | None = None
     role: Word | None = None

@@ -23,6 +23,7 @@ from tinyhil.harness.config import BoardSpec
 from tinyhil.harness.wire.link import Link, reason
 from tinyhil.harness.wire.stream import check_identity, greet
 from tinyhil.processes import run
+from tinyhil.quoting import tcl_word
 
 OPENOCD_MINIMUM = (0, 12)  # knows `adapter serial`
 BOOT_TRIES = 3
@@ -82,7 +83,8 @@ def _stm32flash(image: Image, board: BoardSpec, port: str) -> list[str]:
 
 
 def _openocd(image: Image, board: BoardSpec, port: str) -> list[str]:
-    return _openocd_does(f"program {{{image.elf}}} verify reset exit", board, port)
+    elf = tcl_word(str(image.elf), "the path", FlashError)
+    return _openocd_does(f"program {elf} verify reset exit", board, port)
 
 
 FOREIGN_CHIP = "hil: foreign chip"
@@ -100,7 +102,7 @@ def identify(board: BoardSpec) -> str:
 
 def _openocd_does(job: str, board: BoardSpec, port: str) -> list[str]:
     found = usb_serial_number(port)
-    which = ["-c", f"adapter serial {found}"] if found else []
+    which = ["-c", f"adapter serial {tcl_word(found, 'serial number', FlashError)}"] if found else []
     target = ["-c", "transport select hla_swd", "-f", f"target/{board.chip.openocd_target}.cfg"]
     reset = ["-c", f"reset_config {board.probe_reset}"] if board.probe_reset else []
     return ["openocd", "-f", "interface/stlink.cfg", *which, *target, *reset, "-c", identify(board), "-c", job]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -25,6 +26,7 @@ POLL_S = 1.0
 TUNNEL_S = 20.0
 SCHEMES = {"rfc2217": "rfc2217", "raw": "socket"}
 PORT = "NetworkSerialPort"
+HOST = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9\[][A-Za-z0-9_.:\]-]*")
 
 
 @contextmanager
@@ -33,9 +35,9 @@ def acquired(name: str, place: Labgrid, wait_s: float) -> Iterator[str]:
 
     BoardError if labgrid's client is missing or refuses.
     """
-    if shutil.which(place.client) is None:
+    if shutil.which(client()) is None:
         raise BoardError(
-            f"{name}: labgrid place {place.place} needs {place.client}, which is not there; install labgrid in an "
+            f"{name}: labgrid place {place.place} needs {client()}, which is not there; install labgrid in an "
             "environment of its own (docs/bench.md)"
         )
     deadline = time.monotonic() + wait_s
@@ -51,6 +53,11 @@ def acquired(name: str, place: Labgrid, wait_s: float) -> Iterator[str]:
         _client(place, "release")
 
 
+def client() -> str:
+    """The program: HIL_LABGRID_CLIENT, else labgrid-client in PATH. No bench file names it."""
+    return os.environ.get("HIL_LABGRID_CLIENT") or "labgrid-client"
+
+
 def find_port(name: str, place: Labgrid) -> Mapping[str, Any]:
     """The parameters of the place's NetworkSerialPort; BoardError if it has none, or not exactly one."""
     shown = _client(place, "show")
@@ -61,6 +68,8 @@ def find_port(name: str, place: Labgrid) -> Mapping[str, Any]:
         raise BoardError(f"{name}: labgrid place {place.place} has {len(ports)} serial ports ({PORT}), one is needed")
     if ports[0].get("protocol", "rfc2217") not in SCHEMES:
         raise BoardError(f"{name}: labgrid place {place.place}: protocol {ports[0]['protocol']!r} is not known")
+    if not HOST.fullmatch(str(ports[0]["host"])) or not str(ports[0]["port"]).isdecimal():
+        raise BoardError(f"{name}: labgrid place {place.place}: {ports[0]['host']!r} is no host with a port")
     return ports[0]
 
 
@@ -92,6 +101,8 @@ def _reachable(name: str, place: Labgrid, port: Mapping[str, Any]) -> Iterator[s
         return
     with socket.create_server(("127.0.0.1", 0)) as free:
         local = free.getsockname()[1]
+    if not HOST.fullmatch(str(proxy)):  # what ssh_config makes of a name may be a shell's
+        raise BoardError(f"{name}: labgrid place {place.place}: {proxy!r} is no host to go through")
     forward = f"127.0.0.1:{local}:{port['host']}:{port['port']}"
     how = ["-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes"]
     tunnel = Started(
@@ -126,7 +137,7 @@ def _await_tunnel(who: str, tunnel: Started, port: int) -> None:
 def _client(place: Labgrid, what: str) -> subprocess.CompletedProcess[str]:
     """Have labgrid's own client do `what`."""
     coordinator = ["-x", place.coordinator] if place.coordinator else []
-    command = [place.client, *coordinator, "-p", place.place, what]
+    command = [client(), *coordinator, "-p", place.place, what]
     try:
         return run(command, CLIENT_DEADLINE_S)
     except subprocess.TimeoutExpired:

@@ -27,7 +27,7 @@ from pydantic import AfterValidator, Field, FiniteFloat, TypeAdapter, Validation
 from tinyhil import files
 from tinyhil.errors import BoardError, ConfigError, DataError
 from tinyhil.harness.boards.bench_file import Locks
-from tinyhil.harness.text import printable
+from tinyhil.quoting import printable
 
 POLL_S = 0.1
 END_S = 20.0  # an interrupted run keeps its samples and switches its board off

@@ -16,6 +16,7 @@ from tinyhil.harness.boards.connection import Connection, Session
 from tinyhil.harness.boards.foreign import ForeignProcess, find_program
 from tinyhil.harness.config import BoardSpec
 from tinyhil.harness.wire.deadline import starved_s
+from tinyhil.quoting import monitor_path
 
 REMEDY = "unpack the portable build of github.com/renode/renode/releases and put it into PATH"
 START_S = 300.0  # a .NET runtime; the first start takes longest; one that has ended is noticed at once
@@ -56,16 +57,9 @@ def command(board: BoardSpec, image: Path, port: int) -> list[str]:
     script = asset(first).joinpath(*rest)
     if not script.is_file():
         raise BoardError(f"{board.name}: {script} is missing")
-    statements = f"$image={_path(image)}; $port={port}; include {_path(script)}"
+    quoted = [monitor_path(path, BoardError) for path in (image, script)]
+    statements = f"$image={quoted[0]}; $port={port}; include {quoted[1]}"
     return [program, "--disable-gui", "--console", "--plain", "--execute", statements]
-
-
-def _path(path: Path) -> str:
-    """A path as the monitor reads it: blanks are escaped, a semicolon would end the statement."""
-    text = str(path.absolute())
-    if ";" in text:
-        raise BoardError(f"Renode reads no path with a semicolon: {text}")
-    return "@" + text.replace(" ", "\\ ")
 
 
 def _free_port() -> int:

@@ -17,6 +17,7 @@ from tinyhil.harness.build.emulators import compiled_emulator
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.emulator_entry import filled
 from tinyhil.native import to_stderr
 
 BANNER_S = 2.0
@@ -89,7 +90,7 @@ def _start(board: BoardSpec, session: Session, args: tuple[str, ...], banner_s: 
             "flash_file": Path(folder) / "flash",
             "boot_loader": optiboot(default_cache_dir()) if "{boot_loader}" in args else "",
         }
-        command = [str(program), *(arg.format(**values) for arg in args), "--uart", session.uart]
+        command = [str(program), *filled(args, values), "--uart", session.uart]
         if session.realtime:
             command.append("--realtime")
         if session.keeps_running and board.reset != "on_open":

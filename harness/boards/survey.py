@@ -13,6 +13,7 @@ from tinyhil.harness.boards.attached import Device, devices
 from tinyhil.harness.boards.locate import LABGRID, Place, find, locate
 from tinyhil.harness.boards.locks import LockFolder
 from tinyhil.harness.config import Boards, BoardSpec
+from tinyhil.quoting import yaml_word
 
 REACH_S = 2.0
 
@@ -127,5 +128,5 @@ def stanza(found: Scanned, number: int) -> str:
     """The entry of a bench file for a port that has none yet. Kinds that share an identity are a choice to make."""
     kind = found.kinds[0]
     choice = f"    # or {', '.join(found.kinds[1:])}" if len(found.kinds) > 1 else ""
-    which = f'serial: "{found.serial_number}"' if found.serial_number else f"port: {found.where}"
-    return f"  my_{kind}_{number}:\n    board: {kind}{choice}\n    {which}"
+    key, value = ("serial", found.serial_number) if found.serial_number else ("port", found.where)
+    return f"  my_{kind}_{number}:\n    board: {kind}{choice}\n    {key}: {yaml_word(value)}"

@@ -180,7 +180,7 @@ def boards_for(name: str | None, path: Path | None, bench: Path | None = None) -
 
 def say(line: str) -> None:
     """Tell the user what is going on: a line on stderr, so that stdout stays the result alone."""
-    from tinyhil.harness.text import printable
+    from tinyhil.quoting import printable
 
     click.echo(printable(line), err=True)
 

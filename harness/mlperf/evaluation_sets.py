@@ -18,7 +18,7 @@ import numpy as np
 from tinyhil import files
 from tinyhil.errors import DataError
 from tinyhil.harness.mlperf.benchmarks import Benchmark
-from tinyhil.harness.text import printable
+from tinyhil.quoting import printable
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture

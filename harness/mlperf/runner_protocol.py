@@ -11,9 +11,9 @@ import serial
 
 from tinyhil.errors import BoardError, DeviceCrashed, LinkError, LinkTimeout, WrongFirmware
 from tinyhil.harness.boards.connection import Connection
-from tinyhil.harness.text import printable
 from tinyhil.harness.wire.deadline import Deadline
 from tinyhil.harness.wire.link import reason
+from tinyhil.quoting import printable
 
 READY = "m-ready"
 NAMED = r"m-name-dut-\[(.*)\]"

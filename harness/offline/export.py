@@ -26,6 +26,7 @@ from tinyhil.harness.offline.export_sizes import compilers_for, state_sizes
 from tinyhil.harness.records.record import formats_of
 from tinyhil.harness.records.schema import read_record
 from tinyhil.preference import Wish
+from tinyhil.quoting import markdown
 
 Say = Callable[[str], None]
 MAX_PREFIX = 48
@@ -176,7 +177,7 @@ def measured(record: Mapping[str, Any], compiled: Compiled, path: Path) -> list[
         "By `hil run`, on the firmware that holds the same calls and a wire protocol beside them.",
         "",
     ]
-    return [*lines, "| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
+    return [*lines, "| | |", "|---|---|", *(f"| {name} | {markdown(str(value))} |" for name, value in rows)]
 
 
 def _bytes(size: int | None) -> str:

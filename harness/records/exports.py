@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tinyhil.errors import DataError
-from tinyhil.harness.records.render import plain
 from tinyhil.harness.records.verdict import verdict_of
+from tinyhil.quoting import csv_cell, markdown
 
 RecordLike = Mapping[str, Any]
 COLUMNS = (
@@ -69,7 +69,7 @@ def as_csv(records: Sequence[RecordLike]) -> str:
     writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for record in records:
-        writer.writerows(_lines(record))
+        writer.writerows({key: csv_cell(value) for key, value in line.items()} for line in _lines(record))
     return text.getvalue()
 
 
@@ -91,10 +91,10 @@ def as_markdown(records: Sequence[RecordLike]) -> str:
     for record in records:
         found = verdict_of(record)
         lines.append(
-            f"| {MARKS[found['verdict']]} {found['verdict']} | " + " | ".join(map(plain, _cells(record))) + " |"
+            f"| {MARKS[found['verdict']]} {found['verdict']} | " + " | ".join(map(markdown, _cells(record))) + " |"
         )
-        name = plain(f"{record['model']} on {record['board']}")
-        notes += [f"- {name}: `{issue['code']}` {plain(issue['text'])}" for issue in found["issues"]]
+        name = markdown(f"{record['model']} on {record['board']}")
+        notes += [f"- {name}: `{issue['code']}` {markdown(issue['text'])}" for issue in found["issues"]]
     return "\n".join([*lines, *(["", *notes] if notes else [])]) + "\n"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tinyhil.harness.records.side_by_side import APART, BETTER, CHANGED, EQUAL, WORSE, Row
+from tinyhil.quoting import markdown
 
 if TYPE_CHECKING:
     from tinyhil.harness.records.compare import Compared
@@ -29,7 +30,7 @@ def tables_of(found: Sequence[Compared], alone: Sequence[str], form: str, equal:
             parts.append("\n".join([said, *(f"  {note}" for note in notes)]))
             parts += [as_text("", rows).lstrip("\n")] if rows else []
         elif form == "md":
-            parts.append("\n".join([as_markdown(said, rows), "", *(f"- {plain(note)}" for note in notes)]))
+            parts.append("\n".join([as_markdown(said, rows), "", *(f"- {markdown(note)}" for note in notes)]))
         else:
             items = "".join(f"<li>{escape(note)}</li>" for note in notes)
             parts.append(as_html(said, rows) + f"<ul>{items}</ul>")
@@ -69,8 +70,8 @@ def as_text(name: str, rows: Sequence[Row]) -> str:
 
 def as_markdown(name: str, rows: Sequence[Row]) -> str:
     """For a pull request or $GITHUB_STEP_SUMMARY."""
-    lines = [f"### {plain(name)}", "", "| | before | now | change | |", "|---|---:|---:|---:|---|"]
-    lines += ["| " + " | ".join(plain(cell) for cell in _cells(row)) + " |" for row in rows]
+    lines = [f"### {markdown(name)}", "", "| | before | now | change | |", "|---|---:|---:|---:|---|"]
+    lines += ["| " + " | ".join(markdown(cell) for cell in _cells(row)) + " |" for row in rows]
     return "\n".join(lines)
 
 
@@ -103,8 +104,3 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def _cut(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-
-
-def plain(text: str) -> str:
-    """Nothing in a name ends a cell or begins a tag."""
-    return escape(text, quote=False).replace("|", "\\|").replace("\n", " ")

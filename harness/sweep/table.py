@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.harness.records.exports import FIGURES, MARKS, figures_of
-from tinyhil.harness.records.render import plain
 from tinyhil.harness.records.schema import read_record
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.sweep.cell import Cell
+from tinyhil.quoting import markdown
 
 TITLES = ("model", "board", "formats", "strategy", *FIGURES, "result")
 
@@ -88,9 +88,9 @@ def as_markdown(rows: Sequence[Row]) -> str:
     lines = [f"| {' | '.join(TITLES)} |", f"|{'|'.join(right)}|"]
     for row in rows:
         mark = MARKS["invalid"] if row.error else MARKS[row.result]
-        *texts, result = map(plain, row.texts)
+        *texts, result = map(markdown, row.texts)
         lines.append(f"| {' | '.join(texts)} | {mark} {result} |")
-    notes = [f"- {plain(row.failure)}" for row in rows if row.error]
+    notes = [f"- {markdown(row.failure)}" for row in rows if row.error]
     return "\n".join([*lines, *(["", *notes] if notes else [])]) + "\n"
 
 
