@@ -1,6 +1,7 @@
 # make run    sets everything up and runs the bundled model on the emulated Due
 # make check  lint, types and the fast tests, within 90 s
 # make test   sets everything up and runs the tests
+# make claims repeats a tenth of the figures in README and docs
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
@@ -20,7 +21,7 @@ MODEL ?= fastgrnn_har
 TESTS := $(BIN)/python -m pytest -n 2 --dist loadfile
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: setup setup-dev run check test test-slow mutate tables docs doctor clean packages emulators natives avr8js
+.PHONY: setup setup-dev run check test test-slow claims mutate tables docs doctor clean packages emulators natives avr8js
 
 run: setup
 	$(BIN)/hil run --board $(BOARD) --model $(MODEL)
@@ -41,6 +42,10 @@ test: setup-dev
 # Slow tests compare our learners with those of stable-baselines3.
 test-slow: setup-dev $(VENV)/.slow
 	$(TESTS) -m slow
+
+# A tenth of the figures in README and docs, repeated; since when tables are stale is written into their pages.
+claims: setup-dev
+	$(BIN)/python -m tools.claims
 
 # Which small changes the tests notice: a sample of each module, minutes long. MODULE=memplan/bound.py SAMPLE=40
 mutate: setup-dev

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import importlib.util
 import itertools
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from given_data import absent, folder_of, ships
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -28,14 +31,55 @@ GOLDEN = Path(__file__).resolve().parent / "golden"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/ from what is generated now")
+    parser.addoption("--a-tenth", metavar="COMMIT", help="of the chosen tests a tenth, drawn by the commit's hash")
+    parser.addoption(
+        "--at-most-s", type=float, metavar="S", help="tests that would begin later are skipped, and said so"
+    )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     lines = Path(__file__).with_name("slow.txt").read_text().splitlines()
     slow = tuple(line for line in lines if not line.startswith("#"))
     for item in items:
         if item.nodeid.rpartition("tests/")[2].startswith(slow):
             item.add_marker(pytest.mark.slow)
+        names = data_of(item)
+        if not ships(*names):
+            item.add_marker(pytest.mark.unshipped)
+            missing = absent(*names)
+            if missing:
+                item.add_marker(pytest.mark.skip(reason=f"HIL_DATA has no {missing[0]}"))
+    chosen, drawn_by = list(items), config.getoption("--a-tenth")
+    if drawn_by:
+        ranks = {item: hashlib.sha256(f"{drawn_by} {item.nodeid}".encode()).digest() for item in items}
+        chosen = sorted((item for item in items if ranks[item][0] % 10 == 0), key=lambda item: ranks[item])
+        config.hook.pytest_deselected(items=[item for item in items if ranks[item][0] % 10])
+    items[:] = chosen
+
+
+STARTED_S = time.monotonic()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    at_most_s = item.config.getoption("--at-most-s")
+    if at_most_s is not None and time.monotonic() - STARTED_S > at_most_s:
+        pytest.skip(f"not begun: {at_most_s:g} s are used up")
+
+
+def data_of(item: pytest.Item) -> list[str]:
+    """The files that a test says it reads (given_data.py)."""
+    return [name for mark in item.iter_markers("data") for name in mark.args]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """HIL_DATA is there for those that ask for data, and for their fixtures of any scope."""
+    if names := data_of(item):
+        os.environ["HIL_DATA"] = str(folder_of(*names))
+    try:
+        return (yield)
+    finally:
+        os.environ.pop("HIL_DATA", None)
 
 
 gc.set_threshold(100_000, 20, 100)  # collecting 9,000 tests takes 6.7 s of processor instead of 10.9

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from given_data import SHIPPED
 
 from tinyhil.formats.affine import Affine, multiplier
 from tinyhil.ops import affine
@@ -16,7 +16,6 @@ from tinyhil.ops.window import FIELDS
 from tinyhil.program import Op
 
 litert = pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert is not installed")
-MODELS = Path(os.environ.get("HIL_DATA", "/nowhere")) / "models"
 SAMPLES = 4
 
 
@@ -101,10 +100,7 @@ def convolution(name: str, x: Tensor, w: Tensor, b: Tensor, y: Tensor) -> tuple[
 
 @pytest.mark.parametrize("model", ["mlperftiny_kws_dscnn_int8.tflite", "mlperftiny_ad_autoencoder_int8.tflite"])
 def test_layers_agree_with_tensorflow_lite(model: str) -> None:
-    path = MODELS / model
-    if not path.is_file():
-        pytest.skip(f"HIL_DATA has no models/{model}")
-    operations, tensors = run(path)
+    operations, tensors = run(SHIPPED / "models" / model)
     checked = 0
     for operation in operations:
         name, out = operation["op_name"], int(operation["outputs"][0])

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from hil_command import hil, record_of
-from test_run import needs_data
 from wire_bench import ROOT
 
 FOLDER = ROOT / "emulators" / "avr8js"
@@ -50,7 +49,6 @@ def check_agreement(avr8js: dict[str, Any], unosim: dict[str, Any]) -> None:
 
 
 @needs_avr8js
-@needs_data
 @pytest.mark.parametrize(
     ("format_", "samples"),
     [

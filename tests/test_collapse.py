@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from given_data import SHIPPED, data_file
 from hil_command import hil
 from onnx import numpy_helper
 from onnx_models import load, node, simple
@@ -26,8 +26,8 @@ from tinyhil.ops import rows
 from tinyhil.program import walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
-WAKE_WORDS = Path(os.environ.get("HIL_DATA", "/nowhere"), "models/mlperftiny_vww_mobilenetv1_025_96.onnx")
-PHOTOGRAPHS = WAKE_WORDS.parent.parent / "large" / "coco256_jpeg.npz"
+WAKE_WORDS = SHIPPED / "models/mlperftiny_vww_mobilenetv1_025_96.onnx"
+PHOTOGRAPHS = "large/coco256_jpeg.npz"
 X = np.random.default_rng(0).uniform(-1, 1, size=(40, 4, 6, 6)).astype(np.float32)
 
 
@@ -119,14 +119,13 @@ def uneven(path: Path) -> onnx.ModelProto:
 
 
 @pytest.mark.slow
+@pytest.mark.data(PHOTOGRAPHS)
 def test_a_run_of_mobilenet_says_so(tmp_path: Path) -> None:
     """Photographs: the line names a depthwise layer's weights, and a format that does repair it."""
-    if not (WAKE_WORDS.is_file() and PHOTOGRAPHS.is_file()):
-        pytest.skip(f"HIL_DATA has no {WAKE_WORDS.name} or no {PHOTOGRAPHS.name}")
     from test_mlperf_tiny import people
 
     onnx.save(uneven(WAKE_WORDS), tmp_path / "m.onnx")
-    np.savez(tmp_path / "x.npz", x=people(PHOTOGRAPHS)[0][::8])
+    np.savez(tmp_path / "x.npz", x=people(data_file(PHOTOGRAPHS))[0][::8])
 
     def run(name: str) -> str:
         args = ["run", "--board", "host", "--model", "m.onnx", "--inputs", "x.npz", "--calibrate", "x.npz"]
@@ -146,8 +145,6 @@ def test_a_run_of_mobilenet_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_scale_per_channel_costs_mobilenet_no_ram() -> None:
-    if not WAKE_WORDS.is_file():
-        pytest.skip(f"HIL_DATA has no {WAKE_WORDS.name}")
     graph = load_model(WAKE_WORDS).graph
     ranges = calibrate(graph, np.random.default_rng(0).uniform(0, 1, (8, 3, 96, 96)).astype(np.float32), {})
     placed = {name: place(lower(graph, Assignment(name), ranges)) for name in ("fixed8", "fixed8pc")}

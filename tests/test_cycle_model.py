@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import subprocess
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from given_data import data_file
 
 from benchmarks import cycle_model
 from benchmarks.cycle_model import Image, NotRun, binary, images
@@ -196,14 +196,13 @@ def test_a_block_may_hold_any_number_of_loads(
     assert more[3] - many[3] == pytest.approx((many[3] - few[3]) * 300 / 80, rel=0.02)  # no count wraps around
 
 
+@pytest.mark.data("firmware")
 def test_every_published_image_runs_as_the_page_says() -> None:
     """All but the streaming wake word, whose audio comes through a DMA controller."""
     page = (ROOT / "docs/cycle_model.md").read_text()
     row = r"^\| (v1\.\S+ .*?) \| \w* \| .*? \| ([\d,]+) \| [\d,]+ \| [-+][\d.]+ %"
     rows = dict(re.findall(row, page, re.MULTILINE))
-    found = list(images(Path(os.environ.get("HIL_DATA", "/nowhere"), "firmware")))
-    if not found:
-        pytest.skip("HIL_DATA has no firmware")
+    found = list(images(data_file("firmware")))
     build_dir()
     assert {image.name for image in found if image.task != "sww"} == set(rows)
     for image in found:

@@ -6,7 +6,6 @@ import functools
 import hashlib
 import http.server
 import io
-import os
 import socket
 import threading
 import zipfile
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from given_data import SHIPPED, needs_set
 from hil_command import hil
 
 from tinyhil.data import DATASETS, fetch, har, har_archive, har_download, load, load_har6
@@ -24,14 +24,12 @@ from tinyhil.errors import DataError
 from tinyhil.notice import telling
 
 COUNTS = {"train": 7, "test": 5}
-SHARED_DATA = os.environ.get("HIL_DATA", "")
 Archive = dict[str, bytes]
 
 
 @pytest.fixture(autouse=True)
 def _bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No data, an empty cache, and an address where nobody listens."""
-    monkeypatch.delenv("HIL_DATA", raising=False)
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HIL_CACHE", str(tmp_path / "cache"))
@@ -414,18 +412,13 @@ def test_registry() -> None:
 
 
 def test_official_hashes() -> None:
-    path = Path(SHARED_DATA) / "small" / "har6_official_labels.npz"
-    if not SHARED_DATA or not path.is_file():
-        pytest.skip("HIL_DATA has no small/har6_official_labels.npz")
-    lists = np.load(path)
+    lists = np.load(SHIPPED / "small" / "har6_official_labels.npz")
     assert {key: hash_arrays(lists[key].astype(np.uint8)) for key in lists.files} == har_archive.OFFICIAL_SHA256
     assert {part: len(lists[f"y_{part}"]) for part in ("train", "test")} == har_archive.WINDOWS
 
 
-def test_real_subset(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not SHARED_DATA or not (Path(SHARED_DATA) / "small" / "har6_subset.npz").is_file():
-        pytest.skip("HIL_DATA has no small/har6_subset.npz")
-    monkeypatch.setenv("HIL_DATA", SHARED_DATA)
+@needs_set("har6")
+def test_real_subset() -> None:
     data = load_har6(allow_download=False)
     if data.source == "full":
         pytest.skip("HIL_DATA holds the full set")

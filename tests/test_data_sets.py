@@ -6,7 +6,7 @@ import functools
 import gzip
 import http.server
 import io
-import os
+import itertools
 import socket
 import tarfile
 import threading
@@ -19,19 +19,18 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from given_data import SETS, data_file, needs_set
 
 from tinyhil.data import ad, cifar, digits, dsa, fetch, fsdd, kws, letter, load, mnist, origin, usps
 from tinyhil.data.dataset import hash_arrays
 from tinyhil.errors import DataError
 
-SHARED_DATA = os.environ.get("HIL_DATA", "")
 RANDOM = np.random.default_rng(5)
 
 
 @pytest.fixture(autouse=True)
 def _bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No data, an empty cache, no proxy."""
-    monkeypatch.delenv("HIL_DATA", raising=False)
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HIL_CACHE", str(tmp_path / "cache"))
@@ -319,29 +318,23 @@ def test_log_mel_of_a_tone() -> None:
     assert fsdd.mel_filters().max() <= 1
 
 
-def needs(file: str) -> Path:
-    path = Path(SHARED_DATA) / file
-    if not SHARED_DATA or not path.is_file():
-        pytest.skip(f"HIL_DATA has no {file}")
-    return path
-
-
 PUBLISHED_COUNTS = (
-    ("usps", "small/usps.npz", [1194, 1005, 731, 658, 652, 556, 664, 645, 542, 644],
+    ("usps", [1194, 1005, 731, 658, 652, 556, 664, 645, 542, 644],
      [359, 264, 198, 166, 200, 160, 170, 147, 166, 177]),
-    ("mnist", "large/mnist.npz", [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949],
+    ("mnist", [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949],
      [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]),
-    ("dsa19", "large/dsa19_p5-8.npz", [240] * 19, [240] * 19),
-    ("fsdd", "small/fsdd_logmel.npz", [270] * 10, [30] * 10),
+    ("dsa19", [240] * 19, [240] * 19),
+    ("fsdd", [270] * 10, [30] * 10),
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "file", "train", "test"), PUBLISHED_COUNTS, ids=lambda v: v if v is str else None)
-def test_real_sets_have_the_published_counts(
-    name: str, file: str, train: list[int], test: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    needs(file)
-    monkeypatch.setenv("HIL_DATA", SHARED_DATA)
+@pytest.mark.data(*itertools.chain.from_iterable(SETS[name] for name, _, _ in PUBLISHED_COUNTS))
+def test_real_sets_have_the_published_counts_and_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, train, test in PUBLISHED_COUNTS:
+        check_counts(name, train, test, monkeypatch)
+
+
+def check_counts(name: str, train: list[int], test: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     module = next(case.module for case in CASES if case.name == name)
     monkeypatch.setattr(module, "ORIGIN", module.PUBLISHED)  # type: ignore[attr-defined]
     data = load(name, allow_download=False)
@@ -351,25 +344,29 @@ def test_real_sets_have_the_published_counts(
     assert np.bincount(data.y_test).tolist() == test
 
 
-def test_usps2_splits_at_five(monkeypatch: pytest.MonkeyPatch) -> None:
-    needs("small/usps.npz")
-    monkeypatch.setenv("HIL_DATA", SHARED_DATA)
+def test_usps2_splits_at_five(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    write(tmp_path / "data", usps_files())
+    monkeypatch.setenv("HIL_DATA", str(tmp_path / "data"))
     ten, two = load("usps"), load("usps2")
     assert ten.y_test is not None
     np.testing.assert_array_equal(two.y_test, ten.y_test >= 5)
 
 
-def test_anomaly_windows_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
-    frames = np.load(needs("small/ad01_normal_sample.npz"))["x"]
-    monkeypatch.setenv("HIL_DATA", SHARED_DATA)
+@needs_set("ad01")
+def test_anomaly_windows_overlap() -> None:
+    frames = np.load(data_file("small/ad01_normal_sample.npz"))["x"]
     data = ad.load_ad01()
     assert data.y_test is None
     np.testing.assert_array_equal(data.x_test[0].reshape(5, 128), frames[1:6])
     assert data.x_train.shape == data.x_test.shape == (98, 640)
 
 
-def test_published_hashes_are_those_of_the_shared_files() -> None:
-    for module, file in ((usps, "small/usps.npz"), (letter, "small/letter.npz"), (kws, "small/kws12_mfcc_test.npz")):
-        published: origin.Origin = module.PUBLISHED  # type: ignore[attr-defined]
-        with np.load(needs(file)) as archive:
-            assert hash_arrays(*(archive[key] for key in published.keys)) == published.sha256
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [pytest.param(module, name, marks=needs_set(name)) for module, name in ((letter, "letter"), (kws, "kws12"))],
+)
+def test_published_hashes_are_those_of_the_files_at_hand(module: ModuleType, name: str) -> None:
+    published: origin.Origin = module.PUBLISHED
+    (file,) = SETS[name]
+    with np.load(data_file(file)) as archive:
+        assert hash_arrays(*(archive[key] for key in published.keys)) == published.sha256

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from given_data import SHIPPED
 from onnx_models import load, node, simple
 
 from tinyhil.assignment import Assignment
@@ -19,7 +19,6 @@ from tinyhil.graph import Graph
 from tinyhil.lower import lower
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
-MODELS = Path(os.environ.get("HIL_DATA", "/nowhere")) / "models"
 CHANNELS = 6
 X = np.random.default_rng(0).uniform(-1, 1, size=(20, 3, 5, 5)).astype(np.float32)
 # The worst error in units of the largest output, with weights and values of so many bits
@@ -184,11 +183,9 @@ def test_a_quantized_model_keeps_its_channels(tmp_path: Path) -> None:
 # ---- MLPerf Tiny's visual wake words
 
 
-VWW = MODELS / "mlperftiny_vww_mobilenetv1_025_96.onnx"
-WAKE_WORDS = pytest.mark.skipif(not VWW.is_file(), reason=f"HIL_DATA has no models/{VWW.name}")
+VWW = SHIPPED / "models/mlperftiny_vww_mobilenetv1_025_96.onnx"
 
 
-@WAKE_WORDS
 def test_wake_words_shrink_to_a_sixth() -> None:
     written, taken = load_onnx(VWW).graph, load_model(VWW).graph
     x = np.random.default_rng(0).uniform(size=(4, 3, 96, 96)).astype(np.float32)
@@ -197,7 +194,6 @@ def test_wake_words_shrink_to_a_sixth() -> None:
     assert sizes[1] * 6 < sizes[0]
 
 
-@WAKE_WORDS
 @pytest.mark.parametrize("name", ["int8", "fixed8pc", "fixed16pc"])
 def test_wake_words_written_as_they_are_run(name: str) -> None:
     """Nothing is folded here: the scales alone make the network fit."""

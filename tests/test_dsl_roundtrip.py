@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from dsl_models import from_text, through_dsl, through_onnx, without_names
+from given_data import data_file
 from onnx_models import compiled, graph, model, node, onnxruntime_outputs, samples_for, simple
 from onnxruntime.quantization import QuantFormat
 from quantized_models import quantized
@@ -27,8 +27,11 @@ from tinyhil.harness.offline.convert import convert_model
 from tinyhil.harness.zoo import find_model, zoo_names
 from tinyhil.program import Program
 
-DATA = Path(os.environ.get("HIL_DATA", "/nowhere"))
-SHARED = ("mlperftiny_kws_dscnn", "mlperftiny_ad_autoencoder", "resnet20_cifar10", "squeezenet1_1")
+SHARED = [
+    pytest.param(path, marks=pytest.mark.data(path))
+    for name in ("mlperftiny_kws_dscnn", "mlperftiny_ad_autoencoder", "resnet20_cifar10", "squeezenet1_1")
+    for path in (f"models/{name}.onnx",)
+]
 
 
 def read(proto: onnx.ModelProto, folder: Path) -> Model:
@@ -205,12 +208,9 @@ def test_many_random_models(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SHARED)
-def test_models_of_others(name: str, tmp_path: Path) -> None:
-    path = DATA / "models" / f"{name}.onnx"
-    if not path.is_file():
-        pytest.skip(f"no {name}: set HIL_DATA")
-    first = load_model(path)
+@pytest.mark.parametrize("path", SHARED)
+def test_models_of_others(path: str, tmp_path: Path) -> None:
+    first = load_model(data_file(path))
     x = inputs_of(first.graph, 2)
     second = through_dsl(first, tmp_path)
     np.testing.assert_array_equal(evaluate(first.graph, x), evaluate(second.graph, x))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from given_data import SHIPPED
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
@@ -46,7 +47,7 @@ EXACT = [planner.name for planner in PLANNERS if planner.exact and planner.name 
 BUDGET = {name: Budget(nodes=200 if name == "algorithm-x" else 20_000) for name in QUICK}
 SLOW_OK = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
-INSTANCES = Path(os.environ.get("HIL_DATA", "/nonexistent")) / "memplan"
+INSTANCES = SHIPPED / "memplan"
 
 
 @st.composite
@@ -465,7 +466,6 @@ def test_ten_thousand_buffers() -> None:
     assert plan.lower_bound_bytes <= plan.peak_bytes <= 1.3 * plan.lower_bound_bytes
 
 
-@pytest.mark.skipif(not INSTANCES.is_dir(), reason="HIL_DATA is not set")
 @pytest.mark.parametrize("name", "ABCDEFGHIJK")
 def test_minimalloc_instances_fit(name: str) -> None:
     from tinyhil.memplan.csv import read_problem
@@ -475,7 +475,6 @@ def test_minimalloc_instances_fit(name: str) -> None:
     assert plan.peak_bytes <= 1_048_576
 
 
-@pytest.mark.skipif(not INSTANCES.is_dir(), reason="HIL_DATA is not set")
 @pytest.mark.parametrize("name", "ABCDEFGHIJK")
 def test_the_table_says_what_hil_plan_gives(name: str) -> None:
     page = Path(__file__).parent.parent / "docs" / "measured" / "memplan.md"

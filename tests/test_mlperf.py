@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import serial
+from given_data import needs_set
 
 from tests.hil_command import check_failure, hil
 from tests.wire_bench import ROOT, write_tiny_model
@@ -295,6 +296,7 @@ def test_a_run_and_its_submission(tiny: dict[str, str], tmp_path: Path) -> None:
     assert (system["Status"], system["Processor(s) Frequencies"]) == ("RDI", "120 MHz")
 
 
+@needs_set("kws12")
 @pytest.mark.parametrize(
     ("arguments", "code", "why"),
     [

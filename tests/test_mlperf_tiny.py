@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import itertools
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from given_data import SETS, data_file
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate
@@ -21,7 +21,6 @@ from tinyhil.lower import lower
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
 litert = pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert is not installed")
-DATA = Path(os.environ.get("HIL_DATA", "/nowhere"))
 PERSON, SMALLEST_AREA = 0, 0.005  # of the picture
 CALIBRATION = 100
 
@@ -65,15 +64,6 @@ CASES = {
 }
 
 
-def present(*names: str) -> list[Path]:
-    """Files of HIL_DATA; the test is skipped where one is missing."""
-    paths = [DATA / name for name in names]
-    absent = [path.name for path in paths if not path.is_file()]
-    if absent:
-        pytest.skip(f"HIL_DATA has no {absent[0]}")
-    return paths
-
-
 def tflite_outputs(path: Path, x: np.ndarray) -> np.ndarray:
     """What the interpreter computes from real inputs, channels last: (samples, outputs) real."""
     interpreter = litert.Interpreter(str(path))
@@ -94,20 +84,23 @@ def our_outputs(graph: Graph, ranges: Ranges, fmt: str, x: np.ndarray) -> np.nda
     return dequantize_outputs(program, run_reference(program, quantize_inputs(program, x)[0]).outputs)
 
 
+def files_of(case: Case) -> list[str]:
+    return [f"models/mlperftiny_{case.model}.onnx", f"models/mlperftiny_{case.tflite}.tflite", case.data]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_within_a_point_of_tensorflow_lite(name: str) -> None:
-    case = CASES[name]
-    model, tflite, data = present(
-        f"models/mlperftiny_{case.model}.onnx", f"models/mlperftiny_{case.tflite}.tflite", case.data
-    )
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.data(*files_of(case)), id=name) for name, case in CASES.items()]
+)
+def test_within_a_point_of_tensorflow_lite(case: Case) -> None:
+    model, tflite, data = map(data_file, files_of(case))
     x, y = case.read(data)
     theirs = (tflite_outputs(tflite, x.transpose(0, 2, 3, 1)).argmax(1) == y).mean()
     graph = load_model(model).graph
     ranges = calibrate(graph, x[:CALIBRATION], {})
     for fmt in ("int8", "fixed16pc"):
         ours = (our_outputs(graph, ranges, fmt, x).argmax(1) == y).mean()
-        print(f"{name} {fmt}: {ours:.4f}, TensorFlow Lite {theirs:.4f}")
+        print(f"{case.model} {fmt}: {ours:.4f}, TensorFlow Lite {theirs:.4f}")
         assert ours >= theirs - 0.01, fmt
 
 
@@ -130,11 +123,14 @@ def area(normal: np.ndarray, loud: np.ndarray) -> float:
     return float(above.mean() + equal.mean() / 2)
 
 
+AUTOENCODER = ("models/mlperftiny_ad_autoencoder.onnx", "models/mlperftiny_ad_autoencoder_int8.tflite", *SETS["ad01"])
+
+
 @pytest.mark.slow
+@pytest.mark.data(*AUTOENCODER)
 def test_the_autoencoder_tells_what_tensorflow_lite_s_tells() -> None:
     """Public data has one normal clip, so the anomalies are made from it; and its reconstruction is no worse."""
-    stem = "models/mlperftiny_ad_autoencoder"
-    model, tflite, data = present(f"{stem}.onnx", f"{stem}_int8.tflite", "small/ad01_normal_sample.npz")
+    model, tflite, data = map(data_file, AUTOENCODER)
     with np.load(data) as file:
         normal, loud = windows(file["x"]), windows(file["x"], np.random.default_rng(0))
     graph = load_model(model).graph

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 import yaml
+from given_data import data_file, needs_set
 from onnx import numpy_helper
 
 from tinyhil.data import Dataset, har
@@ -45,12 +45,8 @@ def weights(proto: onnx.ModelProto) -> dict[str, np.ndarray]:
 @pytest.fixture(scope="module")
 def subset(manifest: dict[str, Any]) -> Dataset:
     """The very file on which the stated accuracy was measured."""
-    path = Path(os.environ.get("HIL_DATA", "")) / "small" / har.SUBSET_FILE
-    if not os.environ.get("HIL_DATA") or not path.is_file():
-        pytest.skip(f"HIL_DATA has no small/{har.SUBSET_FILE}: accuracy can not be measured")
-    data = har.read_subset(path)
-    if data.sha256 != manifest["float_accuracy"]["data_sha256"]:
-        pytest.skip(f"{path} is not the subset of the manifest: accuracy can not be compared")
+    data = har.read_subset(data_file(f"small/{har.SUBSET_FILE}"))
+    assert data.sha256 == manifest["float_accuracy"]["data_sha256"]
     return data
 
 
@@ -118,6 +114,7 @@ def test_cost_and_ranges(weights: dict[str, np.ndarray]) -> None:
     assert (FOLDER / "fastgrnn_har.onnx").stat().st_size < 8192
 
 
+@needs_set("har6")
 def test_accuracy_is_the_stated_one(
     manifest: dict[str, Any], session: onnxruntime.InferenceSession, subset: Dataset
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +45,7 @@ def test_decoding_is_the_inverse_of_encoding() -> None:
     assert np.allclose(anchors.decode(anchors.encode(boxes, at), at), boxes)
 
 
-@pytest.mark.skipif(not os.environ.get("HIL_DATA"), reason="needs HIL_DATA")
+@pytest.mark.data("large/faces_qvga_jpeg.npz")
 def test_heads_that_are_right_find_nearly_all_faces() -> None:
     """What is lost: faces that share their nearest anchor, and those that others hide."""
     chosen = photos.held_out()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import onnx
 import onnx.version_converter
 import onnxruntime
 import pytest
+from given_data import SETS, data_file
 from vision_models import RESNETS, resnet, yolov5s
 
 from benchmarks.papers import detection, networks
@@ -137,13 +137,16 @@ def test_average_precision_by_hand() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not os.environ.get("HIL_DATA"), reason="needs HIL_DATA")
+@pytest.mark.data(
+    *("models/yolov5n_320.onnx", "large/imagenet_sample1000_jpeg.npz", "large/coco256_jpeg.npz"),
+    *SETS["cifar10"],
+)
 @pytest.mark.parametrize("one", networks.OF_THE_USER, ids=lambda one: one.name)
 def test_networks_of_the_user_run_the_same_way(
     one: networks.Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files of the published shapes, put where the page says; a picture in float, in fake FP8 and on the engine."""
-    given = Path(os.environ["HIL_DATA"])
+    given = data_file("large").parent
     (tmp_path / "models").mkdir()
     for name in ("large", "small"):
         (tmp_path / name).symlink_to(given / name)

@@ -34,7 +34,7 @@ from test_emulator_cortexm_ends import check_stack_fault
 from test_faults_devices import AT_SAMPLE, crashed_bench
 from test_faults_devices import files as files
 from test_kernels import as_cases, board_programs, more_board_programs, recurrent
-from test_run import WINDOWS, check_all_equal, needs_data
+from test_run import SHIPPED, check_all_equal
 from wire_bench import ROOT, Collected, powered, run_session
 
 from tinyhil.errors import BoardError, DeviceCrashed
@@ -143,12 +143,11 @@ def test_whole_inferences_count_as_on_our_own_emulator(name: str, format_: str, 
 # ---- a board like any other
 
 
-@needs_data
 @pytest.mark.slow
 @both
 def test_all_windows(name: str, tmp_path: Path) -> None:
     arguments = ("--board", name, "--model", "fastgrnn_har", "--json")
-    check_all_equal(record_of(hil("run", *arguments, cwd=tmp_path)), WINDOWS)
+    check_all_equal(record_of(hil("run", *arguments, cwd=tmp_path)), SHIPPED)
 
 
 @pytest.mark.parametrize("name", ["qemu_m7", pytest.param("qemu_m3", marks=pytest.mark.slow)])

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from boards_under_test import EMULATED, each
+from given_data import needs_set
 from hil_command import hil, record_of
 from wire_bench import ROOT
 
@@ -21,18 +22,10 @@ from tinyhil.harness.job import Request
 from tinyhil.harness.measure.run import Outcome, run
 
 WINDOWS = 950  # test part of the subset
+SHIPPED = 119  # of them, with the package
 UNO_RAM_BYTES, UNO_FLASH_BYTES = 1024, 24 * 1024
 FIGURES = ROOT / "tests" / "golden" / "figures.json"
 FIGURE_WINDOWS = 4
-
-
-def has_data() -> bool:
-    from tinyhil import data
-
-    return data.load("har6", allow_download=False).source in ("full", "subset")
-
-
-needs_data = pytest.mark.skipif(not has_data(), reason="no UCI HAR: set HIL_DATA to a folder with it")
 
 
 def run_har(board: str, folder: Path, *more: object) -> dict[str, Any]:
@@ -40,23 +33,26 @@ def run_har(board: str, folder: Path, *more: object) -> dict[str, Any]:
 
 
 def check_all_equal(record: dict[str, Any], samples: int) -> None:
-    assert record["data"]["source"] in ("full", "subset")
+    assert record["data"]["source"] == ("subset" if samples > SHIPPED else "bundled")
     assert record["samples"] == record["equal_samples"] == samples
     assert record["bit_exact"] is True
     assert record["link"]["damaged_frames"] == record["link"]["rx_overruns"] == 0
 
 
-@needs_data
+ALL = [needs_set("har6"), pytest.mark.slow]
+
+
 @pytest.mark.parametrize(
     ("format_", "board", "samples"),
     [
-        ("fixed16", "host", WINDOWS),
-        ("fixed16", "due", WINDOWS),
-        ("fixed8", "host", WINDOWS),
+        pytest.param("fixed16", "host", WINDOWS, marks=needs_set("har6")),
+        ("fixed16", "due", SHIPPED),
+        ("fixed8", "host", SHIPPED),
         ("fixed8", "h747", 60),
-        pytest.param("fixed16", "h747", WINDOWS, marks=pytest.mark.slow),
-        pytest.param("fixed8", "due", WINDOWS, marks=pytest.mark.slow),
-        pytest.param("fixed8", "h747", WINDOWS, marks=pytest.mark.slow),
+        pytest.param("fixed16", "due", WINDOWS, marks=ALL),
+        pytest.param("fixed16", "h747", WINDOWS, marks=ALL),
+        pytest.param("fixed8", "due", WINDOWS, marks=ALL),
+        pytest.param("fixed8", "h747", WINDOWS, marks=ALL),
     ],
 )
 def test_all_windows(format_: str, board: str, samples: int, tmp_path: Path) -> None:
@@ -64,10 +60,9 @@ def test_all_windows(format_: str, board: str, samples: int, tmp_path: Path) -> 
     check_all_equal(record, samples)
     if format_ == "fixed16":
         assert abs(record["accuracy"] - record["float_accuracy"]) <= 0.005
-        assert record["float_accuracy"] >= 0.91
+        assert record["float_accuracy"] >= 0.86  # 0.91 of all
 
 
-@needs_data
 @pytest.mark.parametrize(("format_", "samples"), [("fixed16", 30), ("fixed8", 10)])
 def test_windows_on_the_uno(format_: str, samples: int, tmp_path: Path) -> None:
     record = run_har("uno", tmp_path, "--format", format_, "--samples", samples)
@@ -75,7 +70,7 @@ def test_windows_on_the_uno(format_: str, samples: int, tmp_path: Path) -> None:
     check_uno_budget(record)
 
 
-@needs_data
+@needs_set("har6")
 @pytest.mark.slow
 @pytest.mark.parametrize("format_", ["fixed16", "fixed8"])
 def test_all_windows_on_the_uno(format_: str, tmp_path: Path) -> None:
@@ -93,7 +88,6 @@ def check_uno_budget(record: dict[str, Any]) -> None:
     assert record["flash_bytes"] < UNO_FLASH_BYTES
 
 
-@needs_data
 def test_nothing_is_built_twice(tmp_path: Path) -> None:
     first = run_har("due", tmp_path, "--samples", 21)
     second = run_har("due", tmp_path, "--samples", 20)

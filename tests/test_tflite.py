@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 from pathlib import Path
 
 import numpy as np
 import pytest
+from given_data import data_file
 from hil_command import hil
 from onnx_models import compiled
 from tflite_files import OPERATOR, Writer, classifier
@@ -20,21 +20,21 @@ from tinyhil.frontend.tflite import tflite_model
 from tinyhil.frontend.tflite_file import Operation, read_file
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
-MODELS = Path(os.environ.get("HIL_DATA", "/nowhere")) / "models"
 QUANTIZED = ["mlperftiny_ad_autoencoder_int8", "mlperftiny_kws_dscnn_int8", "mlperftiny_sww_streaming_int8"]
 QUANTIZED += [
     pytest.param(name, marks=pytest.mark.slow)
     for name in ("mlperftiny_ic_resnet8_int8", "mlperftiny_vww_mobilenetv1_025_96_int8")
 ]
-FLOAT = ["mlperftiny_ad_autoencoder_fp32", "mlperftiny_ic_resnet8_fp32"]
+AUTOENCODER = "mlperftiny_ad_autoencoder_fp32"
+FLOAT = [
+    "mlperftiny_ic_resnet8_fp32",
+    pytest.param(AUTOENCODER, marks=[pytest.mark.slow, pytest.mark.data(f"models/{AUTOENCODER}.tflite")]),
+]
 PATH = Path("m.tflite")
 
 
 def content(name: str) -> bytes:
-    path = MODELS / f"{name}.tflite"
-    if not path.is_file():
-        pytest.skip(f"{path.name} is not there; set HIL_DATA")
-    return path.read_bytes()
+    return data_file(f"models/{name}.tflite").read_bytes()
 
 
 def oracle(data: bytes, samples: int) -> tuple[np.ndarray, list[tuple[Operation, np.ndarray]]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from given_data import SHIPPED
 from onnx_models import load, node
 from scan_models import HIDDEN, STEPS, WIDTH, cell, classifier, scan
 
@@ -21,7 +21,7 @@ from tinyhil.lower import lower
 from tinyhil.program import walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
-PEERS = Path(os.environ.get("HIL_DATA", "/nowhere")) / "models" / "peer_bench"
+PEERS = SHIPPED / "models" / "peer_bench"
 
 
 def positive_states() -> onnx.ModelProto:
@@ -42,7 +42,6 @@ def test_states_begin_at_zero(name: str, tmp_path: Path) -> None:
     assert dequantize(np.array([fills[0].params["value"]]), fmt) == 0
 
 
-@pytest.mark.skipif(not PEERS.is_dir(), reason="HIL_DATA has no models/peer_bench")
 def test_fastgrnn_in_int8(tmp_path: Path) -> None:
     """At least what TensorFlow Lite's int8 makes of the same weights, unrolled: .967, agreement .983."""
     g = load(fastgrnn_as_scan(PEERS / "rnn.npz"), tmp_path)

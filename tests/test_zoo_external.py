@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import yaml
+from given_data import SETS
 
 from benchmarks.peers_models import (
     FLOAT_PERCENT,
@@ -25,7 +25,7 @@ from benchmarks.peers_models import (
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate, load_ranges
 from tinyhil.data import load
-from tinyhil.errors import DataError, ModelError
+from tinyhil.errors import ModelError
 from tinyhil.evaluate import evaluate
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.zoo import find_model, zoo_names
@@ -44,11 +44,10 @@ def manifest_of(name: str) -> dict[str, Any]:
     return loaded
 
 
-def file_of(name: str) -> Path:
-    try:
-        return find_model(name).path
-    except ModelError as error:
-        pytest.skip(str(error))
+def needs_all_of(name: str) -> Any:
+    """The case of a model: its weights and its data set."""
+    manifest = manifest_of(name)
+    return pytest.param(name, marks=pytest.mark.data(manifest["external"]["file"], *SETS[manifest["dataset"]]))
 
 
 def test_they_are_not_among_the_bundled_models() -> None:
@@ -70,9 +69,9 @@ def test_without_the_weights(name: str, monkeypatch: pytest.MonkeyPatch, tmp_pat
         assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", EXTERNAL)
-def test_the_file_is_the_one_of_the_manifest_and_the_card(name: str) -> None:
-    path, manifest, card = file_of(name), manifest_of(name), (MODELS / name / "card.md").read_text()
+def check_the_file(name: str, path: Path) -> None:
+    """It is the one of manifest, card and ranges."""
+    manifest, card = manifest_of(name), (MODELS / name / "card.md").read_text()
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     assert digest == manifest["external"]["sha256"]
     assert digest[:16] in card
@@ -83,13 +82,11 @@ def test_the_file_is_the_one_of_the_manifest_and_the_card(name: str) -> None:
         assert stated["value"] == stated["correct"] / stated["n"]
 
 
-@pytest.mark.parametrize("name", EXTERNAL)
-def test_our_float_reference_agrees_with_onnxruntime(name: str) -> None:
-    path, source = file_of(name), manifest_of(name)["dataset"]
-    try:
-        x = load(source, allow_download=False).x_test[: SAMPLES[name]]
-    except DataError as error:
-        pytest.skip(str(error))
+@pytest.mark.parametrize("name", [needs_all_of(name) for name in EXTERNAL])
+def test_it_is_the_stated_file_and_our_float_reference_agrees_with_onnxruntime(name: str) -> None:
+    path, source = find_model(name).path, manifest_of(name)["dataset"]
+    check_the_file(name, path)
+    x = load(source, allow_download=False).x_test[: SAMPLES[name]]
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     given = session.get_inputs()[0]
     rows = x.reshape(len(x), *[dim if isinstance(dim, int) else 1 for dim in given.shape])
@@ -100,12 +97,11 @@ def test_our_float_reference_agrees_with_onnxruntime(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["dscnn_kws", "resnet20_cifar"])
+@pytest.mark.parametrize("name", [needs_all_of(name) for name in ("dscnn_kws", "resnet20_cifar")])
 def test_stated_accuracy(name: str) -> None:
-    path, stated = file_of(name), manifest_of(name)["float_accuracy"]
+    path, stated = find_model(name).path, manifest_of(name)["float_accuracy"]
     data = load(manifest_of(name)["dataset"], allow_download=False)
-    if data.sha256 != stated["data_sha256"]:
-        pytest.skip("another rendering of the data")
+    assert data.sha256 == stated["data_sha256"]
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     given = session.get_inputs()[0]
     shape = [dim if isinstance(dim, int) else 1 for dim in given.shape]
@@ -116,14 +112,10 @@ def test_stated_accuracy(name: str) -> None:
 # ---- the networks Shiftry was measured on
 
 
+@pytest.mark.data("models/shiftry_peers.npz", *SETS["usps"])
 def test_the_peers_networks_have_their_accuracy_and_fit_minun_s_limits(tmp_path: Path) -> None:
-    if not os.environ.get("HIL_DATA"):
-        pytest.skip("the peers' weights need HIL_DATA")
-    try:
-        weights_file()
-        peers = build_peers()
-    except DataError as error:
-        pytest.skip(str(error))
+    weights_file()
+    peers = build_peers()
     assert set(peers) == set(FLOAT_PERCENT) == set(RAM_LIMIT_BYTES)
     for name, peer in peers.items():
         correct = float_correct(peer)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
+from given_data import SETS, needs_set
 
 from tinyhil.assignment import Assignment, load_assignment
 from tinyhil.calibrate import load_ranges
 from tinyhil.data import Dataset, load
-from tinyhil.errors import DataError
 from tinyhil.evaluate import evaluate
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.zoo import find_model
@@ -42,20 +41,11 @@ WIDTHS = {
     "fastgrnn_mnist10": "fixed16",
 }
 SLOW = ("bonsai_mnist10", "fastgrnn_dsa19", "fastgrnn_har", "fastgrnn_mnist10", "fastgrnn_usps10", "protonn_mnist10")
-NAMES = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in WIDTHS]
 AT_ONCE = 500
 
 
 def test_every_limit_has_its_model() -> None:
     assert set(WIDTHS) == set(LIMIT_BYTES)
-
-
-@functools.lru_cache(maxsize=1)  # sets are large
-def data_of(dataset: str) -> Dataset:
-    try:
-        return load(dataset, allow_download=False)
-    except DataError as error:
-        pytest.skip(str(error))
 
 
 def program_of(name: str) -> tuple[Any, Program]:
@@ -75,17 +65,32 @@ def test_the_arena_keeps_the_limit(name: str) -> None:
     assert place(program_of(name)[1]).plan.peak_bytes <= LIMIT_BYTES[name]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_accuracy_is_near_that_of_float_and_the_one_in_results(name: str) -> None:
+def set_of(name: str) -> str:
+    return str(yaml.safe_load((ROOT / "models" / name / "model.yaml").read_text())["dataset"])
+
+
+QUICK = [name for name in WIDTHS if name not in SLOW]
+OF_A_SET = [
+    *(pytest.param([name], marks=[pytest.mark.slow, needs_set(set_of(name))], id=name) for name in SLOW),
+    *(
+        pytest.param([name for name in QUICK if SETS[set_of(name)] == files], marks=pytest.mark.data(*files))
+        for files in dict.fromkeys(SETS[set_of(name)] for name in QUICK)
+    ),
+]
+
+
+@pytest.mark.parametrize("names", OF_A_SET)
+def test_accuracies_are_near_those_of_float_and_the_ones_in_results(names: list[str]) -> None:
+    for name in names:
+        check_accuracy(name, load(set_of(name), allow_download=False))
+
+
+def check_accuracy(name: str, data: Dataset) -> None:
     """All test samples by the numpy reference; results/zoo.json has them by the host engine."""
     manifest = yaml.safe_load((ROOT / "models" / name / "model.yaml").read_text())
-    data = data_of(manifest["dataset"])
     stated = read("zoo")[name][WIDTHS[name]]
-    if (
-        data.sha256 != manifest["float_accuracy"].get("data_sha256", data.sha256)
-        or len(data.x_test) != stated["samples"]
-    ):
-        pytest.skip(f"{manifest['dataset']} is not the rendering {name} was measured on")
+    assert data.sha256 == manifest["float_accuracy"].get("data_sha256", data.sha256)
+    assert len(data.x_test) == stated["samples"]
     graph, program = program_of(name)
     assert data.y_test is not None
     correct = float_correct = 0

@@ -37,8 +37,8 @@ REAL = ("full", "subset")  # parts of the official data, large enough for an acc
 def measured() -> list[dict[str, Any]]:
     """A row per format and board."""
     boards, rows = load_boards(), []
-    for request in _requests():
-        record = _record(request, boards)
+    for request in requests():
+        record = record_of(request, boards)
         if record["data"]["source"] not in REAL:
             raise ConfigError(f"tables: {record['data']['source']} data; set HIL_DATA or connect to the network")
         rows.append(row_of(record))
@@ -46,7 +46,8 @@ def measured() -> list[dict[str, Any]]:
     return rows
 
 
-def _requests() -> Iterator[Request]:
+def requests() -> Iterator[Request]:
+    """The runs of the table, in its order."""
     for name in FORMATS:
         yield Request(HOST, MODEL, name)
         for board in BOARDS:
@@ -54,11 +55,12 @@ def _requests() -> Iterator[Request]:
             yield Request(board, MODEL, name, samples=samples, timeout_s=600.0)
 
 
-def _record(request: Request, boards: Boards) -> Mapping[str, Any]:
+def record_of(request: Request, boards: Boards | None = None) -> Mapping[str, Any]:
+    """The record of one run, which is kept nowhere."""
     with tempfile.TemporaryDirectory() as folder:
         outcome = run(
             replace(request, results=Path(folder)),
-            boards,
+            boards or load_boards(),
             default_cache_dir(),
             lambda line: None,
             lambda done, all_: None,

@@ -1,0 +1,106 @@
+"""What repeats figures of the docs: it knows them, sees when they are wrong, and says since when tables are stale."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tinyhil.errors import DataError
+from tools import claims, stale
+from tools.claims import Claim, check, differences, drawn
+from tools.measured import ROOT
+
+EVERY = list(claims.claims())
+
+
+def test_there_are_claims_of_every_kind_and_each_states_something() -> None:
+    assert len(EVERY) > 1000
+    pages = {claim.name.split(":")[0] for claim in EVERY}
+    assert {"README.md", "docs/measured/formats.md", "docs/zoo.md", "docs/papers/squeezenet.md"} <= pages
+    assert all(claim.stated and claim.seconds >= 0 and claim.command for claim in EVERY)
+
+
+@pytest.mark.parametrize("claim", [claim for claim in EVERY if ":" not in claim.name], ids=lambda claim: claim.command)
+def test_figures_of_sentences_stand_in_their_pages(claim: Claim) -> None:
+    page = (ROOT / claim.name).read_text()
+    assert not [figure for figure in claim.stated if figure not in page]
+
+
+@pytest.mark.parametrize(
+    ("stated", "found", "tolerance", "count"),
+    [
+        ({"a": 1, "b": [1.0, 2.0]}, {"a": 1, "b": [1.0, 2.0]}, 0, 0),
+        ({"a": 100}, {"a": 101}, 0.01, 0),
+        ({"a": 100}, {"a": 102}, 0.01, 1),
+        ({"a": 100}, {}, 0.5, 1),
+        ({"a": 1}, {"a": 1, "b": 2}, 0.5, 1),
+        ({"a": [1, 2]}, {"a": [1]}, 0.5, 1),
+        ({"a": True}, {"a": False}, 2, 1),
+        ({"a": "x", "b": None}, {"a": "y", "b": 0}, 2, 2),
+    ],
+)
+def test_differences(stated: dict, found: dict, tolerance: float, count: int) -> None:
+    assert len(differences(stated, found, tolerance)) == count
+
+
+def nowhere() -> dict:
+    raise DataError("set HIL_DATA")
+
+
+def test_a_wrong_figure_is_named_with_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    right, wrong = (
+        Claim("p", "cmd p", 1, {"a": 1}, lambda: {"a": 1}),
+        Claim("q", "cmd q", 1, {"a": 1}, lambda: {"a": 2}),
+    )
+    assert check([right, wrong, Claim("r", "cmd r", 1, {"a": 1}, nowhere)], None) == 1
+    said = capsys.readouterr().out
+    assert "STALE: q: a: stated 1, today 2; repeat: cmd q" in said
+    assert "left out: r: set HIL_DATA" in said
+    assert "2 repeated, 1 stale, 1 left out for want of data, 0 not begun in time" in said
+
+
+def test_what_is_not_begun_in_time_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check([Claim("p", "cmd", 1, {"a": 1}, lambda: {"a": 2})], -1.0) == 0
+    assert "0 repeated, 0 stale, 0 left out for want of data, 1 not begun in time" in capsys.readouterr().out
+
+
+def test_draws_are_a_tenth_or_what_a_minute_holds() -> None:
+    assert len(drawn(EVERY, "a", None)) == -(-len(EVERY) // 10)
+    minute = drawn(EVERY, "a", 60)
+    assert 0 < sum(claim.seconds for claim in minute) <= 60
+    assert [claim.name for claim in minute] == [claim.name for claim in drawn(EVERY, "a", 60)]
+    assert [claim.name for claim in minute] != [claim.name for claim in drawn(EVERY, "b", 60)]
+
+
+def test_a_claim_is_repeated() -> None:
+    """The whole way, on data that ships."""
+    chosen = [claim for claim in EVERY if claim.name == "docs/zoo.md: digits_mlp"]
+    assert len(chosen) == 1
+    assert check(chosen, None) == 0
+
+
+def test_pages_say_since_when_by_the_ledger() -> None:
+    """Every table that names its commit; `make claims` renews both."""
+    known = json.loads(stale.LEDGER.read_text())
+    assert all(re.fullmatch(r"[0-9a-f]{10} [\w ./]+", key) for key in known)
+    pages = stale.pages()
+    assert len(pages) > 10
+    for path in pages:
+        text = path.read_text()
+        assert text == stale.marked(text, str(path.relative_to(ROOT))), f"{path.name}: make claims"
+
+
+def test_what_has_changed_is_said_and_what_has_not_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = stale.paths_of("docs/measured/formats.md")
+    ledger = tmp_path / "stale.json"
+    ledger.write_text(json.dumps({f"{'a' * 10} {' '.join(paths)}": f"{'b' * 10}, 2026-01-02 (firmware)"}))
+    monkeypatch.setattr(stale, "LEDGER", ledger)
+    text = f"Measured at {'a' * 10}, 2026-01-01. Measured at {'c' * 10}, 2026-01-01."
+    said = stale.marked(text, "docs/measured/formats.md")
+    since = f"; stale since {'b' * 10}, 2026-01-02 (firmware)"
+    assert said == f"Measured at {'a' * 10}, 2026-01-01{since}. Measured at {'c' * 10}, 2026-01-01."
+    assert stale.unmarked(said) == text
+    assert stale.marked(said, "docs/measured/formats.md") == said

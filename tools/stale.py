@@ -1,0 +1,112 @@
+"""Since when measured tables are stale: the first commit after the measured one that touched what they depend on.
+
+A table names its commit, `DEPENDS` the paths. What was found is kept in results/stale.json, so that pages say it
+without asking git; `python -m tools.claims` renews both. Stale means unproven, not wrong: its figures may still be what
+a new measurement gives.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LEDGER = ROOT / "results" / "stale.json"
+BOARDS = ("boards.yaml", "codegen", "emulators", "firmware", "memplan", "tinyhil")
+PLANS = ("memplan", "tinyhil")
+LEARNT = ("search", "tinyhil", "train")
+# What a page's figures depend on; the first beginning that fits.
+DEPENDS = (
+    ("docs/measured/memplan", PLANS),
+    ("docs/measured/search", LEARNT),
+    ("docs/training", LEARNT),
+    ("docs/", BOARDS),
+)
+LINE = re.compile(r"(?:[Mm]easured at|commit) (?P<commits>[0-9a-f]{10}(?:, [0-9a-f]{10})*)(?:, \d{4}-\d\d-\d\d)?")
+SAID = re.compile(r"; stale since [0-9a-f]{10}, \d{4}-\d\d-\d\d \([^)]*\)")
+
+
+def paths_of(page: str) -> tuple[str, ...]:
+    """The folders and files that the figures of a page (relative to the root) depend on."""
+    return next(paths for beginning, paths in DEPENDS if page.startswith(beginning))
+
+
+def since(commit: str, paths: Iterable[str]) -> str | None:
+    """The first commit after `commit` that touched one of `paths`, its day, what it touched; None without one."""
+    listed = _git("log", "--reverse", "--format=%h, %cs", "--abbrev=10", f"{commit}..HEAD", "--", *paths)
+    if not listed:
+        return None
+    first = listed.splitlines()[0]
+    touched = _git(
+        "show", "-m", "--first-parent", "--format=", "--name-only", first.split(",")[0], "--", *paths
+    ).split()
+    return f"{first} ({', '.join(sorted({name.split('/')[0] for name in touched}))})"
+
+
+def phrase(commits: Iterable[str], page: str) -> str:
+    """What a page says behind the commits of a table, by the ledger: '' where nothing has changed since."""
+    known = json.loads(LEDGER.read_text()) if LEDGER.is_file() else {}
+    paths = " ".join(paths_of(page))
+    # Cells of several commits: what is said is of the oldest.
+    found = [known[key] for commit in commits if (key := f"{commit[:10]} {paths}") in known]
+    return f"; stale since {min(found, key=_day)}" if found else ""
+
+
+def _day(said: str) -> str:
+    return said.split(", ")[1]
+
+
+def tables(text: str) -> Iterable[tuple[str, ...]]:
+    """The commits that each table of a page names."""
+    return [tuple(found["commits"].split(", ")) for found in LINE.finditer(text)]
+
+
+def unmarked(text: str) -> str:
+    """The page as its generator writes it."""
+    return SAID.sub("", text)
+
+
+def marked(text: str, page: str) -> str:
+    """The page with what the ledger says of each of its tables."""
+    return LINE.sub(lambda found: found[0] + phrase(found["commits"].split(", "), page), unmarked(text))
+
+
+def pages() -> list[Path]:
+    """Pages with tables that name their commit."""
+    return [path for path in sorted((ROOT / "docs").rglob("*.md")) if LINE.search(path.read_text())]
+
+
+def renewed_ledger() -> dict[str, str]:
+    """What git says today of every table of every page; commits that this clone does not have keep what was said."""
+    known = json.loads(LEDGER.read_text()) if LEDGER.is_file() else {}
+    found: dict[str, str] = {}
+    for path in pages():
+        page = str(path.relative_to(ROOT))
+        for commits in tables(path.read_text()):
+            for commit in commits:
+                key = f"{commit} {' '.join(paths_of(page))}"
+                here = _git("cat-file", "-t", commit).strip() == "commit"
+                said = since(commit, paths_of(page)) if here else known.get(key)
+                if said:
+                    found[key] = said
+    return dict(sorted(found.items()))
+
+
+def renew() -> list[str]:
+    """Write ledger and pages; the pages that changed."""
+    LEDGER.write_text(json.dumps(renewed_ledger(), indent=1) + "\n")
+    changed = []
+    for path in pages():
+        old, page = path.read_text(), str(path.relative_to(ROOT))
+        new = marked(old, page)
+        if new != old:
+            path.write_text(new)
+            changed.append(page)
+    return changed
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout
