@@ -87,7 +87,7 @@ $(BIN)/python: | packages
 # A stamp is as old as the last installation; pyproject.toml decides whether it is still good.
 $(VENV)/.base: pyproject.toml Makefile | $(BIN)/python
 	@echo "setup: installing Python packages into $(VENV)"
-	@$(PIP) install -e '.[report,plot]'
+	@$(PIP) install -e '.[report,plot,pytest]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
