@@ -21,6 +21,7 @@ from tinyhil.column_readers import Layer, Tree, aliases, readers_of, scaler_of
 from tinyhil.formats import named
 from tinyhil.formats.format import AFFINE, INTEGER
 from tinyhil.graph import Graph, Node
+from tinyhil.masks import with_near_masks
 from tinyhil.ops.operator import attr
 from tinyhil.program import Columns
 from tinyhil.record_scales import Scaled, with_part_scales, with_result_scales
@@ -34,8 +35,9 @@ LONE = 1 / 16  # the same around a lone threshold, of what the column reaches
 
 def scaled_columns(graph: Graph, assignment: Assignment, ranges: Ranges) -> Scaled:
     """The model over scaled columns; what was given if nothing is gained, or something else reads the input. Inputs and
-    outputs that share a record get a scale each (record_scales.py)."""
-    given = Scaled(graph, assignment, ranges)
+    outputs that share a record get a scale each (record_scales.py), masks come near (masks.py)."""
+    given = with_near_masks(Scaled(graph, assignment, ranges))
+    graph = given.graph
     found = with_part_scales(given) if graph.parts else _over_scaled_columns(given)
     return with_result_scales(found) if graph.results else found
 

@@ -18,6 +18,7 @@ from tinyhil.calibrate import Ranges
 from tinyhil.formats import named
 from tinyhil.formats.format import AFFINE, INTEGER
 from tinyhil.graph import Graph, Node, Part
+from tinyhil.ops.integral import is_whole_input
 from tinyhil.program import Columns
 
 MOST_DOUBLINGS = 30
@@ -40,7 +41,12 @@ def with_part_scales(given: Scaled) -> Scaled:
     graph, source = given.graph, given.graph.inputs[0]
     records = {source, *_rows(graph, source)}
     cuts = [node for node in graph.walk() if not records.isdisjoint(node.inputs) and node.body is None]
-    if source in graph.pinned or not _has_one_scale(given, source) or any(node.op != "Slice" for node in cuts):
+    if (
+        source in graph.pinned
+        or is_whole_input(graph)
+        or not _has_one_scale(given, source)
+        or any(node.op != "Slice" for node in cuts)
+    ):
         return given
     taken = {node.attrs["parts"][0][0][0]: node for node in cuts}  # by its first element
     names = [taken[part.start].outputs[0] for part in graph.parts if part.start in taken]

@@ -6,12 +6,12 @@ import hashlib
 import os
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from tinyhil.agreement import Agreement, agreement
+from tinyhil.agreement import Agreement, Lowered, agreement, whole_run
 from tinyhil.calibrate import Ranges
 from tinyhil.classes import classes_of
 from tinyhil.columns import scaled_columns
@@ -75,19 +75,23 @@ def _compute(compiled: Compiled, ranges: Ranges, x: np.ndarray, integers: np.nda
     real = dequantize_outputs(compiled.program, reference.outputs)
     decided = (classes_of(graph, real), classes_of(graph, float_outputs))
     advice = explain_collapse(graph, compiled.assignment, ranges, x, decided)
-    return Expected(reference, float_outputs, _agreement(compiled, ranges, x), clipped, advice)
+    agreed = _agreement(compiled, ranges, x, (real, float_outputs))
+    return Expected(reference, float_outputs, agreed, clipped, advice)
 
 
 def checked_samples(compiled: Compiled) -> int:
     """On how many samples operations are compared with the float model: fewer of larger models."""
     written = sum(compiled.lowered.tensors[op.output].count for op in walk(compiled.lowered.body))
-    return max(1, min(CHECKED_SAMPLES, CHECKED_ELEMENTS // written))
+    return max(1, min(CHECKED_SAMPLES, CHECKED_ELEMENTS // max(1, written)))
 
 
-def _agreement(compiled: Compiled, ranges: Ranges, x: np.ndarray) -> Agreement:
-    """Whether every operation gives what the float model gives, within its formats' resolution; on a few samples."""
+def _agreement(compiled: Compiled, ranges: Ranges, x: np.ndarray, outputs: tuple[np.ndarray, np.ndarray]) -> Agreement:
+    """Whether every operation gives what the float model gives, within its formats' resolution, on a few samples; and
+    whether all `outputs`, of the program and of the float model, do."""
     samples = checked_samples(compiled)
     graph, assignment = compiled.model.graph, compiled.assignment
     scaled = scaled_columns(graph, assignment, ranges)  # what was lowered
-    chosen = formats(scaled.graph, scaled.assignment, scaled.ranges)
-    return agreement(scaled.graph, compiled.lowered, chosen, x[:samples])
+    lowered = Lowered(scaled.graph, compiled.lowered, formats(scaled.graph, scaled.assignment, scaled.ranges))
+    whole = whole_run(lowered, x, *outputs, samples)
+    made = agreement(lowered.graph, lowered.program, lowered.formats, x[:samples])
+    return replace(made, findings=(*made.findings, *whole.findings), explained_output_error=whole.explained)

@@ -66,6 +66,7 @@ def make_record(outcome: Outcome, detailed: bool = True) -> dict[str, Any]:
         "float_accuracy": None if labels is None else float((float_classes == labels).mean()),
         "disagreements": int((classes != float_classes).sum()),
         "largest_output_error": _largest_error(outcome),
+        "explained_output_error": outcome.agreement.explained_output_error,
         "float_check": _float_check(outcome.agreement),
         "degraded": [asdict(finding) for finding in outcome.agreement.findings],
         "saturations": int(outcome.saturations.sum()),

@@ -14,10 +14,11 @@ import numpy as np
 
 from tinyhil.formats.format import AFFINE, CODED, INTEGER, SINGLE
 from tinyhil.lowering_context import Loaded, loaded
-from tinyhil.ops import affine_softmax, curve, exponential, softmax
+from tinyhil.ops import affine_softmax, curve, exponential, piecewise, softmax
 from tinyhil.program import Op, Program, Role
 
 SINGLE_ULP = 2.0**-23
+SMALLEST = 2.0**-126  # below it single precision loses bits, and functions give 0
 SLOPE = 2.0**-15
 SIGMOID, TANH = 0.6 * 2.0**-15, 1.1 * 2.0**-15  # the table's units are those of a result at 2**-15
 INTERPOLATION = 2.0**-15
@@ -39,7 +40,7 @@ def error_bound(op: Op, program: Program, computed: Computed) -> np.ndarray:
     """Largest difference from `computed.value`, per element, before the rounding into the result's format."""
     out = program.tensors[op.output].format
     bound = SINGLE_ULP / 2 * (terms(op) + 4) * computed.size  # of the float model itself, and of single precision
-    bound = bound + SINGLE_ULP / 2 * np.abs(computed.value)
+    bound = bound + SINGLE_ULP / 2 * np.abs(computed.value) + SMALLEST
     for kernel, extra in _EXTRA.items():
         if op.kernel == kernel or op.kernel.startswith(f"{kernel}_"):
             bound = bound + extra(op, program, computed)
@@ -151,8 +152,11 @@ def _gate(op: Op, program: Program, computed: Computed) -> np.ndarray:
 
 
 def _clip(op: Op, program: Program, computed: Computed) -> np.ndarray:
-    """Ends are rounded to the scale of the operand."""
-    return np.full_like(computed.value, 0.5 * 2.0 ** _operand(op, program).exponent)
+    """Ends are rounded to the scale of the operand where that moves them by no more than `END_ERROR`."""
+    ends = max(abs(op.params["low"]), abs(op.params["high"]))
+    return np.full_like(
+        computed.value, min(0.5, piecewise.END_ERROR * (ends + 1)) * 2.0 ** _operand(op, program).exponent
+    )
 
 
 def _softmax(op: Op, program: Program, computed: Computed) -> np.ndarray:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil.agreement.bounds import Computed, error_bound
+from tinyhil.agreement.finding import Finding
 from tinyhil.agreement.spread import Uncertain, spread
 from tinyhil.agreement.stored_constants import with_stored_constants
 from tinyhil.evaluate import evaluate, replay
@@ -31,33 +32,17 @@ MOST_STEPS = 8  # of a loop, that are compared: each runs the same code
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """A tensor that is further from the float model than its formats explain: its worst element."""
-
-    tensor: str
-    node: str
-    format: str
-    error: float
-    allowed: float
-    elements: int
-
-    def __str__(self) -> str:
-        return (
-            f"tensor '{self.tensor}' (node '{self.node}', {self.format}): off by {self.error:.3g} where its formats "
-            f"explain {self.allowed:.3g}, in {self.elements} elements"
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Agreement:
     """`checked`: tensors compared; `unchecked`: those for which no bound is known; `saturated`: those
-    of which every element did, which is counted and not compared."""
+    of which every element did, which is counted and not compared; `explained_output_error`: of the whole run, if it
+    was judged (whole_run.py)."""
 
     samples: int
     checked: tuple[str, ...]
     unchecked: tuple[str, ...]
     saturated: tuple[str, ...]
     findings: tuple[Finding, ...]
+    explained_output_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from tinyhil.graph import Node
 from tinyhil.ops import OPERATOR_BY_NAME
 from tinyhil.ops.norm import scale_and_offset
 from tinyhil.ops.normalize import root_of
+from tinyhil.ops.operator import align
 
 # sums of products of their operands
 LINEAR = frozenset({"Conv", "ConvTranspose", "MatMul", "BatchMatMul", "Gemm"})
@@ -24,6 +25,8 @@ MOVING = frozenset(
     | {"Concat", "ReduceSum", "ReduceMean", "AveragePool", "GlobalAveragePool", "Interpolate"}
 )
 CHOOSING = {"Gather": slice(0, 1), "GatherAt": slice(0, 1), "Pad": slice(0, 1)}
+SMALLEST_SQUARE = 2.0**-149  # of single precision
+SAME = 2.0**-22
 STEADY = frozenset({"Relu", "Clip", "Neg", "Abs"})  # element by element, never steeper than 1
 
 
@@ -112,8 +115,22 @@ def _divided(node: Node, operands: Sequence[Uncertain], result: np.ndarray) -> U
     x, root = operands[0], root_of(node, operands[0].value)
     largest = np.abs(x.value).max(axis=tuple(range(1, result.ndim)), keepdims=True)
     size = np.where(root == 0, 0, largest / np.where(root == 0, 1, root))
-    error = np.zeros((1,) * result.ndim) if x.is_known else np.full(result.shape, np.inf)
-    return Uncertain(result, error, np.broadcast_to(size, result.shape))
+    if not x.is_known:
+        return Uncertain(result, np.full(result.shape, np.inf), np.broadcast_to(size, result.shape))
+    with np.errstate(divide="ignore"):  # squares of less than 2**-126 have lost bits, if not all
+        lost = np.where(
+            result == 0, 0, np.abs(result) * (SMALLEST_SQUARE * result[0].size / np.square(root, dtype=np.float64))
+        )
+    return Uncertain(result, lost, np.broadcast_to(size, result.shape))
+
+
+def _decided(node: Node, operands: Sequence[Uncertain], result: np.ndarray) -> Uncertain:
+    """Numbers that single precision does not tell apart may compare either way."""
+    a, b = align([operand.value for operand in operands])
+    distance, size = np.abs(a - b), np.maximum(np.abs(a), np.abs(b))
+    near = (distance > 0) & (distance <= SAME * size)
+    error = np.where(near, 1.0, 0.0) if all(operand.is_known for operand in operands) else np.full(near.shape, np.inf)
+    return Uncertain(result, np.broadcast_to(error, result.shape), np.abs(result))
 
 
 def _normalized(node: Node, operands: Sequence[Uncertain], result: np.ndarray) -> Uncertain:
@@ -136,4 +153,5 @@ _RULES: dict[str, Callable[[Node, Sequence[Uncertain], np.ndarray], Uncertain]] 
     "Mul": _product,
     "BatchNormalization": _normalized,
     "Normalize": _divided,
+    **dict.fromkeys(("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"), _decided),
 }

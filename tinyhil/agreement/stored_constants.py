@@ -46,7 +46,7 @@ def with_stored_constants(graph: Graph, program: Program, formats: Mapping[str, 
             exact[name] = dequantize(quantize(array, fmt)[0], fmt)
         elif found or any(node.op in JOINING for node, _ in users):
             errors[name] = resolution(array, fmt)
-    return _replaced(graph, exact), {**errors, **_folded(graph, formats)}
+    return replaced(graph, exact), {**errors, **_folded(graph, formats)}
 
 
 def _folded(graph: Graph, formats: Mapping[str, Format]) -> Arrays:
@@ -108,9 +108,10 @@ def _readers(graph: Graph) -> dict[str, list[tuple[Node, int]]]:
     return readers
 
 
-def _replaced(graph: Graph, constants: Arrays) -> Graph:
+def replaced(graph: Graph, constants: Arrays) -> Graph:
+    """`graph` with other `constants` of the same names, on every level."""
     nodes = tuple(
-        node if node.body is None else replace(node, body=_replaced(node.body, constants)) for node in graph.nodes
+        node if node.body is None else replace(node, body=replaced(node.body, constants)) for node in graph.nodes
     )
     own = {name: constants.get(name, array) for name, array in graph.constants.items()}
     return replace(graph, nodes=nodes, constants=own)

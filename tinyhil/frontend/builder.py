@@ -54,6 +54,7 @@ class Builder:
         self.shapes: dict[str, Shape] = {}
         self.constants: dict[str, np.ndarray] = {}
         self.pinned: dict[str, Affine] = {}  # inputs that are integers
+        self.whole: set[str] = set()  # run-time values that the file gives an integer type
         self.steps: dict[str, np.ndarray] = {}  # of constants that were integers
         self.reals: dict[tuple[object, ...], str] = {}  # what codes were made of (rewrite_quantized.py)
         self._copies: dict[str, int] = {}

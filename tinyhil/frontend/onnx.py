@@ -6,7 +6,7 @@ Refusals are precise: node, operator, attribute, what is supported and what to d
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from tinyhil.frontend.rewrite import Site, sensible
 from tinyhil.frontend.rewrite_control import choose, repeat
 from tinyhil.frontend.rewrite_quantized import input_kind
 from tinyhil.frontend.rewrites import CONTROL, DOMAINS, rewritten
+from tinyhil.frontend.whole_types import INTEGERS, note_types, require_whole
 from tinyhil.graph import Shape
 from tinyhil.ops import LOOP_BY_NAME
 from tinyhil.ops.operator import refuse
@@ -67,7 +68,7 @@ def model_of(proto: onnx.ModelProto, path: Path, sha256: str, stream: Stream = A
         _add_initializers(main, local, builder)
 
         def fill(values: Mapping[str, str]) -> tuple[str, ...]:
-            local.update(values)
+            _enter(main.input, values, local, builder)
             return _level(main, local, builder)
 
         return builder, fill
@@ -173,12 +174,31 @@ def _level(proto: onnx.GraphProto, local: Local, builder: Builder) -> tuple[str,
             results: tuple[str, ...] = (builder.constant(call.outputs[0], _constant_value(call)),)
         elif call.op in LOOP_BY_NAME:
             results = _loop(call, item, local, builder)
+            _note_body_types(item, results, builder)
         elif call.op in CONTROL:
             results = _control(call, item, local, builder)
+            _note_body_types(item, results, builder)
         else:
+            require_whole(call, builder)
             results = builder.add(call)
+            note_types(call, results, builder)
         local.update(zip(call.outputs, results, strict=False))
     return tuple(_resolve(info.name, local, "graph output") for info in proto.output)
+
+
+def _enter(infos: Iterable[onnx.ValueInfoProto], values: Mapping[str, str], local: Local, builder: Builder) -> None:
+    """Give the inputs of a level their `values`, and these the declared types."""
+    local.update(values)
+    whole = {info.name for info in infos if info.type.tensor_type.elem_type in INTEGERS}
+    builder.whole.update(value for name, value in values.items() if name in whole)
+
+
+def _note_body_types(item: onnx.NodeProto, results: Sequence[str], builder: Builder) -> None:
+    """The results of a loop or a choice have the types that its bodies declare."""
+    for body in (a.g for a in item.attribute if a.type == onnx.AttributeProto.GRAPH):
+        infos = list(body.output)[len(body.output) - len(results) :]  # a Loop's first is its condition
+        kinds = (info.type.tensor_type.elem_type for info in infos)
+        builder.whole.update(name for name, kind in zip(results, kinds, strict=False) if kind in INTEGERS)
 
 
 def _loop(call: Call, item: onnx.NodeProto, local: Local, builder: Builder) -> tuple[str, ...]:
@@ -186,7 +206,7 @@ def _loop(call: Call, item: onnx.NodeProto, local: Local, builder: Builder) -> t
     inner = dict(local)
 
     def fill(inputs: tuple[str, ...]) -> tuple[str, ...]:
-        inner.update((info.name, name) for info, name in zip(body.input, inputs, strict=True))
+        _enter(body.input, dict(zip((info.name for info in body.input), inputs, strict=True)), inner, builder)
         _add_initializers(body, inner, builder)
         return _level(body, inner, builder)
 
@@ -200,7 +220,7 @@ def _control(call: Call, item: onnx.NodeProto, local: Local, builder: Builder) -
 
     def run(body: onnx.GraphProto, inputs: tuple[str, ...]) -> tuple[str, ...]:
         inner = dict(local)
-        inner.update((info.name, name) for info, name in zip(body.input, inputs, strict=True))
+        _enter(body.input, dict(zip((info.name for info in body.input), inputs, strict=True)), inner, builder)
         _add_initializers(body, inner, builder)
         return _level(body, inner, builder)
 

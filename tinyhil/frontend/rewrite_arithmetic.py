@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from tinyhil.frontend.rewrite import Results, Rewrite, Site
-from tinyhil.graph import element_count
+from tinyhil.graph import Shape, element_count
 from tinyhil.ops.integral import CLOSED, WHOLE
 
 MOST_MULTIPLICATIONS = 16
@@ -86,6 +86,8 @@ def is_whole(site: Site, name: str) -> bool:
     value = site.value(name)
     if value is not None:
         return value.dtype.kind in "iu"
+    if name in site.builder.whole:
+        return True
     node = site.builder.producer(name)
     if node is None or node.op in ("Identity", "Dropout"):
         return False
@@ -308,17 +310,39 @@ def _lp_normalization(site: Site) -> Results:
 def _matmul(site: Site) -> Results:
     """Batches of matrices, and vectors, which are a row or a column; everything else stands for itself."""
     a, b = (site.shape(name) for name in site.call.inputs)
-    if len(b) == 1 and a and b != (1,) and site.value(site.input(1)) is not None:
+    if not a or not b:
+        return None
+    if len(b) == 1 and b != (1,) and site.value(site.input(1)) is not None:
         column = site.make("Unsqueeze", site.input(1), site.constant("axis", [1], np.int64))
         row = [site.constant("axis", [0], np.int64)] if len(a) == 1 else []
         x = site.make("Unsqueeze", site.input(0), *row) if row else site.input(0)
         product = site.make("MatMul", x, column)
-        return site.last("Reshape", product, site.constant("shape", a[:-1], np.int64))
-    if len(b) < 2 or len(a) < 2 or element_count(b[:-2]) == 1:
-        return None  # rows times one matrix
-    if len(a) == 2 and site.value(site.input(0)) is not None and element_count(b[:-2]) == 1:
-        return None
-    return site.last("BatchMatMul", *site.call.inputs)
+        return _shaped(site, product, a[:-1])
+    in_batches = [element_count(shape[:-2]) > 1 for shape in (a, b)]
+    if min(len(a), len(b)) == 1:
+        return _vector_product(site, a, b) if any(in_batches) else None
+    if in_batches[1]:
+        return site.last("BatchMatMul", *site.call.inputs)
+    if in_batches[0] and site.value(site.input(1)) is None:  # rows times one matrix
+        rows = _resized(site, site.input(0), (element_count(a[:-1]), a[-1]))
+        product = site.make("MatMul", rows, _resized(site, site.input(1), b[-2:]))
+        return _shaped(site, product, (*np.broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-1]))
+    return None
+
+
+def _vector_product(site: Site, a: Shape, b: Shape) -> Results:
+    """A vector in front is a row of each product, one behind a column, and the result lacks its axis."""
+    left = site.input(0) if len(a) > 1 else _resized(site, site.input(0), (1, *a))
+    right = site.input(1) if len(b) > 1 else _resized(site, site.input(1), (*b, 1))
+    return _shaped(site, site.make("MatMul", left, right), b[:-2] + b[-1:] if len(a) == 1 else a[:-1])
+
+
+def _resized(site: Site, x: str, shape: Shape) -> str:
+    return site.make("Reshape", x, site.constant("shape", shape, np.int64))
+
+
+def _shaped(site: Site, x: str, shape: Shape) -> tuple[str]:
+    return site.last("Reshape", x, site.constant("shape", shape, np.int64))
 
 
 def _gemm(site: Site) -> Results:

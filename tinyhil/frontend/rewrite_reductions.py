@@ -84,6 +84,24 @@ def _slice(site: Site, x: str, axis: int, start: int, end: int) -> str:
     return site.make("Slice", x, *(site.constant(name, value, np.int64) for name, value in numbers.items()))
 
 
+def _reduce_apart(site: Site) -> Results:
+    """Axes that are no neighbours are moved behind all others, where they are."""
+    shape = site.shape(site.input(0))
+    if site.input(1) and site.value(site.input(1)) is None:
+        return None
+    axes = _axes(site)
+    reduced = [axis for axis in axes if shape[axis] > 1]
+    between = set(range(reduced[0], reduced[-1])) if reduced else set()
+    if all(shape[axis] == 1 or axis in axes for axis in between):
+        return None
+    others = [axis for axis in range(len(shape)) if axis not in axes]
+    behind = site.make("Transpose", site.input(0), perm=[*others, *axes])
+    result = site.make(site.call.op, behind, axes=list(range(len(others), len(shape))), keepdims=0)
+    keeps = int(site.attr("keepdims", 1))
+    sizes = [1 if axis in axes else shape[axis] for axis in range(len(shape)) if keeps or axis not in axes]
+    return site.last("Reshape", result, site.constant("shape", sizes, np.int64))
+
+
 # ---- running sums
 
 
@@ -142,6 +160,10 @@ def _top_k(site: Site) -> Results:
 
 
 REWRITES = (
+    Rewrite("ReduceSum", "any axes", _reduce_apart, AXES),
+    Rewrite("ReduceMean", "any axes; error as AveragePool", _reduce_apart, AXES),
+    Rewrite("ReduceMax", "any axes", _reduce_apart, AXES),
+    Rewrite("ReduceMin", "any axes", _reduce_apart, AXES),
     Rewrite("ReduceL1", "as ReduceSum", _reduce_l1, AXES),
     Rewrite("ReduceL2", "as ReduceSum and Sqrt", _reduce_l2, AXES),
     Rewrite("ReduceSumSquare", "as ReduceSum", _reduce_sum_square, AXES),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from functools import reduce
+from itertools import pairwise
 
 import numpy as np
 
 from tinyhil.frontend.rewrite import Results, Rewrite, Site
-from tinyhil.graph import element_count
+from tinyhil.graph import Shape, element_count
+from tinyhil.ops.movement import RANK
 
 
 def _reshape(site: Site, x: str, *shape: int) -> str:
@@ -182,11 +184,41 @@ def _joined(site: Site, first: tuple[str, str], second: tuple[str, str], needed:
     return names, _reshape(site, site.make("MatMul", left, right), *(sizes[name] for name in names))
 
 
+def _transpose(site: Site) -> Results:
+    """More axes than a block has (movement.py) are moved one after the other: each exchanges two blocks of them."""
+    x = site.input(0)
+    rank = len(site.shape(x))
+    perm = [int(axis) for axis in site.attr("perm", None) or range(rank - 1, -1, -1)]
+    if sorted(perm) != list(range(rank)) or _moved_axes(site.shape(x), perm) <= RANK:
+        return None
+    order = list(range(rank))  # axes of the operand, as they lie
+    while order != perm:
+        start = next(at for at in range(rank) if order[at] != perm[at])
+        first = order.index(perm[start])
+        end = first + 1
+        while end < rank and order[end] == perm[start + end - first]:  # neighbours go together
+            end += 1
+        step = [*range(start), *range(first, end), *range(start, first), *range(end, rank)]
+        order = [order[at] for at in step]
+        if order == perm:
+            return site.last("Transpose", x, perm=step)
+        x = site.make("Transpose", x, perm=step)
+    return None
+
+
+def _moved_axes(shape: Shape, perm: list[int]) -> int:
+    """How many axes of more than one element move against each other."""
+    moved = [axis for axis in perm if shape[axis] != 1]
+    before = sorted(moved)
+    return 1 + sum(before.index(b) != before.index(a) + 1 for a, b in pairwise(moved))
+
+
 _BLOCKS = "batch of 1"
 _POOL = ("auto_pad", "ceil_mode", "count_include_pad", "dilations", "kernel_shape", "pads", "strides")
 _MEAN = "mean; besides its rounding wrong by at most n * 2^-16 units of the operand for n elements"
 REWRITES = (
     Rewrite("AveragePool", f"1-D and 2-D; any padding, ceil_mode; {_MEAN}", _average_pool, _POOL),
+    Rewrite("Transpose", "any order of the axes", _transpose, ("perm",)),
     Rewrite("Tile", "constant repeats", _tile),
     Rewrite("DepthToSpace", f"both modes; {_BLOCKS}", _depth_to_space, ("blocksize", "mode")),
     Rewrite("SpaceToDepth", f"both modes; {_BLOCKS}", _space_to_depth, ("blocksize", "mode")),

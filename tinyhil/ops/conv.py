@@ -18,7 +18,7 @@ from tinyhil.kernel import QUIRE
 from tinyhil.lowering_context import Lowering
 from tinyhil.ops import affine, channels, window
 from tinyhil.ops.limits import clamped, forms
-from tinyhil.ops.operator import Arrays, Kernel, Operator, attr, by_domain, refuse
+from tinyhil.ops.operator import Arrays, Kernel, Operator, attr, by_domain, refuse, require_constants
 from tinyhil.ops.sums import Constant, LayerKernels, emit_layer
 from tinyhil.ops.window import Window
 from tinyhil.program import Op
@@ -27,7 +27,8 @@ from tinyhil.reram.array import Mapped, matmul
 EXACT_FLOAT_BITS = 53  # float64 products and sums of integers below 2**53 are exact in any order
 
 
-def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
+def _infer(node: Node, shapes: Sequence[Shape], values: Sequence[np.ndarray | None]) -> list[Shape]:
+    require_constants(node, values)
     x, w = shapes[0], shapes[1]
     groups = attr(node, "group", 1)
     if len(w) != len(x) or groups < 1 or len(x) < 3 or x[1] != w[1] * groups or w[0] % groups:
@@ -64,8 +65,7 @@ def _evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
 def _constant(node: Node, lowering: Lowering, index: int) -> Constant:
     name = node.inputs[index]
     array = lowering.constant(name)
-    if array is None:
-        raise refuse(node, f"'{name}' is computed at run time", "only constant weights and biases are supported")
+    assert array is not None, name  # require_constants
     return Constant(name, array, lowering.format(name), lowering.steps(name))
 
 

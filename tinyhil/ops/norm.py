@@ -29,7 +29,10 @@ def _infer(node: Node, shapes: Sequence[Shape], values: Sequence[np.ndarray | No
     if attr(node, "training_mode", 0):
         raise refuse(node, "training_mode 1", "export for inference")
     x = shapes[0]
-    if len(shapes) != 5 or len(x) < 2 or x[0] != 1 or any(shape != (x[1],) for shape in shapes[1:]):
+    if len(x) > 1 and x[0] != 1:
+        what = f"shapes {list(x)}, ...: a batch of {x[0]}, and a board takes one sample at a time"
+        raise refuse(node, what, "export with a batch of 1")
+    if len(shapes) != 5 or len(x) < 2 or any(shape != (x[1],) for shape in shapes[1:]):
         raise refuse(node, f"shapes {', '.join(str(list(s)) for s in shapes)}", "check the exported model")
     if any(value is None for value in values[1:]):
         raise refuse(node, "statistics computed at run time", "export for inference")

@@ -61,6 +61,13 @@ def refuse(node: Node, what: str, remedy: str) -> ModelError:
     return ModelError(f"node '{node.name}' ({node.op}): {what}; {remedy}")
 
 
+def require_constants(node: Node, values: Sequence[np.ndarray | None]) -> None:
+    """ModelError if weights or bias, the operands but the first, are computed at run time."""
+    for name, value in zip(node.inputs[1:], values[1:], strict=True):
+        if name and value is None:
+            raise refuse(node, f"'{name}' is computed at run time", "only constant weights and biases are supported")
+
+
 def attr(node: Node, name: str, default: Any) -> Any:
     """Attribute `name` of `node`, or `default`."""
     return node.attrs.get(name, default)

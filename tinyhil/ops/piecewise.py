@@ -36,6 +36,7 @@ from tinyhil.ops.operator import (
 from tinyhil.program import Op
 
 MAX_FRACTION_BITS = 40
+END_ERROR = 2.0**-8  # of Clip's ends, relative to the larger: beyond that they are no integers of the operand's scale
 MOST_SINGLE_BITS = 60  # where an operand's own scale is small
 Execute = Callable[[Op, Arrays, Format], tuple[np.ndarray, np.ndarray]]
 
@@ -82,15 +83,19 @@ def _evaluate_clip(node: Node, arrays: Arrays) -> list[np.ndarray]:
     return [np.minimum(np.maximum(arrays[0], np.float32(low)), np.float32(high))]
 
 
+_CLIP_OF_REALS = real_functions.function(_evaluate_clip)
+
+
 def _lower_clip(node: Node, lowering: Lowering) -> None:
     fmt = lowering.loaded(node.inputs[0])
-
-    def nearest(value: float) -> int:
-        scaled = min(max(value * 2.0**-fmt.exponent, fmt.lowest), fmt.highest)  # infinity is the format's end
-        return math.floor(scaled + 0.5)
-
-    high = nearest(node.attrs["max"])
-    _emit(CLIP, node, lowering, {"low": min(nearest(node.attrs["min"]), high), "high": high})
+    ends = [node.attrs[end] * 2.0**-fmt.exponent for end in ("min", "max")]
+    low, high = (math.floor(min(max(end, fmt.lowest), fmt.highest) + 0.5) for end in ends)  # infinity: the format's end
+    held = [(end, near) for end, near in zip(ends, (low, high), strict=True) if fmt.lowest <= end <= fmt.highest]
+    moved = max((abs(end - near) for end, near in held), default=0.0)
+    if moved > END_ERROR * max((abs(end) for end, _ in held), default=0.0):
+        _CLIP_OF_REALS(node, lowering)
+    else:
+        _emit(CLIP, node, lowering, {"low": min(low, high), "high": high})
 
 
 def _emit(
@@ -232,7 +237,7 @@ OPERATORS = (
         "constant ends",
         _infer,
         _evaluate_clip,
-        by_domain(_lower_clip, real_functions.function(_evaluate_clip), clamp(real_functions.function(_evaluate_clip))),
+        by_domain(_lower_clip, _CLIP_OF_REALS, clamp(_CLIP_OF_REALS)),
         settle=_settle_clip,
     ),
     Operator("LeakyRelu", "slope to 16 bits", _infer, _evaluate_slopes, by_domain(_lower_slopes), ("alpha",)),

@@ -21,7 +21,7 @@ from tinyhil.graph import Node, Shape, element_count
 from tinyhil.kernel import QUIRE
 from tinyhil.lowering_context import Lowering, domain_of, loaded
 from tinyhil.ops import window
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, by_domain, refuse
+from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, by_domain, refuse, require_constants
 from tinyhil.ops.sums import Constant, joining, proven
 from tinyhil.ops.window import Window
 from tinyhil.program import Op
@@ -76,7 +76,8 @@ def transposed_window(node: Node, x: Shape, kernel: Sequence[int]) -> Window:
     return Window(x[1], height, width, out_y, out_x, k_y, k_x, s_y, s_x, pad_y, pad_x, d_y, d_x)
 
 
-def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
+def _infer(node: Node, shapes: Sequence[Shape], values: Sequence[np.ndarray | None]) -> list[Shape]:
+    require_constants(node, values)
     x, w = shapes[0], shapes[1]
     groups = attr(node, "group", 1)
     if len(w) != len(x) or groups < 1 or len(x) < 3 or x[1] != w[0] or w[0] % groups:
@@ -123,8 +124,7 @@ def _evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
 def _lower(node: Node, lowering: Lowering) -> None:
     weights = lowering.constant(node.inputs[1])
     bias = lowering.constant(node.inputs[2]) if len(node.inputs) == 3 else None
-    if weights is None or (len(node.inputs) == 3 and bias is None):
-        raise refuse(node, "weights or bias are computed at run time", "only constant ones are supported")
+    assert weights is not None  # require_constants
     groups = attr(node, "group", 1)
     w = transposed_window(node, lowering.shape(node.inputs[0]), weights.shape[2:])
     # outputs in front: (groups * outputs, inputs of the group, kernel)

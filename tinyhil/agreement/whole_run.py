@@ -1,0 +1,155 @@
+"""The whole run against the float model: how far off may an output be that only rounding has made so?
+
+Every operation may be within its bound (float_gate.py) and the sum of it all be wrong: where one counts as explained
+what no format can mean, where values saturate and are not compared, or where no bound is known. So the float model is
+run with the roundings of the program and nothing else: whatever the program holds in memory is rounded into its
+format, after it was moved at random by up to a unit of it and by what its kernel states (but no more than a
+`LARGEST_SHARE` of the tensor: a kernel that needs more computes something else). That carries errors on as the model
+does, with its sensitivities, decisions and loops, where a bound of the worst case would explain anything. An output
+is off if it is further from float than `MARGIN` times the furthest of these runs. The first run rounds as the program
+does, which loses whatever is always too small; the last one moves by whole units.
+
+And formats that explain everything explain nothing: outputs that tell the samples apart no better than a constant
+would are off, too, whatever the roundings do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyhil.agreement.bounds import Computed, error_bound
+from tinyhil.agreement.finding import Finding
+from tinyhil.agreement.spread import LINEAR, Uncertain, spread
+from tinyhil.agreement.stored_constants import replaced, resolution, with_stored_constants
+from tinyhil.evaluate import replay
+from tinyhil.formats.codec import dequantize, quantize
+from tinyhil.formats.format import CODED, SINGLE, Format
+from tinyhil.graph import Graph, Node
+from tinyhil.program import Op, Program, walk
+
+MOST_RUNS, MOST_ELEMENTS = 8, 1_600_000
+MARGIN = 4.0
+LARGEST_SHARE = 2.0**-8
+FLOAT32 = 2.0**-20  # of the largest output: both models add in some order
+LOST_SHARE = 2.0**-4  # of what the outputs reach: less than that is no matter of telling samples apart
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A program, the graph that it was made of, and the formats of the graph's values."""
+
+    graph: Graph
+    program: Program
+    formats: Mapping[str, Format]
+
+    def runs(self, samples: int) -> int:
+        """How often so many samples are run: less often where the program writes much."""
+        written = samples * sum(self.program.tensors[op.output].count for op in walk(self.program.body))
+        return max(2, min(MOST_RUNS, MOST_ELEMENTS // max(1, written)))
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRun:
+    """`explained`: the furthest that the samples which are off most may be from the float model by rounding alone."""
+
+    explained: float
+    findings: tuple[Finding, ...]
+
+
+def whole_run(lowered: Lowered, inputs: np.ndarray, outputs: np.ndarray, wanted: np.ndarray, samples: int) -> WholeRun:
+    """Judge the `outputs` (all samples, count) of the program that were to be `wanted`, the float model's.
+
+    Of `samples` of them, those that are off most, the `inputs` are run again with roundings.
+    """
+    off = np.abs(outputs - wanted)
+    worst = np.argsort(-off.max(axis=1), kind="stable")[:samples]
+    explained = _explained_error(lowered, inputs[worst], wanted[worst])
+    wrong, is_lost = off > explained, _is_lost(outputs, wanted)
+    if not wrong.any() and not is_lost:
+        return WholeRun(explained, ())
+    program = lowered.program
+    finding = Finding(
+        tensor=lowered.graph.outputs[0],
+        node="the whole run" if wrong.any() else "the whole run, which tells no samples apart",
+        format=str(program.tensors[program.output].format),
+        error=float(off.max()),
+        allowed=explained if wrong.any() else 0.0,
+        elements=int(wrong.sum()) or off.size,
+    )
+    return WholeRun(explained, (finding,))
+
+
+def _explained_error(lowered: Lowered, inputs: np.ndarray, wanted: np.ndarray) -> float:
+    """The furthest that an output may be from `wanted` (samples, count), the float model's, by rounding alone."""
+    program, runs = lowered.program, lowered.runs(len(inputs))
+    many = np.tile(inputs, (runs, *(1,) * (inputs.ndim - 1)))
+    flat = many.reshape(len(many), -1)
+    rounded = _Rounded(lowered, runs)
+    given = rounded.input(flat if program.columns is None else program.columns.applied(flat))
+    with np.errstate(all="ignore"):
+        results = replay(rounded.graph, given.reshape(many.shape), rounded.take)
+    results = np.broadcast_to(results, (len(many), *results.shape[1:])).reshape(runs, len(inputs), -1)
+    if program.output_scale is not None:
+        results = results / program.output_scale
+    off = np.abs(results - wanted)
+    furthest = float(off[np.isfinite(off)].max(initial=0.0))
+    return MARGIN * furthest + FLOAT32 * float(np.abs(wanted).max(initial=0.0))
+
+
+def _is_lost(given: np.ndarray, wanted: np.ndarray) -> bool:
+    """Whether each output's mean over the samples would be nearer to the float model than the program is."""
+    off, distance = np.abs(given - wanted), np.abs(wanted - wanted.mean(axis=0))
+    return bool(
+        distance.any()
+        and np.square(off).sum() >= np.square(distance).sum()
+        and off.max(initial=0.0) > LOST_SHARE * float(np.ptp(wanted))
+    )
+
+
+class _Rounded:
+    """The float model with the program's roundings; lives for one comparison."""
+
+    def __init__(self, lowered: Lowered, runs: int) -> None:
+        self._random, self._runs = np.random.default_rng(0), runs
+        stored, errors = with_stored_constants(lowered.graph, lowered.program, lowered.formats)
+        constants = stored.all_constants()
+        moved = {name: self._moved(constants[name][None], error)[0] for name, error in errors.items()}
+        self.graph = replaced(stored, moved)
+        self._program = lowered.program
+        self._makers: dict[str, Op] = {op.output: op for op in walk(lowered.program.body)}
+
+    def input(self, values: np.ndarray) -> np.ndarray:
+        """`values` (samples, count) as the program is given them."""
+        return self._written(values, self._program.tensors[self._program.input].format, np.zeros(()))
+
+    def take(self, node: Node, arrays: list[np.ndarray], results: list[np.ndarray]) -> list[np.ndarray]:
+        """The results of `node` as the program holds them."""
+        return [self._result(name, node, arrays, result) for name, result in zip(node.outputs, results, strict=False)]
+
+    def _result(self, name: str, node: Node, arrays: list[np.ndarray], result: np.ndarray) -> np.ndarray:
+        op = self._makers.get(name)
+        if op is None or result.dtype.kind != "f":
+            return result
+        size = np.abs(result)
+        if op.domain in (SINGLE, CODED) and node.op in LINEAR:
+            size = spread(node, [Uncertain.known(array) for array in arrays], [result])[0].size
+        largest = max((float(np.abs(a).max(initial=0.0)) for a in arrays if a.dtype.kind == "f"), default=0.0)
+        bound = error_bound(op, self._program, Computed(result, size, largest))
+        most = LARGEST_SHARE * float(np.abs(result[np.isfinite(result)]).max(initial=0.0))
+        return self._written(result, self._program.tensors[name].format, np.minimum(np.nan_to_num(bound), most))
+
+    def _written(self, value: np.ndarray, fmt: Format, bound: np.ndarray) -> np.ndarray:
+        finite = np.where(np.isfinite(value), value, 0.0)
+        is_exact = dequantize(quantize(finite, fmt)[0], fmt) == finite
+        is_whole = is_exact & (finite == np.rint(finite))
+        reach = np.where(is_exact, 0.0, 2 * resolution(finite, fmt)) + np.where(is_whole, 0.0, bound)
+        return dequantize(quantize(self._moved(finite, reach), fmt)[0], fmt)
+
+    def _moved(self, value: np.ndarray, reach: np.ndarray) -> np.ndarray:
+        """Of values (runs times samples, ...), or of what all runs have in common."""
+        share = np.linspace(0.0, 1.0, self._runs) if len(value) > 1 else np.ones(1)
+        reach = reach * np.repeat(share, len(value) // len(share)).reshape(-1, *(1,) * (value.ndim - 1))
+        return value + self._random.uniform(-1.0, 1.0, value.shape) * reach

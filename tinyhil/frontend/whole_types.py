@@ -1,0 +1,95 @@
+"""Which values of an ONNX file are of an integer type, and what no board computes as such a type asks.
+
+A board computes with real numbers: 7 / 2 is 3.5, where ONNX gives 3 for integers. Operators whose result of whole
+operands is none are refused at run time; a Cast to float before them says what is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import onnx
+
+from tinyhil.frontend.builder import Builder, node_of
+from tinyhil.frontend.listing import Call
+from tinyhil.ops.operator import refuse
+
+INTEGERS = frozenset(
+    (
+        *(onnx.TensorProto.INT8, onnx.TensorProto.INT16, onnx.TensorProto.INT32, onnx.TensorProto.INT64),
+        *(onnx.TensorProto.UINT8, onnx.TensorProto.UINT16, onnx.TensorProto.UINT32, onnx.TensorProto.UINT64),
+    )
+)
+TYPE_NAMES = frozenset(f"tensor({onnx.TensorProto.DataType.Name(kind).lower()})" for kind in INTEGERS)
+Constants = Sequence["np.ndarray | None"]
+
+
+def _always(call: Call, values: Constants) -> bool:
+    return True
+
+
+def _is_interpolated(call: Call, values: Constants) -> bool:
+    return call.attrs.get("mode", b"nearest") != b"nearest"
+
+
+def _is_scaled(call: Call, values: Constants) -> bool:
+    return any(float(call.attrs.get(name, 1.0)) % 1 != 0 for name in ("alpha", "beta"))
+
+
+def _is_no_product(call: Call, values: Constants) -> bool:
+    exponents = values[1] if len(values) > 1 else None
+    return exponents is None or bool(((exponents < 0) | (np.mod(exponents, 1) != 0)).any())
+
+
+# operators of integers, and when a result of theirs is not whole in real numbers
+ROUNDED: Mapping[str, Callable[[Call, Constants], bool]] = {
+    **dict.fromkeys(("Div", "ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), _always),
+    "Resize": _is_interpolated,
+    "Gemm": _is_scaled,
+    "Pow": _is_no_product,
+}
+
+
+def require_whole(call: Call, builder: Builder) -> None:
+    """ModelError for a quotient, mean, root or the like of integers that are computed at run time."""
+    values = [builder.constants.get(name) for name in call.inputs]
+    if call.op not in ROUNDED or not _is_whole_result(call, 0, builder):
+        return
+    if any(name and value is None for name, value in zip(call.inputs, values, strict=True)) and ROUNDED[call.op](
+        call, values
+    ):
+        what = "division" if call.op == "Div" else call.op
+        raise refuse(node_of(call), f"{what} of whole numbers at run time", "cast to float before it")
+
+
+def note_types(call: Call, results: Sequence[str], builder: Builder) -> None:
+    """Keep in `builder.whole` which results of `call` are of an integer type."""
+    builder.whole.update(name for at, name in enumerate(results) if name and _is_whole_result(call, at, builder))
+
+
+def is_whole(builder: Builder, name: str) -> bool:
+    """Whether value `name` is of an integer type."""
+    value = builder.constants.get(name)
+    return name in builder.whole or (value is not None and value.dtype.kind in "iu")
+
+
+def _is_whole_result(call: Call, at: int, builder: Builder) -> bool:
+    if call.op == "Cast":
+        return call.attrs.get("to") in INTEGERS
+    try:
+        schema = onnx.defs.get_schema(call.op, builder.opset)
+    except onnx.defs.SchemaError:  # of another domain
+        return False
+    kind = _formal(schema.outputs, at)
+    if kind in TYPE_NAMES:
+        return True
+    return any(
+        name and _formal(schema.inputs, index) == kind and is_whole(builder, name)
+        for index, name in enumerate(call.inputs)
+    )
+
+
+def _formal(parameters: Sequence[onnx.defs.OpSchema.FormalParameter], at: int) -> str:
+    """The type, or the name of the type, of parameter `at`; the last one may stand for many."""
+    return parameters[min(at, len(parameters) - 1)].type_str if parameters else ""
