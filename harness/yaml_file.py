@@ -118,14 +118,11 @@ def _plain(node: yaml.Node, faults: list[Fault], depth: int = 0) -> Any:
 
 
 def _scalar(node: yaml.Node, faults: list[Fault]) -> Any:
-    loader = yaml.SafeLoader("")
     try:
-        return loader.construct_object(node)
-    except (ValueError, yaml.YAMLError) as error:
-        faults.append(_fault(node, str(error).splitlines()[0]))
+        return files.yaml_scalar(node)
+    except ValueError as error:
+        faults.append(_fault(node, str(error)))
         return None
-    finally:
-        loader.dispose()
 
 
 def _children(node: yaml.Node) -> Iterator[tuple[str | int, yaml.Node, yaml.Node]]:

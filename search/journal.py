@@ -11,22 +11,30 @@ import hashlib
 import json
 import os
 import platform
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Annotated, Any
 
 import filelock
+from pydantic import RootModel, StringConstraints, model_validator
 
+from tinyhil.fields import Count, Exact, Word
+from tinyhil.sealed import sealed, whole_lines
 from tinyhil.search.evaluator import Score
-from tinyhil.search.space import Candidate, Choice
+from tinyhil.search.lines import CandidateLine, ScoreLine
+from tinyhil.search.space import Candidate
 
 POLL_S = 0.01
+NAME_LETTERS = 60  # of a machine, in the name of a process: file systems take 255
+Name = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{24}$")]
+Process = Annotated[str, StringConstraints(pattern=r"^[\w-][\w.-]{0,119}$")]
 
 
 @dataclass(frozen=True)
@@ -50,11 +58,47 @@ class Query:
         offsets = [choice.offset for choice in self.candidate]
         return {"formats": formats, "offsets": offsets, "probe": self.probe, "part": self.part, "above": self.above}
 
-    @classmethod
-    def of(cls, data: dict[str, Any]) -> Query:
-        """The query that `as_json` wrote."""
-        candidate = tuple(Choice(*pair) for pair in zip(data["formats"], data["offsets"], strict=True))
-        return cls(candidate, data["probe"], data["part"], data["above"])
+
+class Asked(CandidateLine):
+    """A question under its name."""
+
+    ask: Name
+    probe: Count | None
+    part: Word | None
+    above: Count | None
+
+    @model_validator(mode="after")
+    def _of_this_name(self) -> Asked:
+        if self.query().name != self.ask:
+            raise ValueError("the question has another name")
+        return self
+
+    def query(self) -> Query:
+        """The question."""
+        return Query(self.candidate(), self.probe, self.part, self.above)
+
+
+class Claimed(Exact):
+    """Who works on an answer."""
+
+    claim: Name
+    by: Process
+
+
+class Told(ScoreLine):
+    """An answer."""
+
+    tell: Name
+
+
+class Leads(Exact):
+    """Whose questions they are."""
+
+    asking: Process
+
+
+class Said(RootModel[Asked | Claimed | Told | Leads]):
+    """Any line of a journal."""
 
 
 Evaluate = Callable[[Query], Score]
@@ -66,13 +110,14 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = filelock.FileLock(path.with_suffix(".lock"))
-        self._me = f"{platform.node()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        machine = re.sub(r"[^\w-]", "_", platform.node(), flags=re.ASCII)[:NAME_LETTERS]
+        self._me = f"{machine}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._alive = filelock.FileLock(self._sign_of(self._me))
         self._open: dict[str, Query] = {}
         self._claims: dict[str, str] = {}
         self._answers: dict[str, Score] = {}
         self._asking = ""  # who asks last
-        self._offset = 0
+        self._offset = self._lines = 0  # of the file, that were read
 
     def __enter__(self) -> Journal:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -168,36 +213,30 @@ class Journal:
             file.seek(self._offset)
             content = file.read()
             whole = content.rfind(b"\n") + 1
-            for line in content[:whole].splitlines():
-                self._take_in(line)
-            torn = whole < len(content)
+            for said in whole_lines(self._path, content[:whole].split(b"\n"), Said, self._lines + 1):
+                self._take_in(said)
+            self._lines += content.count(b"\n")
             self._offset += len(content)
 
             def append(data: dict[str, Any]) -> None:
-                nonlocal torn
-                line = (b"\n" if torn else b"") + json.dumps(data).encode() + b"\n"
-                torn = False
-                self._offset += file.write(line)
+                self._offset += file.write(sealed(data).encode() + b"\n")
+                self._lines += 1
                 file.flush()
-                self._take_in(line)
+                self._take_in(Said.model_validate(data))
 
-            if torn:
-                append({})
+            if whole < len(content):  # who wrote it is dead: it is closed and means nothing
+                self._offset += file.write(b"\n")
+                self._lines += 1
             yield append
 
-    def _take_in(self, line: bytes) -> None:
-        """What a line says; a damaged one says nothing."""
-        with suppress(ValueError, KeyError, TypeError):
-            data = json.loads(line)
-            if "ask" in data:
-                name, question = data.pop("ask"), Query.of(data)
-                if name not in self._answers:
-                    self._open.setdefault(name, question)
-            elif "claim" in data:
-                self._claims[data["claim"]] = data["by"]
-            elif "tell" in data:
-                name = data.pop("tell")
-                self._answers.setdefault(name, Score(**data))
+    def _take_in(self, said: Said) -> None:
+        match said.root:
+            case Asked(ask=name) as asked if name not in self._answers:
+                self._open.setdefault(name, asked.query())
+            case Claimed(claim=name, by=process):
+                self._claims[name] = process
+            case Told(tell=name) as told:
+                self._answers.setdefault(name, told.score())
                 self._open.pop(name, None)
-            elif "asking" in data:
-                self._asking = data["asking"]
+            case Leads(asking=process):
+                self._asking = process

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tinyhil.errors import ConfigError
+from tinyhil.fields import Amount, Count, Exact, Share, Text, Word
+from tinyhil.notice import tell
+from tinyhil.sealed import Damaged, sealed, unsealed
 from tinyhil.search.evaluator import Score
-from tinyhil.search.space import Candidate, Choice, Space
+from tinyhil.search.lines import CandidateLine, ScoreLine
+from tinyhil.search.space import Candidate, Space
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,45 @@ class Trial:
         return self.score.disagreements, self.score.loss, self.number
 
 
+class Device(Exact):
+    """What a board has measured of a trial (`Measured` of harness/search/device.py)."""
+
+    board: Word
+    samples: Count
+    accuracy: Share | None
+    disagreements: Count
+    median: Amount
+    unit: Word
+    arena_bytes: Count
+    static_bytes: Count
+    stack_bytes: Count | None
+    total_bytes: Count | None
+    flash_bytes: Count
+    record: Text
+    latency_us: Amount | None
+
+
+class DeviceLine(Exact):
+    """A trial on a board."""
+
+    number: Count
+    device: Device
+
+
+class TrialLine(CandidateLine):
+    """One trial."""
+
+    number: Count
+    kind: Literal["full", "fit", "stopped", "probe"]
+    ram_bytes: Count
+    fits: bool
+    score: ScoreLine
+
+    def trial(self) -> Trial:
+        """The trial."""
+        return Trial(self.number, self.candidate(), self.kind, self.ram_bytes, self.fits, self.score.score())
+
+
 class TrialLog:
     """Trials as JSON lines behind a header that names the search. Without a path nothing is written."""
 
@@ -53,21 +96,23 @@ class TrialLog:
         self._header = {"schema_version": SCHEMA_VERSION, "key": key, "groups": [group.name for group in space.groups]}
 
     def read(self) -> list[Trial]:
-        """The trials of an earlier run of the same search; a torn last line is dropped, as is another search's log."""
+        """The trials of an earlier run of the same search, up to a line that was cut or edited, which is said; of
+        another search's log none."""
         if self._path is None or not self._path.is_file():
             return []
         lines = self._path.read_text(errors="replace").split("\n")
         if not lines or lines[0] != json.dumps(self._header):
             return []
-        trials = []
-        for line in lines[1:-1]:
+        trials: list[Trial] = []
+        for number, line in enumerate(lines[1:-1], 2):
             try:
-                data = json.loads(line)
-                if "device" in data:
-                    self._devices[data["number"], data["device"]["board"]] = data["device"]
-                    continue
-                trials.append(_parse(data))
-            except (ValueError, KeyError, TypeError):
+                if '"device": ' in line:
+                    found = unsealed(line, DeviceLine)
+                    self._devices[found.number, found.device.board] = found.device.model_dump()
+                else:
+                    trials.append(unsealed(line, TrialLine).trial())
+            except Damaged as reason:
+                tell(f"{self._path}: line {number} is {reason}: from there on all is tried again")
                 break
         return trials
 
@@ -75,10 +120,10 @@ class TrialLog:
         """Begin the file anew with the trials that are kept."""
         if self._path is None:
             return
-        lines = [json.dumps(self._header), *(json.dumps(_record(trial)) for trial in valid)]
+        lines = [json.dumps(self._header), *(sealed(_record(trial)) for trial in valid)]
         numbers = {trial.number for trial in valid}
         self._devices = {at: found for at, found in self._devices.items() if at[0] in numbers}
-        lines += [json.dumps({"number": number, "device": found}) for (number, _), found in self._devices.items()]
+        lines += [sealed({"number": number, "device": found}) for (number, _), found in self._devices.items()]
         partial = self._path.with_suffix(".tmp")
         with writing_into(self._path.parent):
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +146,7 @@ class TrialLog:
     def _append(self, record: dict[str, Any]) -> None:
         if self._path is not None:
             with writing_into(self._path.parent), self._path.open("a") as file:
-                file.write(json.dumps(record) + "\n")
+                file.write(sealed(record) + "\n")
 
 
 @contextmanager
@@ -115,7 +160,6 @@ def writing_into(folder: Path) -> Iterator[None]:
 
 
 def _record(trial: Trial) -> dict[str, Any]:
-    score = trial.score
     return {
         "number": trial.number,
         "kind": trial.kind,
@@ -123,17 +167,5 @@ def _record(trial: Trial) -> dict[str, Any]:
         "offsets": [choice.offset for choice in trial.candidate],
         "ram_bytes": trial.ram_bytes,
         "fits": trial.fits,
-        "samples": score.samples,
-        "disagreements": score.disagreements,
-        "correct": score.correct,
-        "saturations": score.saturations,
-        "loss": score.loss,
+        "score": asdict(trial.score),
     }
-
-
-def _parse(data: dict[str, Any]) -> Trial:
-    candidate = tuple(Choice(fmt, offset) for fmt, offset in zip(data["formats"], data["offsets"], strict=True))
-    counts = [int(data[name]) for name in ("samples", "disagreements")]
-    correct = None if data["correct"] is None else int(data["correct"])
-    score = Score(counts[0], counts[1], correct, int(data["saturations"]), float(data["loss"]))
-    return Trial(int(data["number"]), candidate, str(data["kind"]), int(data["ram_bytes"]), bool(data["fits"]), score)

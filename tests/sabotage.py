@@ -58,7 +58,12 @@ __attribute__((noinline)) static void deep() {
     volatile uint8_t frame[100];
     for (uint8_t i = 0; i < sizeof frame; ++i) frame[i] = i;
 }"""
+DEEP_FRAME = """#include <stdint.h>
+__attribute__((noinline)) static void once(volatile uint8_t *frame) {
+    for (uint16_t i = 0; i < 600; ++i) frame[i] = static_cast<uint8_t>(i);
+}"""
 SABOTAGES = {
+    "deep frame": Sabotage("volatile uint8_t frame[600]; once(frame);", DEEP_FRAME),
     "stack overflow": Sabotage("descend(0);", DESCEND),
     "heap exhaustion": Sabotage(
         "while ((block = static_cast<uint8_t *>(malloc(16))) != nullptr) blocks = static_cast<uint16_t>(blocks + 1);\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import tty
 from collections.abc import Callable
@@ -110,6 +111,21 @@ def test_yesterday_s_firmware_is_refused(files: Path, tmp_path: Path) -> None:
     done = hil(*arguments(files, "due"), "--boards-file", boards, cwd=tmp_path)
     check_failure(done, 8, bad.hash.hex(), "flash again", logs=True)
     assert finished_samples(tmp_path / "results") == 0
+
+
+def test_an_invalid_run_fails_its_gate_and_makes_no_golden_record(files: Path, tmp_path: Path) -> None:
+    """Every output is right, but more stack is used than the image can need."""
+    good, bad = build_both("uno", files / "tiny.onnx", files / "tiny.ranges.json", SABOTAGES["deep frame"])
+    boards = board_file(tmp_path, CHIPS["uno"], disguised(good, bad, tmp_path))
+    done = hil(*arguments(files, "uno"), "--boards-file", boards, cwd=tmp_path)
+    assert done.returncode == 1
+    record = json.loads(done.stdout)
+    assert (record["verdict"], record["bit_exact"]) == ("invalid", True)
+    assert "gate failed: uno: tiny is invalid: stack-beyond-bound: " in done.stderr
+    order = ("--model", files / "tiny.onnx", "--board", "uno", "--inputs", files / "x.npz", "--samples", SAMPLES)
+    refused = hil("golden", "update", *order, "--boards-file", boards, cwd=tmp_path)
+    check_failure(refused, 1, "gate failed: ", "verdict: invalid: stack-beyond-bound", "not written")
+    assert not (tmp_path / "results" / "golden").exists()
 
 
 # ---- where it crashed ----

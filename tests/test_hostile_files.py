@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -27,6 +29,11 @@ from tinyhil.harness.boards.locks import LockFolder
 from tinyhil.harness.records.figures import figures
 from tinyhil.harness.records.schema import read_record
 from tinyhil.harness.wire.partial import PartialRun
+from tinyhil.notice import telling
+from tinyhil.sealed import DIGITS, MARK
+from tinyhil.search.evaluator import Score
+from tinyhil.search.journal import Journal, Query
+from tinyhil.search.space import Choice
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "results/golden/uno/fastgrnn_har-fixed16.json"
@@ -285,15 +292,65 @@ LINES = (
 
 
 def test_partial_files_are_read_as_far_as_they_are_sound(tmp_path: Path) -> None:
-    good = '{"sample": 7, "output": "0001", "ticks": 5, "saturations": 1, "trace": null}'
-    other = good.replace("7", "8").replace("0001", "00010203")
-    far = good.replace("7", "4000000000")
-    (tmp_path / "run.partial.jsonl").write_text("\n".join([*LINES, good, *LINES, other, far, good[:30]]))
-    with PartialRun(tmp_path, "run") as partial:
+    line = '{"sample": 7, "output": "0001", "ticks": 5, "saturations": 1, "trace": null}'
+    good = resealed(line)
+    other = resealed(line.replace("7", "8").replace("0001", "00010203"))
+    far = resealed(line.replace("7", "4000000000"))
+    damaged, said = [*LINES, *map(resealed, LINES), good.replace("7", "9"), line.replace("7", "6")], list[str]()
+    path = tmp_path / "run.partial.jsonl"
+    path.write_text("\n".join([*damaged, good, *damaged, other, far, good[:30]]))
+    with telling(said.append), PartialRun(tmp_path, "run") as partial:
         assert set(partial.results) == {7, 8, 4_000_000_000}
         partial.keep(10, 2)
         assert set(partial.results) == {7}
     partial.discard()
+    assert len(said) == 1
+    assert said[0].startswith(f"{path}: line 1 is cut, or without a sum, {2 * len(damaged)} more")
+
+
+def resealed(line: str) -> str:
+    """With the sum that it would have if it had been written so."""
+    body = line[:-1]
+    return f'{body}{MARK}{hashlib.sha256(body.encode()).hexdigest()[:DIGITS]}"}}'
+
+
+DAMAGE = {
+    "deep": lambda line: "[" * DEEP,
+    "a loss that is none": lambda line: resealed(re.sub(r'"loss": [-0-9.e]+', '"loss": null', line)),
+    "fewer than no disagreements": lambda line: resealed(re.sub(r'"disagreements": \d+', '"disagreements": -1', line)),
+    "more right than there are": lambda line: resealed(re.sub(r'"correct": null', '"correct": 11', line)),
+    "another figure": lambda line: line.replace('"disagreements": 1', '"disagreements": 0'),
+    "a path for a process": lambda line: resealed('{"claim": "' + "0" * 24 + '", "by": "a/b"}'),
+    "a long process": lambda line: resealed('{"claim": "' + "0" * 24 + '", "by": "' + "x" * 300 + '"}'),
+    "a leader nowhere": lambda line: resealed('{"asking": "../../x"}'),
+    "another name": lambda line: resealed(re.sub(r'"ask": "\w{4}', '"ask": "0000', line)),
+    "a format of another kind": lambda line: resealed(re.sub(r'"formats": \["fixed8"', '"formats": [3', line)),
+    "more formats than offsets": lambda line: resealed(re.sub(r'"offsets": \[-?\d+, ', '"offsets": [', line)),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_journal_is_said_and_changes_no_answer(name: str, tmp_path: Path) -> None:
+    path, question = tmp_path / "journal.jsonl", Query((Choice("fixed8", -1), Choice("fixed16")))
+    with Journal(path) as first:
+        first.answer(question, lambda asked: Score(10, 1, None, 0, 0.5))
+    lines = [line.removesuffix("\n").partition(MARK)[0] + "}" for line in path.read_text().splitlines()]
+    changed = [DAMAGE[name](whole) for whole in ([*path.read_text().splitlines()] if "figure" in name else lines)]
+    kept = [line for line, was in zip(changed, map(resealed, lines), strict=True) if line != was]
+    assert kept, "the damage does something"
+    path.write_text("".join(f"{line}\n" for line in changed))
+    asked, said = [], list[str]()
+
+    def again(query: Query) -> Score:
+        asked.append(query)
+        return Score(10, 1, None, 0, 0.5)
+
+    with telling(said.append), Journal(path) as second:
+        assert second.answer(question, again) == Score(10, 1, None, 0, 0.5)
+        assert second.take() is None
+    assert len(said) == 1
+    assert "left out, what is missing is computed again" in said[0]
+    assert not asked or asked == [question]
 
 
 CLAIMS = (

@@ -19,6 +19,7 @@ from tinyhil.assignment import load_assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.memplan.arena.floor import floor_bytes
+from tinyhil.sealed import sealed
 from tinyhil.search.evaluator import make_examples, require_classes
 from tinyhil.search.memory import Memory
 from tinyhil.search.search_loop import Budget, search
@@ -67,8 +68,9 @@ def test_logged_trials_are_not_evaluated_again(tmp_path: Path) -> None:
     search(Haunter(), problem, log=TrialLog(path, problem.space, "key"))
     lines = path.read_text().splitlines()
     first = json.loads(lines[1])
-    first["disagreements"] = 0
-    path.write_text("\n".join([lines[0], json.dumps(first), *lines[2:]]) + "\n")
+    first["score"]["disagreements"] = 0
+    del first["sum"]
+    path.write_text("\n".join([lines[0], sealed(first), *lines[2:]]) + "\n")
     again = search(Haunter(), network_problem(tmp_path, 18), log=TrialLog(path, problem.space, "key"))
     assert again.trials[0].score.disagreements == 0
 

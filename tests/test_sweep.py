@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -27,7 +28,10 @@ from tinyhil.harness.sweep.file import read_sweep
 from tinyhil.harness.sweep.work import finished
 from tinyhil.harness.sweep.worker import Workers
 from tinyhil.harness.zoo import find_model
+from tinyhil.notice import telling
+from tinyhil.sealed import sealed
 
+RECORDS = Path(__file__).parent / "records"
 MLP = "models: [digits_mlp]\nboards: [host]\nformats: [fixed8, fixed16]\nrun: {samples: 4}\n"
 
 
@@ -127,18 +131,47 @@ def test_a_cell_that_fails_says_so_and_the_others_go_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", ["", "[]", "{}", '{"key": 1}', "gone", '"exit_code": 7', '"record": "../../../x.json"', '"record": 3']
+    "damage",
+    [
+        *("[]", "{}", '{"key": 1}', "gone", "[" * 100_000),
+        *({"exit_code": 7}, {"record": "../../../x.json"}, {"record": "/x.json"}, {"record": 3}, {"error": "no"}),
+        *({"digests": {"profile.json": "0" * 64}}, {"digests": {"gone.json": "0" * 64}}, {"seconds": "1"}, {"key": 1}),
+    ],
+    ids=str,
 )
-def test_a_finished_cell_that_is_damaged_is_not_finished(damage: str, tmp_path: Path) -> None:
-    record = Path(__file__).parent.parent / "results" / "golden" / "uno" / "fastgrnn_har-fixed16.json"
-    whole = {"schema_version": 1, "key": "k", "exit_code": 0, "error": None, "record": str(record)}
-    (tmp_path / "cell.json").write_text(json.dumps(whole))
-    assert finished(tmp_path, "k") == whole
-    assert finished(tmp_path, "another") is None
-    if damage.startswith('"'):
-        damage = json.dumps({**whole, **json.loads("{" + damage + "}")})
-    (tmp_path / "cell.json").write_text(damage)
-    assert finished(tmp_path, "k") is None
+def test_a_finished_cell_that_is_damaged_is_not_finished(damage: str | dict[str, Any], tmp_path: Path) -> None:
+    """With a right sum, too, and the user is told."""
+    key = "0" * 64
+    record = (RECORDS / "profile.json").read_bytes()
+    (tmp_path / "profile.json").write_bytes(record)
+    whole: dict[str, Any] = {"schema_version": 2, "key": key, "exit_code": 0, "error": None, "record": "profile.json"}
+    whole |= {
+        "search": None,
+        "assignment": None,
+        "seconds": 1.5,
+        "processor_s": 1.0,
+        "machine": "m",
+        "process": [1, 2.0],
+    }
+    whole |= {"digests": {"profile.json": hashlib.sha256(record).hexdigest()}}
+    cell, said = tmp_path / "cell.json", list[str]()
+    cell.write_text(sealed(whole) + "\n")
+    with telling(said.append):
+        assert finished(tmp_path, key) == whole
+        assert finished(tmp_path, "1" * 64) is None
+        assert not said
+        cell.write_text(damage if isinstance(damage, str) else sealed({**whole, **damage}) + "\n")
+        assert finished(tmp_path, key) is None
+        assert len(said) == 1
+        cell.write_text(sealed(whole).replace("1.5", "0.5") + "\n")
+        assert finished(tmp_path, key) is None
+        cell.write_text(sealed(whole) + "\n")
+        (tmp_path / "profile.json").write_bytes(record.replace(b'"accuracy": ', b'"accuracy":  '))
+        assert finished(tmp_path, key) is None
+    assert [line.rsplit(": ", 1)[1] for line in said[1:]] == [
+        "edited; the cell is computed again",
+        "profile.json is not what was measured; the cell is computed again",
+    ]
 
 
 def test_a_process_that_is_killed_is_its_cell_s_failure(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,10 @@ import pytest
 from given_data import data_file
 from hil_command import hil
 from onnx_models import compiled
+from tflite_files import FLOAT as FLOAT32
 from tflite_files import OPERATOR, Writer, classifier
 
-from tinyhil.errors import ModelError
+from tinyhil.errors import HilError, ModelError
 from tinyhil.evaluate import evaluate
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.tflite import tflite_model
@@ -163,3 +165,64 @@ def test_mutants_end_in_one_line(count: int) -> None:
         data = mutant(rng.choice(bases), rng)
         with contextlib.suppress(ModelError):  # anything else is a traceback
             tflite_model(data, PATH)
+
+
+SCALES = (0.05, 6 / 255, 0.1, 1 / 256, 0.01, 0.02, 0.015)
+DAMAGED = (0.0, -0.05, 1e-45, 1e-38, 1e-30, 1e-20, 1e-9, 1e9, 1e18, 1e25, 3e38, float("inf"), float("nan"))
+
+
+@pytest.mark.parametrize("wrong", DAMAGED)
+@pytest.mark.parametrize("scale", SCALES)
+def test_damaged_scales_are_refused_or_run_without_a_warning(scale: float, wrong: float, tmp_path: Path) -> None:
+    """A scale that no calibration gives names its tensor; one that is merely strange runs."""
+    old, new = (np.float32(value).tobytes() for value in (scale, wrong))
+    data = classifier(True)
+    assert old in data
+    (tmp_path / "m.tflite").write_bytes(data.replace(old, new))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            graph = load_model(tmp_path / "m.tflite").graph
+            x = np.random.default_rng(1).uniform(-1, 1, (3, *graph.shapes[graph.inputs[0]])).astype(np.float32)
+            program = compiled(graph, x)
+            run_reference(program, quantize_inputs(program, x)[0])
+        except HilError as error:
+            assert "\n" not in str(error)  # noqa: PT017
+            return
+    assert np.isfinite(wrong)
+    assert wrong > 0
+
+
+def with_metadata(name: str) -> bytes:
+    """The classifier with an entry in its metadata."""
+    writer = Writer()
+    x = writer.tensor("x", [1, 4], FLOAT32)
+    y = writer.tensor("y", [1, 4], FLOAT32)
+    writer.operator(OPERATOR.RELU, [x], y)
+    text = writer.b.CreateString(name)
+    writer.metadata = [writer.table("Metadata", Name=text, Buffer=0)]
+    return writer.file(x, y)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("COMPRESSION_METADATA", r"lookup table or Huffman codes"), ("min_runtime_version", None)]
+)
+def test_compressed_weights_are_refused_by_name(name: str, said: str | None, tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(with_metadata(name))
+    if said is None:
+        assert load_model(tmp_path / "m.tflite").graph.outputs
+        return
+    with pytest.raises(ModelError, match=said):
+        load_model(tmp_path / "m.tflite")
+
+
+def test_sparse_weights_are_refused_by_name(tmp_path: Path) -> None:
+    writer = Writer()
+    x = writer.tensor("x", [1, 4], FLOAT32)
+    sparsity = writer.table("SparsityParameters", TraversalOrder=writer.vector([0, 1], np.int32))
+    w = writer.tensor("w", [1, 4], FLOAT32, np.ones((1, 4), np.float32), sparsity=sparsity)
+    y = writer.tensor("y", [1, 4], FLOAT32)
+    writer.operator(OPERATOR.ADD, [x, w], y, "AddOptions", FusedActivationFunction=0)
+    (tmp_path / "m.tflite").write_bytes(writer.file(x, y))
+    with pytest.raises(ModelError, match=r"tensor 'w' is sparse; store the weights densely"):
+        load_model(tmp_path / "m.tflite")

@@ -21,6 +21,7 @@ class Writer:
         self.tensors: list[int] = []
         self.operators: list[int] = []
         self.codes: list[int] = []
+        self.metadata: list[int] = []
 
     def vector(self, numbers: Any, kind: type) -> int:
         return int(self.b.CreateNumpyVector(np.asarray(numbers, kind)))
@@ -43,7 +44,13 @@ class Writer:
         return self.table("Buffer", **fields)
 
     def tensor(
-        self, name: str, shape: Sequence[int], kind: int, data: np.ndarray | None = None, grid: Grid | None = None
+        self,
+        name: str,
+        shape: Sequence[int],
+        kind: int,
+        data: np.ndarray | None = None,
+        grid: Grid | None = None,
+        sparsity: int | None = None,
     ) -> int:
         fields: dict[str, int] = {
             "Name": self.b.CreateString(name),
@@ -57,6 +64,8 @@ class Writer:
             scale, zero = self.vector(grid[0], np.float32), self.vector(grid[1], np.int64)
             made = self.table("QuantizationParameters", Scale=scale, ZeroPoint=zero, QuantizedDimension=grid[2])
             fields["Quantization"] = made
+        if sparsity is not None:
+            fields["Sparsity"] = sparsity
         self.tensors.append(self.table("Tensor", **fields))
         return len(self.tensors) - 1
 
@@ -77,6 +86,8 @@ class Writer:
         ends = {"Inputs": self.vector([source], np.int32), "Outputs": self.vector([output], np.int32)}
         graph = self.table("SubGraph", Tensors=tensors, Operators=operators, **ends)
         parts = {"Subgraphs": self.offsets([graph]), "OperatorCodes": self.offsets(codes)}
+        if self.metadata:
+            parts["Metadata"] = self.offsets(self.metadata)
         model = self.table("Model", Version=3, Buffers=self.offsets(self.buffers), **parts)
         self.b.Finish(model, b"TFL3")
         return bytes(self.b.Output())

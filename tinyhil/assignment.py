@@ -7,10 +7,10 @@ A search adds `found`, the conditions under which its figures hold: commands tha
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from tinyhil import files
 from tinyhil.clipping import METHODS
@@ -18,9 +18,6 @@ from tinyhil.errors import ConfigError
 from tinyhil.formats import named
 from tinyhil.graph import Graph
 from tinyhil.preference import PREFERENCES
-
-if TYPE_CHECKING:
-    import yaml
 
 MOST_OFFSET = 32
 MIXED = "mixed"
@@ -118,9 +115,8 @@ def _content(path: Path) -> dict[str, Any]:
 
     text = files.read_text(path, "assignment file", files.MOST_YAML_BYTES, ConfigError)
     try:
-        files.compose_yaml(text)
-        data = yaml.load(text, Loader=_once_only())  # a SafeLoader
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: no UTF-8, or a date that does not exist
+        data = files.parse_yaml(text)
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"assignment file {path}: not YAML or JSON ({str(error).splitlines()[0]})") from None
     if not isinstance(data, dict) or "default" not in data:
         raise ConfigError(f"assignment file {path}: needs the key 'default' and, if there are exceptions, 'values'")
@@ -128,20 +124,3 @@ def _content(path: Path) -> dict[str, Any]:
     if unknown:
         raise ConfigError(f"assignment file {path}: unknown key '{unknown[0]}'; known: {', '.join(sorted(KEYS))}")
     return data
-
-
-def _once_only() -> type[yaml.SafeLoader]:
-    """A loader that rejects a key given twice, of which YAML would silently keep the last."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-            """As PyYAML's, but ValueError for a key that is there twice."""
-            found = super().construct_mapping(node, deep)
-            if len(found) < len(node.value):
-                keys = [str(key.value) for key, _ in node.value]
-                twice = next(key for key in keys if keys.count(key) > 1)
-                raise ValueError(f"'{twice}' is given twice")
-            return found
-
-    return Loader

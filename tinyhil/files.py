@@ -73,7 +73,10 @@ def read_json(path: Path, what: str, most: int = MOST_TEXT_BYTES, error: type[Hi
     """The JSON value in a file; NaN and Infinity, which JSON does not know, are errors."""
     text = read_text(path, what, most, error)
     try:
-        return json.loads(text, parse_constant=_no_number, parse_float=_finite)
+        found = json.loads(text, parse_constant=_no_number, parse_float=_finite)
+        if "\\ud" in text.lower():  # JSON can write half a character, which no file and no terminal can
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
     except ValueError as problem:
         raise error(f"{path}: not a readable {what} ({str(problem)[:100]})") from None
     except RecursionError:
@@ -101,7 +104,8 @@ def _yaml_loader() -> Any:
 
 
 def compose_yaml(text: str) -> yaml.Node | None:
-    """The nodes of a YAML text. ValueError if it nests too deeply, or its aliases stand for too many nodes."""
+    """The nodes of a YAML text. ValueError if it nests too deeply, its aliases stand for too many nodes, or a tag makes
+    something else of a value than what is written."""
     import yaml
 
     if len(text) > MOST_YAML_BYTES:
@@ -114,7 +118,74 @@ def compose_yaml(text: str) -> yaml.Node | None:
             raise ValueError(f"an alias is nested too deeply: {why}")
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    for node in () if root is None else _nodes(root, set()):
+        _require_untagged(node)
     return root
+
+
+def _nodes(node: yaml.Node, seen: set[int]) -> Iterator[yaml.Node]:
+    """Every node once."""
+    if id(node) not in seen:
+        seen.add(id(node))
+        yield node
+        if not isinstance(node.value, str):
+            for item in node.value:
+                for part in item if isinstance(item, tuple) else (item,):
+                    yield from _nodes(part, seen)
+
+
+def _require_untagged(node: yaml.Node) -> None:
+    """PyYAML's constructors answer `!!int x` and its like with errors of any kind."""
+    import yaml
+
+    plain = getattr(node, "style", None) is None
+    usual = _yaml_resolver().resolve(type(node), node.value, (plain, not plain))
+    if node.tag != usual:
+        where = yaml.MarkedYAMLError(problem_mark=node.start_mark, problem=f"the tag {node.tag!r} is not taken")
+        raise where
+
+
+@cache
+def _yaml_resolver() -> Any:
+    return _yaml_loader()("")
+
+
+def yaml_scalar(node: yaml.Node) -> Any:
+    """What a node without others inside stands for; ValueError for what only looks like a number or a date."""
+    import yaml
+
+    loader = _yaml_loader()("")
+    try:
+        return loader.construct_object(node)
+    except (ValueError, LookupError, AttributeError, TypeError, ArithmeticError, yaml.YAMLError) as error:
+        raise ValueError(f"{node.value!r}: {str(error).splitlines()[0] if str(error) else 'no value'}") from None
+    finally:
+        loader.dispose()
+
+
+def parse_yaml(text: str) -> Any:
+    """A YAML text as dicts, lists and scalars. ValueError or yaml.YAMLError for what `compose_yaml` refuses, a key that
+    is there twice or is no word."""
+    root = compose_yaml(text)
+    return None if root is None else _plain_yaml(root)
+
+
+def _plain_yaml(node: yaml.Node) -> Any:
+    import yaml
+
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain_yaml(item) for item in node.value]
+    if not isinstance(node, yaml.MappingNode):
+        return yaml_scalar(node)
+    found: dict[Any, Any] = {}
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise ValueError("a key must be a word")
+        name = yaml_scalar(key)
+        if name in found:
+            raise ValueError(f"'{name}' is given twice")
+        found[name] = _plain_yaml(value)
+    return found
 
 
 def _expanded(node: yaml.Node, known: dict[int, float]) -> float:

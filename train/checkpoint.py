@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,13 +67,51 @@ def load_checkpoint(path: Path, identity: str) -> Checkpoint:
         group, _, name = key.partition(":")
         if group in groups and name:
             groups[group][name] = np.asarray(array)
+    fault = _fault(arrays, groups)
+    if fault:
+        raise DataError(f"{path}: a damaged checkpoint: {fault}; remove it to start anew")
     return Checkpoint(
         identity,
-        np.asarray(arrays["epochs"]),
+        arrays["epochs"],
         float(arrays["first_loss"]),
-        np.asarray(arrays["scale"]),
+        arrays["scale"],
         groups["latent"],
         groups["best"],
         groups["moment"],
         groups["end"],
     )
+
+
+def _fault(arrays: Arrays, groups: dict[str, Arrays]) -> str:
+    """What `save_checkpoint` can not have written; empty if there is nothing."""
+    shapes = {"epochs": (None, 3), "first_loss": (), "scale": (2,)}
+    for name, shape in shapes.items():
+        if name not in arrays:
+            return f"it has no {name}"
+        found = arrays[name]
+        fits = found.ndim == len(shape) and all(
+            want in (None, is_) for want, is_ in zip(shape, found.shape, strict=True)
+        )
+        if not fits or not np.issubdtype(found.dtype, np.floating):
+            return f"{name} is {found.dtype} {list(found.shape)}"
+    for group, found in groups.items():
+        for name, array in found.items():
+            if not np.issubdtype(array.dtype, np.floating) or (
+                group in ("latent", "best") and not np.isfinite(array).all()
+            ):
+                return f"{group} of '{name}' is no array of finite numbers"
+    wrong = [name for name, array in groups["end"].items() if array.shape != (2,)]
+    return f"the ends of '{wrong[0]}' are no pair" if wrong else ""
+
+
+def require_weights(path: Path, found: Checkpoint, shapes: Mapping[str, tuple[int, ...]], steps: str) -> None:
+    """DataError unless it holds weights of these shapes, the best of them too, and moments like them. Latents that
+    begin with `steps` are learned scales, of which the model itself has none."""
+    given = {name: array.shape for name, array in found.latents.items() if not name.startswith(steps)}
+    best = {name: array.shape for name, array in found.best.items()}
+    sizes = {name: array.shape for name, array in found.latents.items()}
+    moments = [key for key, array in found.moments.items() if array.shape not in ((), sizes.get(key.partition("/")[2]))]
+    if given != dict(shapes) or best != dict(shapes) or moments or not len(found.epochs):
+        raise DataError(
+            f"{path}: a damaged checkpoint: its weights are not those of the model; remove it to start anew"
+        )

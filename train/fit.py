@@ -14,7 +14,7 @@ from tinyhil.errors import ConfigError, TrainingError
 from tinyhil.formats.codec import dequantize
 from tinyhil.reference import quantize_inputs
 from tinyhil.train.augment import augmented
-from tinyhil.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from tinyhil.train.checkpoint import Checkpoint, load_checkpoint, require_weights, save_checkpoint
 from tinyhil.train.clusters import clustered, entries_of, share_gradients
 from tinyhil.train.integers import Arrays, on_grid
 from tinyhil.train.limited_precision import Arithmetical, Half, Limited, LossScale, first_scale, holder
@@ -363,6 +363,8 @@ def _resume(run: _Run) -> None:
     if run.job.checkpoint is None or not run.job.checkpoint.exists():
         return
     found = load_checkpoint(run.job.checkpoint, run.job.identity)
+    shapes = {name: tuple(weights.shape) for name, weights in run.net.weights.items()}
+    require_weights(run.job.checkpoint, found, shapes, STEP)
     run.epochs = [Epoch(int(n), float(loss), float(accuracy)) for n, loss, accuracy in found.epochs]
     run.best_constants, run.first_loss = found.best, found.first_loss
     run.scale = LossScale(float(found.scale[0]), int(found.scale[1]))

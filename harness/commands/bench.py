@@ -10,7 +10,7 @@ import click
 
 from tinyhil import errors
 from tinyhil.harness.commands import common
-from tinyhil.harness.commands.common import read_boards, say
+from tinyhil.harness.commands.common import end_with, read_boards, say
 
 if TYPE_CHECKING:
     from tinyhil.harness.records.compare import Difference
@@ -61,6 +61,7 @@ def bench(
     from tinyhil.harness.measure.bench import Plan, gate, store
     from tinyhil.harness.measure.bench import bench as run_bench
     from tinyhil.harness.records.schema import read_record
+    from tinyhil.harness.records.verdict import invalid_because
 
     plan = Plan(options.pop("resets"), options.pop("inferences"), options.pop("warm_up"))
     request = Request(format=format_, **options)
@@ -70,7 +71,7 @@ def bench(
         record = run_bench(request, plan, boards, cache, say, lambda done, total: None)
     else:
         record, differences = gate(read_record(against), request, plan, boards, cache, say)
-    path = store(record, request.results) if record["bit_exact"] else None
+    path = None if invalid_because(record) else store(record, request.results)
     if as_json:
         click.echo(json.dumps(record))
     elif path:
@@ -78,8 +79,9 @@ def bench(
         click.echo(f"record   {path}")
     for difference in differences:
         click.echo(f"{'FAIL' if difference.fails else 'note'} {difference}", err=True)
-    if not record["bit_exact"] or any(difference.fails for difference in differences):
-        click.echo(f"hil: gate failed: {'not bit-exact' if not record['bit_exact'] else f'see {against}'}", err=True)
+    end_with(record)
+    if any(difference.fails for difference in differences):
+        click.echo(f"hil: gate failed: see {against}", err=True)
         sys.exit(errors.EXIT_GATE)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -183,6 +184,16 @@ def say(line: str) -> None:
     from tinyhil.quoting import printable
 
     click.echo(printable(line), err=True)
+
+
+def end_with(record: Mapping[str, Any]) -> None:
+    """End the command with the exit code of what it measured (docs/cli.md), and say why where that fails a gate."""
+    from tinyhil.harness.records.verdict import exit_code_of, gate_line
+
+    if line := gate_line(record):
+        click.echo(f"hil: {line}", err=True)
+    if code := exit_code_of(record):
+        sys.exit(code)
 
 
 def write_result(path: Path, text: str) -> None:

@@ -122,11 +122,8 @@ def update(
             click.echo(f"{path}: no record: {error}")
             continue
         path, record = found.path, found.record
-        if not record["bit_exact"]:
-            different = record["samples"] - record["equal_samples"]
-            click.echo(
-                f"hil: gate failed: {path}: {different} samples differ from the reference; not written", err=True
-            )
+        if found.differences:
+            click.echo(f"hil: gate failed: {path}: {found.differences[0]}", err=True)
             sys.exit(errors.EXIT_GATE)
         click.echo(f"{path}: {record['samples']} samples, median {record['latency']['median']:,.0f}")
     if too_large:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tinyhil.harness.commands import common
-from tinyhil.harness.commands.common import read_boards, say
+from tinyhil.harness.commands.common import end_with, read_boards, say
 
 
 @click.command()
@@ -49,19 +49,21 @@ def profile(
     from tinyhil.harness import calls
     from tinyhil.harness.job import Request
     from tinyhil.harness.progress import progress_on
+    from tinyhil.harness.records.schema import read_record
     from tinyhil.harness.records.terminal_profile import print_profile
 
     request = Request(board=board, format=format_, **options)
     log = Console(stderr=True, highlight=False, soft_wrap=True)
     with progress_on(log, board) as progress:
         found = calls.profile(request, read_boards(boards_file, bench_file), say, progress)
+    record = read_record(Path(found.record))
     if trace is not None:
         from tinyhil import files
         from tinyhil.harness.records.exports import as_trace
-        from tinyhil.harness.records.schema import read_record
 
-        files.write_text(trace, json.dumps(as_trace(read_record(Path(found.record)))) + "\n")
+        files.write_text(trace, json.dumps(as_trace(record)) + "\n")
     if as_json:
         click.echo(json.dumps(found.as_json()))
     else:
         print_profile(found, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
+    end_with(record)

@@ -33,7 +33,8 @@ def report(
     import json
 
     from tinyhil.harness.records import exports
-    from tinyhil.harness.report.page import make_page, read_any
+    from tinyhil.harness.records.schema import read_any
+    from tinyhil.harness.report.page import make_page
 
     if (trace or overlay) and len(records) > 1:
         raise click.UsageError("--trace and --overlay are of one record")

@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from tinyhil import errors
 from tinyhil.harness.commands import common
-from tinyhil.harness.commands.common import read_boards, say
+from tinyhil.harness.commands.common import end_with, read_boards, say
 
 
 @click.command()
@@ -117,8 +116,4 @@ def _run_one(
     else:
         print_record(record, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
         click.echo(f"record         {path}")
-    if not record["bit_exact"]:
-        click.echo(f"hil: gate failed: {record['samples'] - record['equal_samples']} samples differ", err=True)
-        sys.exit(errors.EXIT_GATE)
-    if record["flaky"]:
-        sys.exit(errors.EXIT_FLAKY)
+    end_with(record)

@@ -17,6 +17,7 @@ from tinyhil.harness.records.compare import Difference, compare
 from tinyhil.harness.records.figures import figures
 from tinyhil.harness.records.record import make_record, write_record
 from tinyhil.harness.records.schema import read_record
+from tinyhil.harness.records.verdict import invalid_because
 
 RESETS, INFERENCES, WARM_UP = 3, 30, 1
 
@@ -48,7 +49,7 @@ def bench(
         outcome = run(request, boards, cache_dir, say, progress)
         outcome.partial.discard()
         found = make_record(outcome)
-        if not found["bit_exact"]:
+        if invalid_because(found):
             return found
         boots.append(Summary.of(_ticks(outcome, plan), plan.warm_up))
         ticks += found["raw"]["ticks"][plan.warm_up :]

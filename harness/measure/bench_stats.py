@@ -74,8 +74,9 @@ class Verdict:
 
 def compare_times(before: Times, now: Times, history: Sequence[float] = ()) -> Verdict:
     """Slower by more than 1 % and by more than three times the spread of the medians of the last ten runs fails."""
-    change = now.median / before.median - 1
-    limit = max(LEAST_EFFECT, SPREADS * spread(history) / before.median)
+    base = before.median or 1.0  # of nothing at all that was measured: any tick is a change
+    change = (now.median - before.median) / base
+    limit = max(LEAST_EFFECT, SPREADS * spread(history) / base)
     low, high = bootstrap(now.boot_medians)
     text = (
         f"median {before.median:,.0f} -> {now.median:,.0f} ({100 * change:+.2f} %, limit {100 * limit:.2f} %), "

@@ -29,6 +29,7 @@ from tinyhil.harness.records.record import make_record
 from tinyhil.harness.records.render import as_text, summary
 from tinyhil.harness.records.schema import read_record
 from tinyhil.harness.records.side_by_side import Row, changes
+from tinyhil.harness.records.verdict import invalid_because
 from tinyhil.harness.wire.partial import writing
 
 FOLDER = Path("results/golden")
@@ -226,8 +227,8 @@ def check_or_update(
     )
     record, differences = measured
     if update:
-        if not record["bit_exact"]:
-            return Checked(path, record, [Difference("bit-exact", "outputs differ from the reference; not written")])
+        if reason := invalid_because(record):
+            return Checked(path, record, [Difference("verdict", f"invalid: {reason}; not written")])
         write_golden(path, make_golden(remembered, record))
         return Checked(path, record, [])
     if not path.is_file():

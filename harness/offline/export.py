@@ -24,7 +24,8 @@ from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.job import Streamed, method_of, open_model, preference_of, say_other_ranges
 from tinyhil.harness.offline.export_sizes import compilers_for, state_sizes
 from tinyhil.harness.records.record import formats_of
-from tinyhil.harness.records.schema import read_record
+from tinyhil.harness.records.schema import Run, read_record
+from tinyhil.harness.records.verdict import invalid_because
 from tinyhil.preference import Wish
 from tinyhil.quoting import markdown
 
@@ -80,7 +81,7 @@ def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
     library = library_of(compiled, opened.source.name, wanted.name, wanted.arena, classes)
     if board is not None:
         library = replace(library, board=board.name, core=board.chip.core)
-    about = [] if wanted.record is None else measured(read_record(wanted.record), compiled, wanted.record)
+    about = [] if wanted.record is None else measured(read_record(wanted.record, Run), compiled, wanted.record)
     if wanted.sizes or (board is not None and compilers_for(library)):
         about = [*state_sizes(library, emit_library(library, runtime_sources())), *about]
     write_archive(wanted.out, packed(wanted.kind, library, about))
@@ -149,10 +150,8 @@ def measured(record: Mapping[str, Any], compiled: Compiled, path: Path) -> list[
     ):
         if here != there:
             raise DataError(f"{path}: measured of another {what}; measure this one with `hil run`")
-    if not record["bit_exact"]:
-        raise DataError(f"{path}: that run was not bit-exact: nothing to show")
-    if "float_accuracy" not in record:
-        raise DataError(f"{path}: a golden record holds no accuracy; give one of hil run")
+    if reason := invalid_because(record):
+        raise DataError(f"{path}: that run is invalid: {reason}: nothing to show")
     latency, memory = record["latency"], record["memory"]
     emulator = record["emulator"]
     board = f"{record['board']} ({emulator['name']}, emulated)" if emulator else record["board"]

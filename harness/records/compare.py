@@ -14,7 +14,7 @@ from typing import Any
 from tinyhil.errors import DataError
 from tinyhil.harness.measure.bench_stats import Times, compare_times
 from tinyhil.harness.records.figures import SIZES, Figures, figures, read_figures
-from tinyhil.harness.records.schema import read_record
+from tinyhil.harness.records.schema import read_record, required
 from tinyhil.harness.records.side_by_side import Row, changes
 
 STACK_SLACK_BYTES = 64  # a question repeated on a busy host nests one interrupt more, on AVR with all its registers
@@ -132,11 +132,7 @@ def _ticks(unit: str, before: Sequence[int], now: Sequence[int]) -> list[Differe
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Difference]:
     """What differs in record `now` from record `before`; DataError if one is no record of a run."""
-    try:
-        left, right = figures(before), figures(now)
-    except (KeyError, TypeError) as error:
-        raise DataError(f"not a record of a run: {error} is missing; compare what run() returned") from None
-    return compare(left, right)
+    return compare(figures(required(before, "the first record")), figures(required(now, "the second record")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +157,7 @@ def compared(before: Path, now: Path, better_is_fine: bool = False) -> Compared:
     """Compare the records in two files; DataError if one is none."""
     left, right = read_record(before), read_record(now)
     figures_now = figures(right)
-    found = differences(left, right)
+    found = compare(figures(left), figures_now)
     failing = [d for d in found if d.fails and not (better_is_fine and d.better)]
     rows = tuple(changes(left, right))
     return Compared(before, now, " ".join(figures_now.key), tuple(found), tuple(failing), rows)

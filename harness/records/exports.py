@@ -31,8 +31,8 @@ def as_trace(record: RecordLike) -> dict[str, Any]:
     if not events:
         raise DataError(f"{record['model']} on {record['board']}: no profile in this record; make one: hil profile")
     layers = {layer["number"]: layer for layer in record["layers"]}
-    live = live_bytes(record["plan"])
-    per_us = clock_hz / 1e6
+    live = live_bytes(record["plan"]) if record.get("plan") else {}
+    per_us = (clock_hz or 1e6) / 1e6  # instructions have no clock: one a microsecond
     thread = {"pid": 1, "tid": 1}
     name = f"{record['model']} on {record['board']}, {record['format']}"
     found: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": name}}]
@@ -53,9 +53,9 @@ def as_trace(record: RecordLike) -> dict[str, Any]:
 def live_bytes(plan: Mapping[str, Any]) -> dict[int, int]:
     """Bytes of the arena in use while each operation runs: the highest byte that a live buffer reaches."""
     found: dict[int, int] = {}
-    for instant in range(len(plan["steps"])):
+    for instant in range(len(plan.get("steps", ()))):
         tops: dict[str, int] = {}
-        for buffer in plan["buffers"]:
+        for buffer in plan.get("buffers", ()):
             if any(start <= instant < end for start, end in buffer["sections"]):
                 top = buffer["offset"] + buffer["size_bytes"]
                 tops[buffer["region"]] = max(tops.get(buffer["region"], 0), top)

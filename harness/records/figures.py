@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.harness.records.schema import read_record
-from tinyhil.harness.records.verdict import INVALID, verdict_of
+from tinyhil.harness.records.verdict import invalid_because
 
 SIZES = ("flash_bytes", "static_bytes", "arena_bytes", "heap_bytes")
 
@@ -77,13 +77,8 @@ def figures(record: Mapping[str, Any]) -> Figures:
         bit_exact=record["bit_exact"],
         boot_medians=tuple(boot["median"] for boot in record.get("boots", ())),
         median_ticks=record["latency"]["median"],
-        invalid=_invalid(record),
+        invalid=invalid_because(record),
     )
-
-
-def _invalid(record: Mapping[str, Any]) -> str:
-    found = [issue for issue in verdict_of(record)["issues"] if issue["severity"] == INVALID]
-    return "; ".join(f"{issue['code']}: {issue['text']}" for issue in found)
 
 
 def read_figures(path: Path) -> Figures:

@@ -1,28 +1,35 @@
-"""What records, golden records and the lines of partial files must be; all that reads them reads through here.
+"""What records and golden records must be. All that reads one reads it through here, and what comes out is fit for
+every consumer: verdicts, reports, comparisons, exports, charts.
 
-Keys that nobody computes with may be added; those below have these types, and no number is infinite.
+Keys that nobody computes with may be added; those below have these types.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from tinyhil import files
 from tinyhil.errors import DataError
-
-Count = Annotated[int, Field(ge=0)]
-Word = Annotated[str, StringConstraints(min_length=1, max_length=10_000)]
-Hex = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2})*$")]
-Share = Annotated[FiniteFloat, Field(ge=0, le=1)]
-
-
-class Part(BaseModel):
-    """JSON types are taken as they are: no text for a number. What is not named here is left alone."""
-
-    model_config = ConfigDict(frozen=True, extra="allow", strict=True)
+from tinyhil.fields import (
+    Amount,
+    Count,
+    Crc,
+    Hex,
+    Part,
+    Real,
+    Share,
+    Single,
+    Span,
+    Text,
+    Whole,
+    Word,
+    first_fault,
+)
+from tinyhil.harness.records.search_schema import Search, Sweep
 
 
 class Emulator(Part):
@@ -36,8 +43,25 @@ class Latency(Part):
     """Ticks of a sample, in their unit."""
 
     unit: Word
-    median: FiniteFloat
+    median: Amount
     clock_hz: Count
+    min: Amount = 0
+    p95: Amount = 0
+    max: Amount = 0
+    median_us: Amount | None = None
+    instructions: Amount = 0
+    low: Amount = 0
+    high: Amount = 0
+    fidelity: Word = "unknown"
+    mode: Word = "quiet"
+
+    @model_validator(mode="after")
+    def _a_band_has_two_ends(self) -> Latency:
+        if ("low" in self.model_fields_set) != ("high" in self.model_fields_set):
+            raise ValueError("low without high, or the other way round")
+        if "low" in self.model_fields_set and not self.clock_hz:
+            raise ValueError("a band of times without a clock")
+        return self
 
 
 class Memory(Part):
@@ -48,14 +72,17 @@ class Memory(Part):
     heap_bytes: Count | None
     stack_bytes: Count | None
     stack_limit_bytes: Count | None = None
+    input_bytes: Count = 0
+    total_bytes: Count | None = None
+    limit_bytes: Count | None = None
 
 
 class Raw(Part):
     """What each sample gave, in lists of one length."""
 
     ticks: list[Count]
-    instructions: list[FiniteFloat]
-    inputs_crc32: list[Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}$")]]
+    instructions: list[Real]
+    inputs_crc32: list[Crc]
     outputs: list[Hex]
     saturations: list[Count]
 
@@ -64,6 +91,8 @@ class Raw(Part):
         counts = {len(self.ticks), len(self.inputs_crc32), len(self.outputs), len(self.saturations)}
         if len(counts) > 1 or len(self.instructions) not in {0, *counts}:
             raise ValueError("the lists differ in length")
+        if len({len(row) for row in self.outputs}) > 1:
+            raise ValueError("outputs of samples differ in length")
         return self
 
 
@@ -79,12 +108,31 @@ class Provenance(Part):
 
     compiler: Compiler
     model_sha256: Word
+    command: Text | None = None
+    utc: Text | None = None
+    tinyhil: Text | None = None
+    commit: Text | None = None
+    dirty: bool | None = None
+    python: Text | None = None
+    graph: Text | None = None
+    image_hash: Text | None = None
+    port: Text | None = None
+    instance: Text | None = None
+    serial_number: Text | None = None
+
+
+class Data(Part):
+    """The samples that were streamed."""
+
+    name: Word
+    sha256: Text | None = None
+    source: Text | None = None
 
 
 class Boot(Part):
     """Ticks from reset to HELLO."""
 
-    median: FiniteFloat
+    median: Amount
 
 
 class Order(Part):
@@ -103,30 +151,31 @@ class Order(Part):
 class Layer(Part):
     """One operation: kernel, operands, sizes, cost."""
 
-    name: str
+    number: Count
+    name: Text
     kernel: Word
-    output: str
-    inputs: list[str]
-    formats: dict[str, str]
+    output: Text
+    inputs: list[Text]
+    formats: dict[str, Text]
     executions: Count
     elements: Count
     macs: Count | None
     weight_bytes: Count
     activation_bytes: Count
     saturations: Count
-    ticks_per_mac_limit: FiniteFloat | None = None
-    error: FiniteFloat | None = None
-    sensitivity: FiniteFloat | None = None
+    ticks_per_mac_limit: Real | None = None
+    error: Real | None = None
+    sensitivity: Real | None = None
 
 
 class Planned(Part):
-    """One buffer with its place."""
+    """One buffer with its place, and the instants [first, last + 1) in which it lives."""
 
-    name: str
+    name: Text
     size_bytes: Count
     offset: Count
-    region: str
-    sections: list[list[int]]
+    region: Text
+    sections: list[Span]
 
 
 class PlanOfRecord(Part):
@@ -137,27 +186,27 @@ class PlanOfRecord(Part):
     proven: bool
     peaks: dict[str, Count] = Field(default_factory=dict)
     buffers: list[Planned] = Field(default_factory=list)
-    steps: list[str] = Field(default_factory=list)
-    witness: int | None = None
-    certificate: str = ""
-    products_again: float = 0.0
+    steps: list[Text] = Field(default_factory=list)
+    witness: Count | None = None
+    certificate: Text = ""
+    products_again: Amount = 0.0
 
 
 class Parts(Part):
     """Bytes of flash and RAM by part of the program."""
 
-    flash: dict[str, int]
-    ram: dict[str, int]
+    flash: dict[str, Count]
+    ram: dict[str, Count]
 
 
 class Shown(Part):
     """A sample of the worst."""
 
     sample: Count
-    error: FiniteFloat | None
-    label: int | None
-    shape: list[Count]
-    values: list[FiniteFloat] | None
+    error: Amount | None
+    label: Whole | None
+    shape: list[Annotated[int, Field(ge=0, le=1 << 20)]] = Field(max_length=8)
+    values: list[Single] | None
 
 
 class Decisions(Part):
@@ -166,28 +215,60 @@ class Decisions(Part):
     confusion: list[list[Count]] | None
     worst: list[Shown]
 
+    @model_validator(mode="after")
+    def _a_square(self) -> Decisions:
+        if self.confusion is not None and {len(row) for row in self.confusion} - {len(self.confusion)}:
+            raise ValueError("the confusion matrix is no square")
+        return self
+
 
 class ProfiledOperation(Part):
     """Ticks of one operation."""
 
-    name: str
-    ticks: FiniteFloat
-    instructions: FiniteFloat | None
+    name: Text
+    ticks: Real
+    instructions: Real | None
 
 
 class Profiled(Part):
     """Ticks of all operations, and of what lies outside of them."""
 
     operations: list[ProfiledOperation]
-    outside: FiniteFloat
+    outside: Real
     events: list[Annotated[list[Count], Field(min_length=3, max_length=3)]] = Field(default_factory=list)
 
 
 class Output(Part):
     """The tensor that a model gives, and its format."""
 
-    tensor: str
-    format: str
+    tensor: Text
+    format: Text
+
+
+class FloatCheck(Part):
+    """What was compared with the float model."""
+
+    samples: Count
+    tensors: Count
+    unchecked: list[Text]
+
+
+class Degraded(Part):
+    """A tensor that is further from the float model than its formats explain."""
+
+    tensor: Text
+    node: Text
+    format: Text
+    error: Amount
+    allowed: Amount
+
+
+class Link(Part):
+    """How the wire was used, and what was lost on it."""
+
+    attempts: Count = 1
+    damaged_frames: Count | None = None
+    rx_overruns: Count | None = None
 
 
 class Issue(Part):
@@ -195,7 +276,7 @@ class Issue(Part):
 
     code: Word
     severity: Literal["degraded", "invalid"]
-    text: str
+    text: Text
 
 
 class Record(Part):
@@ -214,6 +295,21 @@ class Record(Part):
     memory: Memory
     raw: Raw
     provenance: Provenance
+    data: Data | None = None
+    equal_samples: Count = 0
+    float_accuracy: Share | None = None
+    disagreements: Count | None = None
+    largest_output_error: Amount | None = None
+    saturations: Count | None = None
+    input_saturations: Count | None = None
+    input_elements: Count | None = None
+    float_check: FloatCheck | None = None
+    degraded: list[Degraded] = Field(default_factory=list)
+    flash_limit_bytes: Count | None = None
+    flaky: bool = False
+    link: Link = Link()
+    wall_seconds: dict[str, Amount] = Field(default_factory=dict)
+    assignment: dict[str, Text] = Field(default_factory=dict)
     output: Output | None = None
     boots: list[Boot] = Field(default_factory=list)
     verdict: Literal["valid", "degraded", "invalid"] | None = None
@@ -226,136 +322,48 @@ class Record(Part):
     kind: Literal["bench", "golden"] | None = None
     order: Order | None = None
 
-
-class PartialTrace(Part):
-    """Instructions and cycles of what has run so far."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    instructions: Count
-    cycles: Count
-    cycles_min: Count
-    cycles_max: Count
+    @model_validator(mode="after")
+    def _profiled_operations_are_layers(self) -> Record:
+        numbers = {layer.number for layer in self.layers}
+        if self.profile is not None and any(event[0] not in numbers for event in self.profile.events):
+            raise ValueError("profile.events: an operation that is none of the layers")
+        return self
 
 
-class PartialLine(Part):
-    """One finished sample of an unfinished run."""
+class Run(Record):
+    """Of `hil run`, whole: what tables of runs and exported libraries show."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    sample: Count
-    output: Hex
-    ticks: Annotated[int, Field(ge=0, lt=1 << 32)]
-    saturations: Annotated[int, Field(ge=0, lt=1 << 32)]
-    trace: PartialTrace | None
-
-
-class UniformFormat(Part):
-    """One format for all tensors: its quality, or why it can not be."""
-
-    format: Word
-    reason: str | None
-    quality: Share | None = None
-    accuracy: Share | None = None
-    arena_bytes: Count | None = None
-    latency_us: FiniteFloat | None = None
-    flash_bytes: Count | None = None
-
-
-class Tried(Part):
-    """One trial of a search."""
-
-    number: Count
-    quality: Share
-    arena_bytes: Count
-    latency_us: FiniteFloat | None = None
-    flash_bytes: FiniteFloat | None = None
-
-
-class FrontPoint(Part):
-    """One point of a Pareto front, with its assignment."""
-
-    number: Count
-    assignment_file: str
-    quality: Share
-    accuracy: Share | None
+    data: Data
+    equal_samples: Count
+    float_accuracy: Share | None
     disagreements: Count
-    arena_bytes: Count
-    ram_bytes: Count | None
-    latency_us: FiniteFloat | None
-    flash_bytes: Count | None
+    flaky: bool
 
 
-class TensorSensitivity(Part):
-    """What rounding one tensor alone does to the outputs."""
-
-    tensor: str
-    kind: Word
-    elements: Count
-    errors: dict[str, FiniteFloat]
-
-
-class Sensitivities(Part):
-    """`others`: the format that all other tensors had."""
-
-    others: Word
-    samples: Count
-    tensors: list[TensorSensitivity]
-
-
-class Phase(Part):
-    """Seconds of one phase of a search."""
-
-    phase: str
-    seconds: FiniteFloat
-    processor_seconds: FiniteFloat
-
-
-class Searched(Part):
-    """What records of an answer and of a front share."""
-
-    strategy: Word
-    evaluations: FiniteFloat
-    seconds: FiniteFloat
-    samples: Count
-    uniform: list[UniformFormat]
-    tried: list[Tried] = Field(default_factory=list)
-    sensitivity: Sensitivities | None = None
-    phases: list[Phase] = Field(default_factory=list)
-
-
-class Search(Searched):
-    """Of `hil search`."""
-
-    accuracy: Share | None
-
-
-class Sweep(Searched):
-    """Of `hil search --pareto`."""
-
-    points: list[FrontPoint]
-
-
-def read_search(path: Path) -> dict[str, Any]:
-    """The record of a search, as it was written; DataError says where it is none."""
-    data = files.read_json(path, "record")
-    return _validated(path, Sweep if isinstance(data, dict) and "points" in data else Search, data)
-
-
-def read_record(path: Path) -> dict[str, Any]:
+def read_record(path: Path, kind: type[Record] = Record) -> dict[str, Any]:
     """The record in a file, as it was written; DataError says where it is none."""
+    return _fit(str(path), kind, files.read_json(path, "record"))
+
+
+def read_any(path: Path) -> dict[str, Any]:
+    """A record of a run, a bench, a profile, golden, or of a search, which alone has a `strategy`."""
     data = files.read_json(path, "record")
-    if not isinstance(data, dict) or "raw" not in data:
-        raise DataError(f"{path}: not a record of `hil run`, `hil bench` or `hil golden`")
-    return _validated(path, Record, data)
+    if not isinstance(data, dict) or "strategy" not in data:
+        return _fit(str(path), Record, data)
+    return _fit(str(path), Sweep if "points" in data else Search, data)
 
 
-def _validated(path: Path, kind: type[Part], data: Any) -> dict[str, Any]:
+def required(record: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """A record that somebody has in memory, once it is seen to be one; `what` names it. DataError if it is none."""
+    return _fit(what, Record, dict(record) if isinstance(record, Mapping) else record)
+
+
+def _fit(where: str, kind: type[Part], data: Any) -> dict[str, Any]:
+    if not isinstance(data, dict) or not {"raw", "strategy"} & data.keys():
+        raise DataError(f"{where}: not a record of `hil run`, `hil bench`, `hil golden` or `hil search`")
     try:
         kind.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise DataError(f"{path}: not a record of this version: {where}: {first['msg']}; measure again") from None
+        raise DataError(f"{where}: not a record of this version: {first_fault(error)}; measure again") from None
     found: dict[str, Any] = data
     return found

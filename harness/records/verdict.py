@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tinyhil.errors import EXIT_FLAKY, EXIT_GATE, EXIT_OK
+
 VALID, DEGRADED, INVALID = "valid", "degraded", "invalid"
 COLLAPSED = 0.05  # of accuracy lost against float, from which on it is no rounding
 CLIPPED = 0.01  # of the input's elements
@@ -124,3 +126,20 @@ def verdict_of(record: RecordLike) -> dict[str, Any]:
     severities = {issue["severity"] for issue in issues}
     verdict = INVALID if INVALID in severities else DEGRADED if severities else VALID
     return {"verdict": verdict, "issues": issues}
+
+
+def invalid_because(record: RecordLike) -> str:
+    """Why gates refuse the record, in one line; empty if they take it."""
+    found = [issue for issue in verdict_of(record)["issues"] if issue["severity"] == INVALID]
+    return "; ".join(f"{issue['code']}: {issue['text']}" for issue in found)
+
+
+def exit_code_of(record: RecordLike) -> int:
+    """Of a command that measured it: 1 for an invalid record, 9 for one that needed a retry; degraded ones pass."""
+    return EXIT_GATE if invalid_because(record) else EXIT_FLAKY if record.get("flaky") else EXIT_OK
+
+
+def gate_line(record: RecordLike) -> str:
+    """What a command says that ends with a record's exit code; empty if that is 0 or 9."""
+    reason = invalid_because(record)
+    return f"gate failed: {record['board']}: {record['model']} is invalid: {reason}" if reason else ""

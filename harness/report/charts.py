@@ -95,10 +95,10 @@ def _peak(plan: Mapping[str, Any], top: int) -> list[Spec]:
 def map_rectangles(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One rectangle per section of a buffer's live range, later ones in front."""
     floors, floor = {}, 0
-    for region, peak in plan["peaks"].items():
+    for region, peak in plan.get("peaks", {}).items():
         floors[region] = floor
         floor += peak
-    steps = plan["steps"]
+    steps = plan.get("steps", ())
 
     def at(instant: int) -> str:
         return f"{instant} ({steps[instant]})" if 0 <= instant < len(steps) else str(instant)

@@ -8,10 +8,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tinyhil import files
 from tinyhil.errors import ConfigError
 from tinyhil.harness.records.render import as_html, shown
-from tinyhil.harness.records.schema import read_record, read_search
+from tinyhil.harness.records.schema import read_any
 from tinyhil.harness.records.side_by_side import changes
 from tinyhil.harness.report.html import escape, section
 from tinyhil.harness.report.run_sections import run_article
@@ -45,12 +44,6 @@ def make_page(paths: Sequence[Path], head: str = "", each_model: bool = False) -
         nav=f"<nav>{links}</nav>" if len(names) > 1 else "",
         body=head + "".join(map(_beside, groups)) + "".join(articles),
     )
-
-
-def read_any(path: Path) -> dict[str, Any]:
-    """A record of a run, a bench, a profile, golden, or of a search."""
-    data = files.read_json(path, "record")
-    return read_search(path) if isinstance(data, dict) and "strategy" in data else read_record(path)
 
 
 def _name(record: Mapping[str, Any]) -> str:

@@ -188,7 +188,7 @@ def _memory(record: RecordLike) -> str:
     drawn = charts.memory_map(plan) if plan and plan.get("buffers") else None
     if plan is None or drawn is None:
         return ""
-    said = f"<pre>{escape(plan['certificate'])}</pre>"
+    said = f"<pre>{escape(plan.get('certificate', ''))}</pre>"
     return chart(drawn, f"memory map, peak {plan['peak_bytes']} bytes") + said
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -36,7 +37,7 @@ def _figure(sample: Mapping[str, Any]) -> str:
 
 def _picture(sample: Mapping[str, Any]) -> str:
     shape, values = sample["shape"], sample["values"]
-    if values is None or not shape or int(np.prod(shape)) != len(values):
+    if values is None or not shape or math.prod(shape) != len(values):
         return ""
     array = np.array(values, float).reshape(shape)
     image = _as_image(array)

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, RootModel, model_validator
 
 from tinyhil.codegen.chains import Chain, carried_out
 from tinyhil.codegen.kernel_calls import signature_of
 from tinyhil.codegen.profile_calls import constant_bytes, number_of
 from tinyhil.errors import ConfigError
+from tinyhil.fields import Amount, Count, Exact, Real, Text, Word
 from tinyhil.formats import named
 from tinyhil.harness.build.pipeline import project_sources
 from tinyhil.harness.build.toolchain import find_compiler
@@ -26,6 +28,7 @@ from tinyhil.harness.measure.operations import described, elements_of, execution
 from tinyhil.harness.measure.profile import OperationCost
 from tinyhil.harness.wire.partial import writing
 from tinyhil.program import Op, Program
+from tinyhil.sealed import sealed, whole_lines
 from tinyhil.search.costs import Described, Operation, Row, Run
 from tinyhil.search.memory import Placement
 from tinyhil.search.space import Candidate, Choice
@@ -55,12 +58,67 @@ class Version:
         return asdict(self)
 
 
+class FactLine(Exact):
+    """What every line has; `phase` in the table of one search alone."""
+
+    board: Word
+    fidelity: Word
+    firmware: Word
+    compiler: Word
+    model: Word
+    phase: Count = 0
+
+
+class OperationLine(FactLine):
+    """What an operation takes."""
+
+    kind: Literal["operation"]
+    operation: Text
+    kernel: Word
+    formats: list[Word]
+    size: Count
+    executions: Annotated[int, Field(ge=1)]
+    ticks: Amount
+    signature: Text
+
+
+def _of_known_formats(candidate: list[str]) -> list[str]:
+    try:
+        for text in candidate:
+            named(_choice(text).format)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    return candidate
+
+
+class RunLine(FactLine):
+    """What a whole candidate takes; `worst` None: it does not fit."""
+
+    kind: Literal["run"]
+    candidate: Annotated[list[Word], AfterValidator(_of_known_formats)]
+    worst: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
+    summed: Amount
+    outside: Real
+    flash_bytes: Count
+    signatures: list[Text]
+
+    @model_validator(mode="after")
+    def _takes_time(self) -> RunLine:
+        if self.worst is not None and not self.summed:
+            raise ValueError("a run that took no time")
+        return self
+
+
+class Fact(RootModel[OperationLine | RunLine]):
+    """Any line of the table."""
+
+
 class CostTable:
     """The lines of one version in `path`, and those of one search in `own` with the `phase` in which each came."""
 
     def __init__(self, path: Path, own: Path, version: Version) -> None:
         self._path, self._own, self._version = path, own, version
-        self._lines: list[Line] = [line for line in _read(own, version) if isinstance(line.get("phase"), int)]
+        self._lines: list[Line] = [line for line in _read(own, version) if "phase" in line]
         self._shared = list(_read(path, version))
         self._keys = {_key(line) for line in self._shared}
 
@@ -150,37 +208,21 @@ def _operation(program: Program, item: Op | Chain, times: int) -> Operation:
 
 
 def _read(path: Path, version: Version) -> Iterator[Line]:
-    """The lines of this version; a torn or damaged one is left out."""
+    """The lines of this version that are as they were written."""
     if not path.is_file():
         return
     wanted = version.as_json().items()
-    for text in path.read_text(errors="replace").splitlines():
-        try:
-            line = json.loads(text)
-            if wanted <= line.items() and _is_sound(line):
-                yield line
-        except (ValueError, KeyError, TypeError, AttributeError, ConfigError):
-            continue
-
-
-def _is_sound(line: Line) -> bool:
-    """Whether it states a fact in full: known formats, and numbers that can be. What it lacks is raised."""
-    if line["kind"] == "operation":
-        row = _row(line)
-        return math.isfinite(row.ticks) and row.ticks >= 0 and row.operation.executions > 0 and row.operation.size >= 0
-    run = _run(line)
-    for choice in run.candidate:
-        named(choice.format)
-    numbers = run.summed, run.outside, run.flash_bytes
-    fits = run.worst > 0 and run.summed > 0 if run.worst != float("inf") else True
-    return fits and all(math.isfinite(number) for number in numbers) and all(map(str, line["signatures"]))
+    for fact in whole_lines(path, path.read_bytes().split(b"\n"), Fact):
+        line = fact.root.model_dump(exclude_unset=True)
+        if wanted <= line.items():
+            yield line
 
 
 def _append(path: Path, line: Line) -> None:
     with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(sealed(line) + "\n")
 
 
 def _key(line: Line) -> str:

@@ -23,6 +23,7 @@ from tinyhil.harness.measure.profile import Profile, profile_run
 from tinyhil.harness.measure.run import Outcome, run
 from tinyhil.harness.measure.variant import Device
 from tinyhil.harness.records.record import store
+from tinyhil.harness.records.verdict import gate_line
 from tinyhil.search.costs import Limits
 from tinyhil.search.evaluator import Score
 from tinyhil.search.space import Candidate, Space
@@ -100,6 +101,8 @@ class Bench:
         outcome = self._run(trial)
         self._require_equal(outcome)
         record, path = store(outcome)
+        if line := gate_line(record):
+            raise BoardDiffers(f"{line}; the search ends here, {path} has the figures")
         memory, latency = record["memory"], record["latency"]
         figures = Measured(
             board=record["board"],

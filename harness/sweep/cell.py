@@ -22,7 +22,7 @@ from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.sweep.file import ModelEntry, SweepFile, located
 from tinyhil.harness.zoo import find_model
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 TIMEOUTS = ("timeout", "retries", "wait")  # options of the run that change no figure
 SOURCES = (".py", ".c", ".cpp", ".h", ".hpp", ".S", ".ld", ".yaml")  # of what computes and measures
 LEFT_OUT = ("node_modules", "share", "__pycache__", ".pio")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.harness.records.exports import FIGURES, MARKS, figures_of
-from tinyhil.harness.records.schema import read_record
+from tinyhil.harness.records.schema import Run, read_record
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.sweep.cell import Cell
 from tinyhil.quoting import markdown
@@ -29,7 +29,7 @@ class Row:
     def of(cls, cell: Cell, outcome: Mapping[str, Any], folder: Path) -> Row:
         """The row of an outcome, its record read from `folder`."""
         record = outcome.get("record")
-        return cls(cell, outcome, folder, None if record is None else read_record(folder / record))
+        return cls(cell, outcome, folder, None if record is None else read_record(folder / record, Run))
 
     @property
     def exit_code(self) -> int:
@@ -71,8 +71,8 @@ class Row:
         if record is not None:
             latency, memory = record["latency"], record["memory"]
             known = {key: record[key] for key in ("bit_exact", "samples", "accuracy", "float_accuracy", "flash_bytes")}
-            known |= {"latency": latency["median"], "unit": latency["unit"], "latency_us": latency["median_us"]}
-            known |= {"ram_bytes": memory["total_bytes"], "arena_bytes": memory["arena_bytes"]}
+            known |= {"latency": latency["median"], "unit": latency["unit"], "latency_us": latency.get("median_us")}
+            known |= {"ram_bytes": memory.get("total_bytes"), "arena_bytes": memory["arena_bytes"]}
         places = {key: self.outcome.get(key) for key in ("record", "search", "assignment")}
         return {
             **{"model": cell.model, "board": cell.board, "formats": list(cell.formats), "strategy": cell.strategy},

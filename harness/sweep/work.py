@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -13,24 +14,30 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal
 
 import filelock
+from pydantic import AfterValidator
 
 from tinyhil import errors, files
 from tinyhil.errors import ConfigError, DataError
+from tinyhil.fields import Amount, Exact, Sha, Text, Word
 from tinyhil.harness import calls
 from tinyhil.harness.boards.bench_file import default_bench
 from tinyhil.harness.config import Boards, load_boards
 from tinyhil.harness.failure import failure
 from tinyhil.harness.job import Request
-from tinyhil.harness.records.schema import read_record
+from tinyhil.harness.records.schema import Run, read_record
+from tinyhil.harness.records.verdict import exit_code_of, gate_line
 from tinyhil.harness.search.phases import processor_seconds
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.sweep.cell import SCHEMA_VERSION, code_digest, compiler
+from tinyhil.notice import tell
+from tinyhil.sealed import Damaged, sealed, unsealed
 
 FINISHED, SEARCH = "cell.json", "search.json"
+FILES = ("record", "search", "assignment")
 DONE = (errors.EXIT_OK, errors.EXIT_FLAKY)
 PATHS = ("inputs", "calibrate", "held_out")
 NAMES = {"timeout": "timeout_s", "wait": "wait_s"}
@@ -38,20 +45,53 @@ Say = Callable[[str], None]
 
 
 def finished(folder: Path, key: str) -> dict[str, Any] | None:
-    """The outcome of a cell that was finished in this folder, with a record that is still there; else None."""
-    try:
-        outcome = files.read_json(folder / FINISHED, "finished cell")
-        if not isinstance(outcome, dict) or (outcome.get("key"), outcome.get("schema_version")) != (
-            key,
-            SCHEMA_VERSION,
-        ):
-            return None
-        if outcome.get("exit_code") not in DONE or outcome.get("error") is not None:
-            return None
-        read_record(folder / outcome["record"])
-    except (DataError, KeyError, TypeError):  # damaged: it is computed again
+    """The outcome of a cell that was finished in this folder, with files that are as they were written; else None, and
+    the user is told if they are not."""
+    if not (folder / FINISHED).exists():
         return None
-    return outcome
+    try:
+        found = unsealed(files.read_text(folder / FINISHED, "finished cell"), Finished)
+        if found.key != key:
+            return None
+        for name, digest in found.digests.items():
+            if _digest(folder / name) != digest:
+                raise Damaged(f"edited: {name} is not what was measured")
+        read_record(folder / found.record, Run)
+    except (DataError, Damaged) as reason:
+        tell(f"{folder / FINISHED}: {reason}; the cell is computed again")
+        return None
+    return found.model_dump()
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(files.read_bytes(path, "file of a cell", files.MOST_TEXT_BYTES)).hexdigest()
+
+
+def _inside(name: str) -> str:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise ValueError("it lies outside of the cell's folder")
+    return name
+
+
+Inside = Annotated[Word, AfterValidator(_inside)]
+
+
+class Finished(Exact):
+    """What `cell.json` says. `digests`: SHA-256 of its files."""
+
+    schema_version: Literal[2]
+    key: Sha
+    record: Inside
+    search: Inside | None
+    assignment: Inside | None
+    exit_code: Literal[0, 9]
+    error: None
+    seconds: Amount
+    processor_s: Amount
+    machine: Text
+    process: list[Amount]
+    digests: dict[Inside, Sha]
 
 
 def carry_out(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
@@ -78,7 +118,9 @@ def carry_out(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
             now = processor_seconds()
             outcome |= {"processor_s": round(now - before, 3), "process": [os.getpid(), round(now, 3)]}
             if outcome["exit_code"] in DONE:
-                files.write_text(folder / FINISHED, json.dumps(outcome, indent=1) + "\n")
+                names = [outcome[use] for use in FILES if outcome[use] is not None]
+                outcome |= {"digests": {name: _digest(folder / name) for name in names}}
+                files.write_text(folder / FINISHED, sealed(outcome) + "\n")
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -106,10 +148,7 @@ def _measured(order: Mapping[str, Any], folder: Path, say: Say) -> dict[str, Any
     if expects["data"] is not None:
         _require("data", record["data"]["sha256"], expects["data"], "set HIL_DATA to the same samples everywhere")
     found["record"] = path.relative_to(folder).as_posix()
-    if not record["bit_exact"]:
-        said = f"gate failed: {record['samples'] - record['equal_samples']} samples differ"
-        return {**found, "exit_code": errors.EXIT_GATE, "error": said}
-    return {**found, "exit_code": errors.EXIT_FLAKY if record["flaky"] else errors.EXIT_OK, "error": None}
+    return {**found, "exit_code": exit_code_of(record), "error": gate_line(record) or None}
 
 
 def _searched(order: Mapping[str, Any], folder: Path, boards: Boards, out: Path, say: Say) -> str:

@@ -4,22 +4,43 @@ from __future__ import annotations
 
 import errno
 import itertools
-import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TextIO
+from typing import Annotated, TextIO
 
-from pydantic import ValidationError
+from pydantic import Field
 
 from tinyhil.errors import ConfigError
-from tinyhil.harness.records.schema import PartialLine
+from tinyhil.fields import Count, Exact, Hex
 from tinyhil.harness.wire.protocol import Result
 from tinyhil.harness.wire.trace import SampleTrace
+from tinyhil.sealed import sealed, whole_lines
+
+Word32 = Annotated[int, Field(ge=0, lt=1 << 32)]
+
+
+class TraceLine(Exact):
+    """Instructions and cycles of one sample."""
+
+    instructions: Count
+    cycles: Count
+    cycles_min: Count
+    cycles_max: Count
+
+
+class PartialLine(Exact):
+    """One finished sample of an unfinished run."""
+
+    sample: Count
+    output: Hex
+    ticks: Word32
+    saturations: Word32
+    trace: TraceLine | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +93,9 @@ class PartialRun:
                 path.unlink(missing_ok=True)
 
     def _read(self, path: Path) -> None:
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                with suppress(ValidationError):
-                    self._take(PartialLine.model_validate_json(line))
+        with path.open("rb") as lines:
+            for line in whole_lines(path, lines, PartialLine):
+                self._take(line)
 
     def __enter__(self) -> PartialRun:
         return self
@@ -110,7 +130,7 @@ class PartialRun:
             "trace": asdict(trace) if trace else None,
         }
         with writing(self.path.parent):
-            self._stream.write(json.dumps(line) + "\n")
+            self._stream.write(sealed(line) + "\n")
             self._stream.flush()
 
     def forget(self) -> None:

@@ -23,6 +23,9 @@ VARIABLES = {"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE"}
 STATES_REMEDY = "convert the model with each state as an input and an output and name them with --state IN=OUT"
 TYPE_NAMES = {number: name for name, number in vars(tflite.TensorType).items() if isinstance(number, int)}
 ACTIVATIONS = {number: name for name, number in vars(tflite.ActivationFunctionType).items() if isinstance(number, int)}
+COMPRESSED = b"COMPRESSION_METADATA"
+INTEGERS = ("uint8", "int8", "int16", "int32", "uint16")
+LEAST_SCALE, MOST_SCALE = 2.0**-100, 2.0**60  # a step; of a bias the product of two
 MAX_AXES = 8
 DAMAGE = (
     struct.error,
@@ -125,6 +128,7 @@ def _read(data: bytes) -> File:
     if model.SubgraphsLength() != 1:
         raise ModelError(f"{model.SubgraphsLength()} subgraphs; models with control flow are not supported")
     graph = model.Subgraphs(0)
+    _require_uncompressed(model, len(data))
     counts = graph.TensorsLength(), graph.OperatorsLength(), model.BuffersLength(), model.OperatorCodesLength()
     if max(*counts, graph.InputsLength(), graph.OutputsLength()) > len(data) // 4:
         raise ValueError("more entries than bytes")
@@ -135,6 +139,33 @@ def _read(data: bytes) -> File:
     if not all(0 <= number < len(tensors) for number in (*inputs, *outputs)):
         raise ValueError("an input or output that is no tensor")
     return File(tensors, operations, inputs, outputs)
+
+
+def _require_uncompressed(model: Any, limit: int) -> None:
+    """TensorFlow Lite Micro keeps weights as codes of a lookup table or a Huffman tree, and says so in the metadata."""
+    if model.MetadataLength() > limit // 4:
+        raise ValueError("more entries than bytes")
+    if COMPRESSED in {model.Metadata(index).Name() for index in range(model.MetadataLength())}:
+        raise ModelError("its weights are compressed (lookup table or Huffman codes); give the file before compression")
+
+
+def _scales(quantization: Any, name: str, kind: str, limit: int) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and zero points of a tensor, along one axis or for all of it."""
+    if quantization.DetailsType():
+        raise ModelError(f"tensor '{name}' has a quantization of its own kind; only scales and zero points are known")
+    if max(quantization.ScaleLength(), quantization.ZeroPointLength()) > limit // 4:
+        raise ValueError("more scales than bytes")
+    scales = np.array(quantization.ScaleAsNumpy(), np.float32)
+    zeros = np.array(quantization.ZeroPointAsNumpy() if quantization.ZeroPointLength() else [0], np.int64)
+    if zeros.size not in (1, scales.size):
+        raise ValueError(f"{scales.size} scales and {zeros.size} zero points of '{name}'")
+    wrong = scales[~((scales >= LEAST_SCALE) & (scales <= MOST_SCALE))]  # a NaN is in no range
+    if wrong.size:
+        raise ModelError(f"tensor '{name}' has the scale {wrong[0]:g}, which no calibration gives; the file is damaged")
+    codes = np.iinfo(kind) if kind in INTEGERS else np.iinfo(np.int32)
+    if zeros.min() < codes.min or zeros.max() > codes.max:
+        raise ModelError(f"tensor '{name}' has a zero point beyond {kind}; the file is damaged")
+    return scales, zeros
 
 
 def _tensor(model: Any, tensor: Any, number: int, limit: int) -> Tensor:
@@ -153,12 +184,7 @@ def _tensor(model: Any, tensor: Any, number: int, limit: int) -> Tensor:
     quantization = tensor.Quantization()
     if quantization is None or not quantization.ScaleLength():
         return Tensor(name, shape, kind, data, None, None, 0)
-    if max(quantization.ScaleLength(), quantization.ZeroPointLength()) > limit // 4:
-        raise ValueError("more scales than bytes")
-    scales = np.array(quantization.ScaleAsNumpy(), np.float32)
-    zeros = np.array(quantization.ZeroPointAsNumpy() if quantization.ZeroPointLength() else [0], np.int64)
-    if not (np.isfinite(scales) & (scales > 0)).all() or zeros.size not in (1, scales.size):
-        raise ValueError(f"scales of '{name}' that make no sense")
+    scales, zeros = _scales(quantization, name, kind, limit)
     axis = int(quantization.QuantizedDimension())
     if scales.size > 1 and (not 0 <= axis < len(shape) or shape[axis] != scales.size):
         raise ValueError(f"{scales.size} scales for '{name}' {list(shape)}")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tinyhil.errors import ModelError
 from tinyhil.formats.affine import (
     MULTIPLIER_BITS,
     SMALLEST_RANGE,
@@ -43,6 +44,7 @@ ADD_LIFT = 20  # of operands before they are aligned (tensorflow/lite/kernels/ad
 SUM_BITS = {8: 32, 16: 63}
 SHORT_BITS = 24  # sums that one register less holds on an AVR
 END = (1 << 31) - 1
+MOST_STEPS = 2.0**62  # of a bias: beyond, no int64 holds it
 EXACT_SINGLE_BITS = 24  # float32 products and sums of integers below 2**24 are exact in any order
 
 
@@ -83,6 +85,17 @@ def grid(fmt: Format) -> tuple[float, int] | None:
     return fmt.grid if fmt.domain in (AFFINE, INTEGER) else None
 
 
+def whole_steps(bias: np.ndarray, units: np.ndarray, name: str) -> np.ndarray:
+    """A bias in whole `units`; ModelError if these are so small that no integer counts them."""
+    steps = np.rint(bias / units)
+    if not (np.abs(steps) < MOST_STEPS).all():
+        raise ModelError(
+            f"node '{name}': a bias of {np.abs(steps).max():.3g} steps of its weights and inputs, more than "
+            f"{MOST_STEPS:.3g}: their scales are damaged; convert the model again"
+        )
+    return steps.astype(np.int64)
+
+
 def emit_layer(
     node: Node, lowering: Lowering, kernel: Kernel, x: str, made: Layer, params: dict[str, int], scratch: Tensor | None
 ) -> None:
@@ -98,7 +111,7 @@ def emit_layer(
     unit = x_scale * made.scales
     factors = np.ones(len(unit)) if target.format.is_sign else unit / scale  # a sum's sign needs no scale
     codes = made.codes
-    bias = np.rint(made.bias / unit).astype(np.int64) - x_zero * codes.sum(axis=1)
+    bias = whole_steps(made.bias, unit, node.name) - x_zero * codes.sum(axis=1)
     weights = lowering.add_codes(made.name, codes.reshape(-1), BYTE if np.abs(codes + 0.5).max() < 128 else HALF)
     constants, bits = constants_of(node, lowering, np.abs(codes).sum(axis=1), bias, factors, 8 * source.storage_bytes)
     names = (weights, lowering.tensor(x), *constants)

@@ -1,0 +1,114 @@
+"""What records of searches must be: of an answer (`hil search`), and of a front (`hil search --pareto`)."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tinyhil.fields import Amount, Count, Part, Real, Share, Text, Whole, Word
+
+
+class UniformFormat(Part):
+    """One format for all tensors: its quality, or why it can not be."""
+
+    format: Word
+    reason: Text | None
+    keeps_limits: bool = True
+    quality: Share | None = None
+    accuracy: Share | None = None
+    disagreements: Count | None = None
+    arena_bytes: Count | None = None
+    ram_bytes: Count | None = None
+    latency_us: Amount | None = None
+    flash_bytes: Count | None = None
+
+
+class Tried(Part):
+    """One trial of a search."""
+
+    number: Count
+    quality: Share
+    arena_bytes: Count
+    latency_us: Amount | None = None
+    flash_bytes: Amount | None = None
+
+
+class FrontPoint(Part):
+    """One point of a Pareto front, with its assignment."""
+
+    number: Count
+    assignment_file: Text
+    quality: Share
+    accuracy: Share | None
+    disagreements: Count
+    arena_bytes: Count
+    ram_bytes: Count | None
+    latency_us: Amount | None
+    flash_bytes: Count | None
+
+
+class TensorSensitivity(Part):
+    """What rounding one tensor alone does to the outputs."""
+
+    tensor: Text
+    kind: Word
+    elements: Count
+    errors: dict[str, Real]
+
+
+class Sensitivities(Part):
+    """`others`: the format that all other tensors had."""
+
+    others: Word
+    samples: Count
+    tensors: list[TensorSensitivity]
+
+
+class Phase(Part):
+    """Seconds of one phase of a search."""
+
+    phase: Text
+    seconds: Amount
+    processor_seconds: Amount
+
+
+class Searched(Part):
+    """What records of an answer and of a front share."""
+
+    strategy: Word
+    evaluations: Amount
+    seconds: Amount
+    samples: Count
+    uniform: list[UniformFormat]
+    tried: list[Tried] = Field(default_factory=list)
+    sensitivity: Sensitivities | None = None
+    phases: list[Phase] = Field(default_factory=list)
+    model: Word = "unknown"
+    utc: Text | None = None
+    command: Text | None = None
+    assignment_file: Text | None = None
+    formats: list[Text] = Field(default_factory=list)
+    seed: Whole | None = None
+
+
+class Answer(Part):
+    """What the search itself thought of its answer."""
+
+    quality: Share | None = None
+
+
+class Search(Searched):
+    """Of `hil search`."""
+
+    accuracy: Share | None
+    disagreements: Count | None = None
+    arena_bytes: Count | None = None
+    ram_bytes: Count | None = None
+    latency_us: Amount | None = None
+    flash_bytes: Count | None = None
+    search: Answer | None = None
+
+
+class Sweep(Searched):
+    """Of `hil search --pareto`."""
+
+    points: list[FrontPoint]
