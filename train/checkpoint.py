@@ -94,8 +94,8 @@ def _fault(arrays: Arrays, groups: dict[str, Arrays]) -> str:
         )
         if not fits or not np.issubdtype(found.dtype, np.floating):
             return f"{name} is {found.dtype} {list(found.shape)}"
-    for group, found in groups.items():
-        for name, array in found.items():
+    for group, members in groups.items():
+        for name, array in members.items():
             if not np.issubdtype(array.dtype, np.floating) or (
                 group in ("latent", "best") and not np.isfinite(array).all()
             ):

@@ -55,12 +55,15 @@ def finished(folder: Path, key: str) -> dict[str, Any] | None:
             return None
         for name, digest in found.digests.items():
             if _digest(folder / name) != digest:
-                raise Damaged(f"edited: {name} is not what was measured")
+                return _again(folder, f"edited: {name} is not what was measured")
         read_record(folder / found.record, Run)
     except (DataError, Damaged) as reason:
-        tell(f"{folder / FINISHED}: {reason}; the cell is computed again")
-        return None
+        return _again(folder, str(reason))
     return found.model_dump()
+
+
+def _again(folder: Path, reason: str) -> None:
+    tell(f"{folder / FINISHED}: {reason}; the cell is computed again")
 
 
 def _digest(path: Path) -> str:
