@@ -85,7 +85,7 @@ class Claimed(Exact):
     by: Process
 
 
-class Told(ScoreLine):
+class Answered(ScoreLine):
     """An answer."""
 
     tell: Name
@@ -97,7 +97,7 @@ class Leads(Exact):
     asking: Process
 
 
-class Said(RootModel[Asked | Claimed | Told | Leads]):
+class Said(RootModel[Asked | Claimed | Answered | Leads]):
     """Any line of a journal."""
 
 
@@ -235,8 +235,8 @@ class Journal:
                 self._open.setdefault(name, asked.query())
             case Claimed(claim=name, by=process):
                 self._claims[name] = process
-            case Told(tell=name) as told:
-                self._answers.setdefault(name, told.score())
+            case Answered(tell=name) as answered:
+                self._answers.setdefault(name, answered.score())
                 self._open.pop(name, None)
             case Leads(asking=process):
                 self._asking = process

@@ -336,8 +336,8 @@ def test_a_damaged_journal_is_said_and_changes_no_answer(name: str, tmp_path: Pa
         first.answer(question, lambda asked: Score(10, 1, None, 0, 0.5))
     lines = [line.removesuffix("\n").partition(MARK)[0] + "}" for line in path.read_text().splitlines()]
     changed = [DAMAGE[name](whole) for whole in ([*path.read_text().splitlines()] if "figure" in name else lines)]
-    kept = [line for line, was in zip(changed, map(resealed, lines), strict=True) if line != was]
-    assert kept, "the damage does something"
+    changes = [line for line, was in zip(changed, map(resealed, lines), strict=True) if line != was]
+    assert changes, "the damage does something"
     path.write_text("".join(f"{line}\n" for line in changed))
     asked, said = [], list[str]()
 
