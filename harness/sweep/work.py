@@ -55,14 +55,16 @@ def finished(folder: Path, key: str) -> dict[str, Any] | None:
             return None
         for name, digest in found.digests.items():
             if _digest(folder / name) != digest:
-                return _again(folder, f"edited: {name} is not what was measured")
+                _say_again(folder, f"edited: {name} is not what was measured")
+                return None
         read_record(folder / found.record, Run)
     except (DataError, Damaged) as reason:
-        return _again(folder, str(reason))
+        _say_again(folder, str(reason))
+        return None
     return found.model_dump()
 
 
-def _again(folder: Path, reason: str) -> None:
+def _say_again(folder: Path, reason: str) -> None:
     tell(f"{folder / FINISHED}: {reason}; the cell is computed again")
 
 
