@@ -31,8 +31,22 @@ from tinyhil.harness.config import load_boards
 from tinyhil.harness.mlperf.benchmarks import BENCHMARKS
 from tinyhil.harness.mlperf.runner_protocol import Device
 
-CHIPS = {"H7A3": "stm32h7a3", "F746": "stm32f746", "L4R5": "stm32l4r5-foreign"}
-CORES = {"stm32h7a3": "Cortex-M7", "stm32f746": "Cortex-M7", "stm32l4r5-foreign": "Cortex-M4"}
+CHIPS = {
+    "H7A3": "stm32h7a3",
+    "F746": "stm32f746",
+    "L4R5": "stm32l4r5-foreign",
+    "U575": "stm32u575-foreign",
+    "U385": "stm32u385",
+    "G0B1": "stm32g0b1-foreign",
+}
+CORES = {
+    "stm32h7a3": "Cortex-M7",
+    "stm32f746": "Cortex-M7",
+    "stm32l4r5-foreign": "Cortex-M4",
+    "stm32u575-foreign": "Cortex-M33",
+    "stm32u385": "Cortex-M33",
+    "stm32g0b1-foreign": "Cortex-M0+",
+}
 TASKS = {
     "anomaly_detection": "ad",
     "image_classification": "ic",
@@ -45,9 +59,13 @@ FIT = (
     r"v1.2 \S+ (NUCLEO_H7A3ZI|DISCO_F746NG)\S* ad",
     r"v1.2 STMicroelectronics NUCLEO_L4R5ZI ",
     r"v1.2 bosch NUCLEO_L4R5ZI_int8\S* ad",
+    r"v1.1 bosch NUCLEO_U575ZI (kws|vww|ad)",
+    r"v1.2 bosch NUCLEO_U575ZI_int8 ad",
+    r"v1.2 STMicroelectronics NUCLEO_U575ZI_Q ic",
+    r"v1.2 bosch NUCLEO_G0B1RE_int8 ad",
 )
 INFERENCES, WARM_UP = 2, 1
-BUDGET = 2_000_000_000  # instructions; the slowest image needs a tenth
+BUDGET = 2_000_000_000  # instructions; the slowest image needs a fifth
 BUDGET_SPENT = "instruction budget"  # as the emulator says
 ANSWER_S = 120.0
 SLACK_CYCLES = 4000  # around the inferences, between the two timestamps

@@ -6,8 +6,9 @@
 
 enum { NEVER = 1 };
 
-static const struct chip *const chips[] = {&sam3x8e, &stm32h747, &stm32h745, &stm32l4r5, &stm32l4r5_foreign, &stm32f746,
-                                            &stm32h7a3};
+static const struct chip *const chips[] = {&sam3x8e, &stm32h747, &stm32h745, &stm32l4r5, &stm32g0b1, &stm32u575,
+                                           &stm32l4r5_foreign, &stm32f746, &stm32h7a3, &stm32g0b1_foreign,
+                                           &stm32u575_foreign, &stm32u385};
 
 struct options {
     const struct chip *chip;
@@ -20,9 +21,11 @@ struct options {
 static struct machine machine;
 
 static _Noreturn void usage(const char *what, const char *argument) {
-    fprintf(stderr, "armsim: %s%s; usage: armsim --chip sam3x8e|stm32h747|stm32h745|stm32l4r5|stm32l4r5-foreign|stm32f746|stm32h7a3 --image FILE.bin --link PATH "
+    fprintf(stderr, "armsim: %s%s; chips:", what, argument);
+    for (size_t i = 0; i < sizeof chips / sizeof *chips; ++i) fprintf(stderr, " %s", chips[i]->name);
+    fprintf(stderr, "; usage: armsim --chip NAME --image FILE.bin --link PATH "
             "[--uart true|lifted] [--realtime] [--trace FILE] [--no-autoreset] [--flash-file PATH] [--boot0] "
-            "[--worn OFFSET] [--supply smps|ldo] [--pins FILE] [--lines FILE] [--budget INSTRUCTIONS] [--single-bank]\n", what, argument);
+            "[--worn OFFSET] [--supply smps|ldo] [--pins FILE] [--lines FILE] [--budget INSTRUCTIONS] [--single-bank]\n");
     exit(2);
 }
 
@@ -146,6 +149,10 @@ static uint32_t reset_machine(struct machine *m, const char *why) {
     memset(m->icache, 0xFF, sizeof m->icache);
     memset(m->dcache, 0xFF, sizeof m->dcache);
     memset(m->art_data, 0xFF, sizeof m->art_data);
+    memset(m->m33_lines, 0xFF, sizeof m->m33_lines);
+    m->m33_ways = 2;
+    m->m33_missed = FLASH_LINE_NONE;
+    m0plus_reset(m);
     m->fills = 0;
     m->fill_ends = 0;
     m->last_block = NULL;
@@ -162,7 +169,7 @@ static uint32_t reset_machine(struct machine *m, const char *why) {
     uc_reg_write(m->uc, UC_ARM_REG_CONTROL, &zero);
     uc_reg_write(m->uc, UC_ARM_REG_SP, &vectors[0]);
     uc_reg_write(m->uc, UC_ARM_REG_LR, &ones);
-    if (m->chip->core != CORTEX_M3) uc_reg_write(m->uc, UC_ARM_REG_FPEXC, &fpexc);
+    if (has_fpu(m->chip->core)) uc_reg_write(m->uc, UC_ARM_REG_FPEXC, &fpexc);
     host_hold_reset();
     host_restart_pace(m);
     m->stop = RUN;

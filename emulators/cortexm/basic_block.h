@@ -9,9 +9,18 @@ struct access {
     uint8_t base, index, shift;
     bool stores;
     uint16_t words;     /* loads of a word: each is late if the address is odd */
+    uint16_t loads;     /* transfers */
     uint32_t bytes;
     int32_t offset;
     uint32_t last_line; /* touched the last time */
+};
+
+/* M0+: cycles that pass within one line of flash up to a load, or to the line's end. */
+struct stretch {
+    uint16_t line;      /* counted from the block's first */
+    uint16_t cycles;
+    bool loads;
+    struct access data;
 };
 
 struct block {
@@ -31,6 +40,9 @@ struct block {
     bool first_pairs;                 /* M7: the first instruction may be issued beside a branch */
     bool odd_start;        /* M4: begins with a wide instruction at an odd halfword */
     bool sp_unknown, stores, uses_fpu;
+    uint16_t first_reads, late; /* M33: registers read first; not ready for what comes behind the block */
+    uint32_t stretch_count;
+    struct stretch *stretches; /* M0+ */
     struct access *accesses;
 };
 

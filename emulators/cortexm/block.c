@@ -1,10 +1,13 @@
 /* A basic block, decoded once: what it costs however often it runs, and where its data are. */
 #include "block.h"
 #include "data.h"
+#include "m0plus.h"
+#include "m33.h"
 #include "m7.h"
 #include "prices.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct step {
     struct insn insn;
@@ -49,6 +52,7 @@ static void follow(struct origin *origins, const struct insn *i, const struct op
 /* Where the data are; false if only the program knows. */
 static bool locate(struct access *a, const struct origin *origins, const struct insn *i, const struct operands *o, uint32_t addr) {
     *a = (struct access){.base = ABSOLUTE, .index = ABSOLUTE, .bytes = o->bytes, .offset = o->offset, .last_line = ~0u,
+                         .loads = i->stores ? 0 : (o->bytes + 3) / 4,
                          .stores = i->stores, .words = (i->kind == LOAD && o->bytes == 4)};
     if (o->base == NO_REGISTER || !o->bytes) return false;
     if (o->base == 15) {
@@ -104,6 +108,14 @@ static void add_price(struct block *b, const struct insn *i, struct price p) {
     b->uses_fpu |= i->kind >= FP_MOVE;
 }
 
+/* The model says nothing rather than something wrong. */
+static void refuse(struct machine *m, uint32_t addr) {
+    static char why[80];
+    snprintf(why, sizeof why, "no price in the cycle model for the instruction at 0x%08x", addr);
+    m->fault_pc = addr;
+    stop_machine(m, STOP_FAULT, why);
+}
+
 static void follow_stack(struct block *b, const struct insn *i, int32_t *sp) {
     *sp += i->sp_delta;
     if (*sp < b->lowest_sp) b->lowest_sp = *sp;
@@ -115,6 +127,8 @@ static uint32_t memory_bound(const struct machine *m, const struct block *b, uns
     const struct timing *t = &m->chip->timing;
     const unsigned shift = m->chip->core == CORTEX_M3 ? 4 : 5;
     const uint32_t lines = ((b->addr + b->size - 1) >> shift) - (b->addr >> shift) + 1;
+    if (m->chip->core == CORTEX_M0PLUS || m->chip->core == CORTEX_M33) /* one port: each may wait for another */
+        return (2 * lines + 2 * loads) * 2 * (m->flash_wait_states + 1);
     if (m->chip->core != CORTEX_M7) return (lines + loads) * m->flash_wait_states + loads;
     return (lines + loads) * 2 * m->bus_cycles * (t->fill_cycles + t->line_reads * (m->flash_wait_states + 1)) + 3 * loads;
 }
@@ -129,6 +143,7 @@ static void add_prices(struct machine *m, struct block *b, unsigned count) {
     int32_t sp = 0;
     for (const struct step *s = steps; s < steps + count; ++s) {
         struct price p = price_of(&s->insn, &before, core);
+        if (!has_price(p)) refuse(m, addr);
         if (core == CORTEX_M4) {
             const int memory = s->located ? (int)(address_of(m, &s->access) >> 28) : UNKNOWN_MEMORY;
             const unsigned extra = m4_extra(&stream, &s->insn, addr, overlaps(&s->insn, &before), memory);
@@ -163,6 +178,30 @@ static void add_taken(struct block *b, const struct step *last, enum core core) 
     }
 }
 
+/* M0+: each load of data, and each line of flash, ends a stretch of cycles that nothing interrupts. */
+static void add_stretches(struct block *b, unsigned count) {
+    static struct stretch *made;
+    static uint32_t made_room;
+    if (2 * count > made_room) made = resized(made, (made_room = 2 * count) * sizeof *made);
+    const uint32_t first = b->addr >> G0_LINE_SHIFT;
+    struct insn before = {.kind = ALU};
+    struct stretch *at = made - 1;
+    uint32_t addr = b->addr, end = 0;
+    for (const struct step *s = steps; s < steps + count; addr += s++->insn.bytes) {
+        const unsigned cycles = price_of(&s->insn, &before, CORTEX_M0PLUS).typical;
+        for (uint32_t line = addr >> G0_LINE_SHIFT; line <= (addr + s->insn.bytes - 1) >> G0_LINE_SHIFT; ++line)
+            if (at < made || at->loads || line != end) *++at = (struct stretch){.line = (uint16_t)((end = line) - first)};
+        at->cycles = (uint16_t)(at->cycles + cycles);
+        if (s->located && s->access.loads) {
+            at->loads = true;
+            at->data = s->access;
+        }
+    }
+    b->stretch_count = (uint32_t)(at + 1 - made);
+    b->stretches = resized(b->stretches, b->stretch_count * sizeof *made);
+    memcpy(b->stretches, made, b->stretch_count * sizeof *made);
+}
+
 static uint32_t at_least(uint32_t cycles, uint32_t granules) { return cycles > granules ? cycles : granules; }
 
 /* The M7's cycles: from a fresh start, with the first instruction already issued, and once and twice more around. No
@@ -191,6 +230,20 @@ static void schedule(struct machine *m, struct block *b, unsigned count) {
     b->min /= 2; /* two instructions a cycle everywhere */
 }
 
+/* The M33's cycles, as if nothing were late at the entry; what is late at the end waits in the next block. */
+static void schedule_m33(struct block *b, unsigned count, const uint8_t *code) {
+    struct m33 s = {0};
+    const struct step *last = &steps[count - 1];
+    for (const struct step *at = steps; at <= last; ++at) {
+        m33_next(&s, &at->insn, &at->operands, code);
+        code += at->insn.bytes;
+    }
+    b->first_reads = steps[0].operands.late | steps[0].operands.early;
+    b->late = m33_late(&s);
+    b->typical = s.cycle;
+    b->taken_typical = s.taken;
+}
+
 /* `b` may be another block until now: its room for accesses is taken over. */
 static void find_accesses(struct block *b, unsigned count) {
     unsigned located = 0;
@@ -201,7 +254,7 @@ static void find_accesses(struct block *b, unsigned count) {
 }
 
 void describe(struct machine *m, struct block *b, uint32_t addr, uint32_t size, const uint8_t *code) {
-    *b = (struct block){.addr = addr, .size = size, .fetched = NEVER_FETCHED, .accesses = b->accesses};
+    *b = (struct block){.addr = addr, .size = size, .fetched = NEVER_FETCHED, .accesses = b->accesses, .stretches = b->stretches};
     const unsigned count = decode_all(b, code);
     const struct step *last = &steps[count - 1];
     add_prices(m, b, count);
@@ -210,5 +263,7 @@ void describe(struct machine *m, struct block *b, uint32_t addr, uint32_t size, 
     b->odd_start = m->chip->core == CORTEX_M4 && steps[0].insn.bytes == 4 && addr & 2;
     b->max += b->odd_start;
     if (m->chip->core == CORTEX_M7) schedule(m, b, count);
+    if (m->chip->core == CORTEX_M33) schedule_m33(b, count, code);
+    if (m->chip->core == CORTEX_M0PLUS) add_stretches(b, count);
     if (b->min == 0) b->min = 1;
 }

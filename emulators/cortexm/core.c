@@ -12,7 +12,8 @@ enum {
     CSR_ENABLE = 1 << 0, CSR_TICKINT = 1 << 1, CSR_CLKSOURCE = 1 << 2, CSR_COUNTFLAG = 1 << 16, SYSTICK_DIVIDER = 8
 };
 
-static const uint32_t cpuid[] = {[CORTEX_M3] = 0x412FC230, [CORTEX_M4] = 0x410FC241, [CORTEX_M7] = 0x411FC271};
+static const uint32_t cpuid[] = {[CORTEX_M0PLUS] = 0x410CC601, [CORTEX_M3] = 0x412FC230, [CORTEX_M4] = 0x410FC241,
+                                 [CORTEX_M7] = 0x411FC271, [CORTEX_M33] = 0x410FD214};
 
 static uint32_t words[BUS_BYTES / 4];
 static uint64_t cyccnt_zero; /* modelled cycles at which CYCCNT would read 0 */
@@ -73,9 +74,9 @@ static uint64_t read_core(uc_engine *uc, uint64_t offset, unsigned size, void *u
     const uint32_t at = offset & ~3u;
     uint32_t value = *word(at);
     switch (at) {
-    case ITM_STIM0: value = 1; break; /* ready */
+    case ITM_STIM0: value = m->chip->core != CORTEX_M0PLUS; break; /* ready */
     case SYST_CSR: case SYST_CVR: value = read_systick(m, at); break;
-    case DWT_CYCCNT: value = cyccnt(m); ++m->io_count; break; /* who looks at the clock is not idle */
+    case DWT_CYCCNT: value = m->chip->core == CORTEX_M0PLUS ? 0 : cyccnt(m); ++m->io_count; break; /* who looks at the clock is not idle */
     case CPUID: value = cpuid[m->chip->core]; break;
     case VTOR: value = m->nvic.vector_table; break;
     case CCSIDR: value = m->chip->core == CORTEX_M7 ? 0xF00FE019 : 0; break; /* 16 KiB, 4 ways, 128 sets of 32 bytes */
@@ -89,7 +90,7 @@ static uint64_t read_core(uc_engine *uc, uint64_t offset, unsigned size, void *u
     return size < 4 ? value & ((1u << 8 * size) - 1) : value;
 }
 
-static void write_trace(struct machine *m, uint32_t tag) {
+void write_trace(struct machine *m, uint32_t tag) {
     ++m->io_count;
     if (!m->trace) return;
     const struct cost *c = &m->cycles;
@@ -97,12 +98,26 @@ static void write_trace(struct machine *m, uint32_t tag) {
             c->max);
 }
 
-/* Only what guards a stack: a region without access rights, below which SP must not go. */
+/* ARMv8-M: from the base to the limit, in units of 32 bytes; the least that it can allow is reading. */
+static void update_guard_m33(struct machine *m) {
+    const uint32_t base = *word(MPU_RBAR), limit = *word(MPU_RASR);
+    const bool closed = *word(MPU_CTRL) & 1 && limit & 1 && (base >> 1 & 3) == 2;
+    m->guard_base = base & ~31u;
+    m->stack_limit = closed ? (limit | 31) + 1 : 0;
+}
+
+/* Only what guards a stack: a region without access rights, below which SP must not go. One of at least 256 bytes has eight
+ * parts that can be left out. */
 static void update_guard(struct machine *m) {
-    const uint32_t attributes = *word(MPU_RASR), size = 2u << (attributes >> 1 & 31);
-    const bool closed = *word(MPU_CTRL) & 1 && attributes & 1 && !(attributes >> 24 & 7);
-    m->guard_base = *word(MPU_RBAR) & ~(size - 1);
-    m->stack_limit = closed ? m->guard_base + size : 0;
+    if (m->chip->core == CORTEX_M33) {
+        update_guard_m33(m);
+        return;
+    }
+    const uint32_t attributes = *word(MPU_RASR), size = 2u << (attributes >> 1 & 31), parts = ~attributes >> 8 & 0xFF;
+    const bool closed = *word(MPU_CTRL) & 1 && attributes & 1 && !(attributes >> 24 & 7) && parts;
+    const unsigned first = __builtin_ctz(parts | 0x100), last = 31 - __builtin_clz(parts | 1);
+    m->guard_base = (*word(MPU_RBAR) & ~(size - 1)) + (size >= 256 ? first * (size / 8) : 0);
+    m->stack_limit = closed ? m->guard_base + (size >= 256 ? (last + 1 - first) * (size / 8) : size) : 0;
 }
 
 static bool write_nvic(struct machine *m, uint32_t at, uint32_t value) {
@@ -130,7 +145,7 @@ static void write_core(uc_engine *uc, uint64_t offset, unsigned size, uint64_t v
     }
     *word(at) = value;
     switch (at) {
-    case ITM_STIM0: write_trace(m, value); break;
+    case ITM_STIM0: if (m->chip->core != CORTEX_M0PLUS) write_trace(m, value); break;
     case DWT_CYCCNT: cyccnt_held = value; cyccnt_zero = m->cycles.typical - value; break;
     case DWT_CTRL: case DEMCR: cyccnt_held = held; cyccnt_zero = m->cycles.typical - held; break;
     case VTOR: m->nvic.vector_table = value; break;

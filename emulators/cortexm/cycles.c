@@ -3,6 +3,7 @@
 #include "data.h"
 #include "fetch.h"
 #include "decode.h"
+#include "m0plus.h"
 
 enum { BLOCKS = 1 << 16 }; /* one for every halfword of 128 KiB of code */
 
@@ -94,6 +95,13 @@ static void enter_m7(struct machine *m, struct block *b, bool follows_itself) {
     m->last_block = b;
 }
 
+static void enter_m33(struct machine *m, struct block *b, uint32_t addr) {
+    if (addr != m->block_end) m->cycles.typical += m->taken_typical;
+    else if (m->last_block && m->last_block->late & b->first_reads) ++m->cycles.typical;
+    m->cycles.typical += b->typical;
+    m->last_block = b;
+}
+
 static void on_block(uc_engine *uc, uint64_t addr, uint32_t size, void *user) {
     (void)uc;
     struct machine *m = user;
@@ -109,6 +117,11 @@ static void on_block(uc_engine *uc, uint64_t addr, uint32_t size, void *user) {
     if (m->chip->core == CORTEX_M7) {
         leave_m7(m, addr);
         enter_m7(m, b, follows_itself);
+    } else if (m->chip->core == CORTEX_M33) {
+        enter_m33(m, b, addr);
+    } else if (m->chip->core == CORTEX_M0PLUS) {
+        if (addr != m->block_end) m->cycles.typical += m->taken_typical;
+        m0plus_run(m, b);
     } else {
         if (addr != m->block_end) m->cycles.typical += m->taken_typical + b->odd_start;
         m->cycles.typical += b->typical;
@@ -125,6 +138,7 @@ static void on_block(uc_engine *uc, uint64_t addr, uint32_t size, void *user) {
     m->taken_min = b->taken_min;
     m->taken_max = b->taken_max;
     if (b->lowest_sp < 0 || b->sp_unknown || m->check_sp) watch_stack(m, b);
+    if (m->chip->core == CORTEX_M0PLUS) return;
     if (b->access_count) wait_for_data(m, b);
     if (m->flash_wait_states && (uint32_t)addr - m->chip->flash_base < m->chip->flash_size_bytes)
         m->cycles.typical += fetch_stalls(m, b);

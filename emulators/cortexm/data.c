@@ -18,6 +18,7 @@ void add_access(struct block *b, const struct access *a) {
         old->offset = first;
         old->bytes = (uint32_t)(last - first);
         old->words += a->words;
+        old->loads += a->loads;
         return;
     }
     b->accesses[b->access_count++] = *a;
@@ -60,10 +61,25 @@ static uint32_t buffer_line(struct machine *m, uint32_t line) {
     return m->flash_wait_states;
 }
 
+/* STM32U5 and U3: one cache of 8 KiB for code and data of the flash (ICACHE). The flash reads the next line ahead, so only
+ * a line that does not follow the one missed before is waited for. Without the cache every line is. */
+uint32_t m33_line(struct machine *m, uint32_t line) {
+    const struct timing *t = &m->chip->timing;
+    const bool follows = line == m->m33_missed + 1;
+    if (m->icache_on) {
+        const uint32_t sets = (t->icache_bytes >> M33_LINE_SHIFT) / m->m33_ways;
+        if (touch(m->m33_lines[line & (sets - 1)], m->m33_ways, line)) return 0;
+        ++m->fills;
+    }
+    m->m33_missed = line;
+    return follows ? 0 : (m->flash_wait_states + 1) / 2;
+}
+
 static uint32_t line_stalls(struct machine *m, uint32_t line, bool stores) {
     switch (m->chip->core) {
     case CORTEX_M7: return m7_line(m, line, stores);
     case CORTEX_M4: return stores ? 0 : art_line(m, line);
+    case CORTEX_M33: return stores || !in_flash(m, line << M33_LINE_SHIFT) ? 0 : m33_line(m, line);
     default: return stores ? 0 : buffer_line(m, line);
     }
 }
@@ -74,6 +90,7 @@ void wait_for_data(struct machine *m, struct block *b) {
         struct access *a = &b->accesses[i];
         const uint32_t addr = address_of(m, a);
         if (a->words && addr & 3) m->cycles.typical += a->words * (m->chip->core == CORTEX_M7 ? UNALIGNED_M7 : UNALIGNED_M3);
+        if (m->chip->core == CORTEX_M33 && a->loads && in_flash(m, addr)) m->cycles.typical += a->loads; /* code has the port, too */
         const uint32_t last = (addr + a->bytes - 1) >> shift;
         for (uint32_t line = addr >> shift; line <= last; ++line) {
             if (line == a->last_line) continue;

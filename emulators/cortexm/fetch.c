@@ -1,4 +1,5 @@
 /* What the fetch of instructions waits for: flash behind its buffers or caches. */
+#include "data.h"
 #include "fetch.h"
 
 /* SAM3X: two 128-bit code buffers with sequential prefetch (datasheet 18.4.1). */
@@ -52,10 +53,20 @@ static uint32_t from_cache(struct machine *m, struct block *b) {
     return stalls;
 }
 
+static uint32_t from_m33_cache(struct machine *m, struct block *b) {
+    if (b->fetched == m->fills) return 0;
+    const uint32_t last = (b->addr + b->size - 1) >> M33_LINE_SHIFT;
+    uint32_t stalls = 0;
+    for (uint32_t line = b->addr >> M33_LINE_SHIFT; line <= last; ++line) stalls += m33_line(m, line);
+    b->fetched = m->fills;
+    return stalls;
+}
+
 uint32_t fetch_stalls(struct machine *m, struct block *b) {
     switch (m->chip->core) {
     case CORTEX_M3: return from_buffers(m, b);
     case CORTEX_M4: return from_art(m, b);
+    case CORTEX_M33: return from_m33_cache(m, b);
     default: return from_cache(m, b);
     }
 }

@@ -3,37 +3,14 @@
  * Peripherals are a list. Those without a behaviour here keep what is written; every other address faults, so an image
  * that needs more than this is named and not run. Every USART is the same serial line. Registers: RM0432 (L4R5), RM0385
  * (F746), RM0455 (H7A3). */
-#include "machine.h"
+#include "foreign.h"
 
 #include <string.h>
 
 enum {
-    UNIT_BYTES = 0x400, PAGE_BYTES = 0x1000, MAX_UNITS = 80, MAX_READY = 12, MAX_RESETS = 6,
+    UNIT_BYTES = 0x400, PAGE_BYTES = 0x1000, MAX_UNITS = 80,
     TIM_CR1 = 0x00, TIM_EGR = 0x14, TIM_CNT = 0x24, TIM_PSC = 0x28, TIM_ARR = 0x2C,
     CRC_DR = 0x00, CRC_CR = 0x08, CRC_INIT = 0x10, CRC_POL = 0x14
-};
-
-enum behaviour { KEEP, USART, TIMER, CRC_UNIT };
-
-struct peripheral {
-    uint32_t base;
-    enum behaviour behaviour;
-    uint32_t irq;
-};
-
-/* A bit that says "ready" as soon as another one, or none (always), asks for it. */
-struct ready {
-    uint32_t base, offset, asked_offset, asked, bit;
-};
-
-struct family {
-    const struct peripheral *peripherals;
-    struct ready ready[MAX_READY];
-    uint32_t rcc, flash, source_offset, source_shift; /* the clock that is used is the one asked for */
-    uint32_t source_mask;
-    struct { uint32_t addr, value; } resets[MAX_RESETS]; /* that are not 0 */
-    uint32_t (*clock_hz)(void);
-    uint32_t (*timer_hz)(bool apb2);
 };
 
 struct unit {
@@ -53,16 +30,16 @@ static struct unit *unit_of(uint32_t addr) {
     return NULL;
 }
 
-static uint32_t peek(uint32_t addr) { return unit_of(addr)->words[addr % UNIT_BYTES / 4]; }
+uint32_t foreign_peek(uint32_t addr) { return unit_of(addr)->words[addr % UNIT_BYTES / 4]; }
 
-static uint32_t field(uint32_t addr, unsigned low, unsigned count) { return peek(addr) >> low & ((1u << count) - 1); }
+uint32_t foreign_field(uint32_t addr, unsigned low, unsigned count) { return foreign_peek(addr) >> low & ((1u << count) - 1); }
 
-static uint32_t ahb_divided(uint32_t hz, uint32_t code) { /* HPRE: /2 .. /512 without /32 */
+uint32_t foreign_ahb_divided(uint32_t hz, uint32_t code) { /* HPRE: /2 .. /512 without /32 */
     return code < 8 ? hz : hz >> (code < 12 ? code - 7 : code - 6);
 }
 
 /* A bus clock divided by more than one feeds its timers doubled. */
-static uint32_t apb_timer_hz(uint32_t hz, uint32_t code) { return code < 4 ? hz : hz >> (code - 4); }
+uint32_t foreign_apb_timer_hz(uint32_t hz, uint32_t code) { return code < 4 ? hz : hz >> (code - 4); }
 
 /* --- timers: up-counters that nobody waits for --- */
 
@@ -168,9 +145,10 @@ static void write_page(uc_engine *uc, uint64_t offset, unsigned size, uint64_t v
         machine->flash_wait_states = word & 15;
         forget_blocks();
     }
+    if (family->on_write) family->on_write(machine, addr, word);
 }
 
-static uint32_t requested_irq(const struct machine *m) {
+uint32_t foreign_irq(const struct machine *m) {
     for (unsigned i = 0; i < unit_count; ++i) {
         const struct peripheral *p = units[i].what;
         if (p->behaviour == USART && m->nvic.enabled[p->irq / 32] >> p->irq % 32 & 1 && usart_interrupt(m, units[i].words))
@@ -179,14 +157,14 @@ static uint32_t requested_irq(const struct machine *m) {
     return NO_IRQ;
 }
 
-static bool pins_connected(void) { return true; }
+bool foreign_pins_connected(void) { return true; }
 
-static bool never_rom(const struct machine *m) {
+bool foreign_never_rom(const struct machine *m) {
     (void)m;
     return false;
 }
 
-static void map_units(struct machine *m, const struct family *f) {
+void foreign_map(struct machine *m, const struct family *f) {
     machine = m;
     family = f;
     uint32_t mapped[MAX_UNITS], pages = 0;
@@ -202,7 +180,7 @@ static void map_units(struct machine *m, const struct family *f) {
     }
 }
 
-static void reset(struct machine *m) {
+void foreign_reset(struct machine *m) {
     for (unsigned i = 0; i < unit_count; ++i) {
         memset(units[i].words, 0, sizeof units[i].words);
         if (units[i].what->behaviour == TIMER) units[i].words[TIM_ARR / 4] = ~0u;
@@ -212,7 +190,9 @@ static void reset(struct machine *m) {
     }
     for (unsigned i = 0; i < MAX_RESETS && family->resets[i].addr; ++i)
         unit_of(family->resets[i].addr)->words[family->resets[i].addr % UNIT_BYTES / 4] = family->resets[i].value;
-    m->flash_wait_states = peek(family->flash) & 15;
+    m->flash_wait_states = foreign_peek(family->flash) & 15;
+    for (unsigned i = 0; i < MAX_RESETS && family->resets[i].addr && family->on_write; ++i)
+        family->on_write(m, family->resets[i].addr, family->resets[i].value);
     m->uart.keep_old_on_overrun = true;
 }
 
@@ -222,14 +202,14 @@ enum { L4_RCC = 0x40021000, L4_FLASH = 0x40022000, L4_PWR = 0x40007000, HSI16 = 
 
 static uint32_t l4_clock_hz(void) {
     static const uint32_t msi_khz[16] = {100, 200, 400, 800, 1000, 2000, 4000, 8000, 16000, 24000, 32000, 48000};
-    const uint32_t c = peek(L4_RCC + 0x0C), msi = 1000 * msi_khz[field(L4_RCC, 4, 4)];
-    const uint32_t source = field(L4_RCC + 8, 0, 2), input = (c & 3) == 1 ? msi : (c & 3) == 2 ? HSI16 : 8000000;
+    const uint32_t c = foreign_peek(L4_RCC + 0x0C), msi = 1000 * msi_khz[foreign_field(L4_RCC, 4, 4)];
+    const uint32_t source = foreign_field(L4_RCC + 8, 0, 2), input = (c & 3) == 1 ? msi : (c & 3) == 2 ? HSI16 : 8000000;
     const uint32_t pll = (uint32_t)((uint64_t)input / ((c >> 4 & 15) + 1) * (c >> 8 & 127) / (2 * ((c >> 25 & 3) + 1)));
     const uint32_t hz = source == 0 ? msi : source == 1 ? HSI16 : source == 2 ? 8000000 : pll;
-    return ahb_divided(hz, field(L4_RCC + 8, 4, 4));
+    return foreign_ahb_divided(hz, foreign_field(L4_RCC + 8, 4, 4));
 }
 
-static uint32_t l4_timer_hz(bool apb2) { return apb_timer_hz(l4_clock_hz(), field(L4_RCC + 8, apb2 ? 11 : 8, 3)); }
+static uint32_t l4_timer_hz(bool apb2) { return foreign_apb_timer_hz(l4_clock_hz(), foreign_field(L4_RCC + 8, apb2 ? 11 : 8, 3)); }
 
 static const struct peripheral l4_peripherals[] = {
     {0x40000000, TIMER, 0}, {0x40000400, TIMER, 0}, {0x40000800, TIMER, 0}, {0x40000C00, TIMER, 0},
@@ -255,15 +235,15 @@ static const struct family l4 = {
     .clock_hz = l4_clock_hz, .timer_hz = l4_timer_hz,
 };
 
-static void map_l4(struct machine *m) { map_units(m, &l4); }
+static void map_l4(struct machine *m) { foreign_map(m, &l4); }
 
 const struct chip stm32l4r5_foreign = {
     .name = "stm32l4r5-foreign", .cpu_model = UC_CPU_ARM_CORTEX_M4, .core = CORTEX_M4,
     .flash_base = 0x08000000, .flash_size_bytes = 2 << 20, .flash_mirror = 0,
     .rams = {{0x20000000, 640 << 10, 0}, {0x10000000, 64 << 10, 0}},
     .timing = {.read_shift = 3},
-    .map_peripherals = map_l4, .reset = reset, .requested_irq = requested_irq, .uart_pins_connected = pins_connected,
-    .clock_hz = l4_clock_hz, .boots_rom = never_rom,
+    .map_peripherals = map_l4, .reset = foreign_reset, .requested_irq = foreign_irq, .uart_pins_connected = foreign_pins_connected,
+    .clock_hz = l4_clock_hz, .boots_rom = foreign_never_rom,
 };
 
 /* Timers and USARTs at the same places in F7 and H7. */
@@ -280,13 +260,13 @@ const struct chip stm32l4r5_foreign = {
 enum { F7_RCC = 0x40023800, F7_FLASH = 0x40023C00, F7_PWR = 0x40007000, HSE25 = 25000000 };
 
 static uint32_t f7_clock_hz(void) {
-    const uint32_t c = peek(F7_RCC + 4), source = field(F7_RCC + 8, 0, 2), input = c >> 22 & 1 ? HSE25 : HSI16;
+    const uint32_t c = foreign_peek(F7_RCC + 4), source = foreign_field(F7_RCC + 8, 0, 2), input = c >> 22 & 1 ? HSE25 : HSI16;
     const uint32_t divider = (c & 63) * (2 * ((c >> 16 & 3) + 1));
     const uint32_t pll = divider ? (uint32_t)((uint64_t)input * (c >> 6 & 511) / divider) : 0;
-    return ahb_divided(source == 0 ? HSI16 : source == 1 ? HSE25 : pll, field(F7_RCC + 8, 4, 4));
+    return foreign_ahb_divided(source == 0 ? HSI16 : source == 1 ? HSE25 : pll, foreign_field(F7_RCC + 8, 4, 4));
 }
 
-static uint32_t f7_timer_hz(bool apb2) { return apb_timer_hz(f7_clock_hz(), field(F7_RCC + 8, apb2 ? 13 : 10, 3)); }
+static uint32_t f7_timer_hz(bool apb2) { return foreign_apb_timer_hz(f7_clock_hz(), foreign_field(F7_RCC + 8, apb2 ? 13 : 10, 3)); }
 
 static const struct peripheral f7_peripherals[] = {
     COMMON_OF_F7_AND_H7,
@@ -306,7 +286,7 @@ static const struct family f7 = {
     .resets = {{F7_RCC, 0x83}, {F7_RCC + 4, 0x24003010}}, .clock_hz = f7_clock_hz, .timer_hz = f7_timer_hz,
 };
 
-static void map_f7(struct machine *m) { map_units(m, &f7); }
+static void map_f7(struct machine *m) { foreign_map(m, &f7); }
 
 const struct chip stm32f746 = {
     .name = "stm32f746", .cpu_model = UC_CPU_ARM_CORTEX_M7, .core = CORTEX_M7,
@@ -314,8 +294,8 @@ const struct chip stm32f746 = {
     .rams = {{0x20000000, 320 << 10, 0}, {0x00000000, 16 << 10, 0}},
     .timing = {.read_shift = 5, .icache_bytes = 4 << 10, .dcache_bytes = 4 << 10, .itcm_bytes = 16 << 10,
                .dtcm_bytes = 64 << 10, .fill_cycles = 4, .line_reads = 1, .mispredicted_cycles = 8},
-    .map_peripherals = map_f7, .reset = reset, .requested_irq = requested_irq, .uart_pins_connected = pins_connected,
-    .clock_hz = f7_clock_hz, .boots_rom = never_rom,
+    .map_peripherals = map_f7, .reset = foreign_reset, .requested_irq = foreign_irq, .uart_pins_connected = foreign_pins_connected,
+    .clock_hz = f7_clock_hz, .boots_rom = foreign_never_rom,
 };
 
 /* --- STM32H7A3 --- */
@@ -323,21 +303,21 @@ const struct chip stm32f746 = {
 enum { H7_RCC = 0x58024400, H7_FLASH = 0x52002000, H7_PWR = 0x58024800, HSI64 = 64000000, CSI4 = 4000000, HSE8 = 8000000 };
 
 static uint32_t h7_pll_hz(void) {
-    const uint32_t select = peek(H7_RCC + 0x28), source = select & 3, divider = select >> 4 & 63;
-    const uint32_t input = source == 0 ? (uint32_t)HSI64 >> field(H7_RCC, 3, 2) : source == 1 ? CSI4 : HSE8;
-    const uint32_t factors = peek(H7_RCC + 0x30);
+    const uint32_t select = foreign_peek(H7_RCC + 0x28), source = select & 3, divider = select >> 4 & 63;
+    const uint32_t input = source == 0 ? (uint32_t)HSI64 >> foreign_field(H7_RCC, 3, 2) : source == 1 ? CSI4 : HSE8;
+    const uint32_t factors = foreign_peek(H7_RCC + 0x30);
     return divider ? (uint32_t)((uint64_t)input / divider * ((factors & 511) + 1) / ((factors >> 9 & 127) + 1)) : 0;
 }
 
 /* The CPU's; AHB is this divided by HPRE. */
 static uint32_t h7_clock_hz(void) {
-    const uint32_t source = field(H7_RCC + 0x10, 0, 3);
-    const uint32_t hz = source == 0 ? (uint32_t)HSI64 >> field(H7_RCC, 3, 2) : source == 1 ? CSI4 : source == 2 ? HSE8 : h7_pll_hz();
-    return ahb_divided(hz, field(H7_RCC + 0x18, 8, 4));
+    const uint32_t source = foreign_field(H7_RCC + 0x10, 0, 3);
+    const uint32_t hz = source == 0 ? (uint32_t)HSI64 >> foreign_field(H7_RCC, 3, 2) : source == 1 ? CSI4 : source == 2 ? HSE8 : h7_pll_hz();
+    return foreign_ahb_divided(hz, foreign_field(H7_RCC + 0x18, 8, 4));
 }
 
 static uint32_t h7_timer_hz(bool apb2) {
-    return apb_timer_hz(ahb_divided(h7_clock_hz(), field(H7_RCC + 0x18, 0, 4)), field(H7_RCC + 0x1C, apb2 ? 8 : 4, 3));
+    return foreign_apb_timer_hz(foreign_ahb_divided(h7_clock_hz(), foreign_field(H7_RCC + 0x18, 0, 4)), foreign_field(H7_RCC + 0x1C, apb2 ? 8 : 4, 3));
 }
 
 static const struct peripheral h7_peripherals[] = {
@@ -360,7 +340,7 @@ static const struct family h7 = {
     .resets = {{H7_FLASH, 0x13}, {H7_RCC, 0x25}}, .clock_hz = h7_clock_hz, .timer_hz = h7_timer_hz,
 };
 
-static void map_h7(struct machine *m) { map_units(m, &h7); }
+static void map_h7(struct machine *m) { foreign_map(m, &h7); }
 
 const struct chip stm32h7a3 = {
     .name = "stm32h7a3", .cpu_model = UC_CPU_ARM_CORTEX_M7, .core = CORTEX_M7,
@@ -369,6 +349,6 @@ const struct chip stm32h7a3 = {
              {0x30000000, 128 << 10, 0}, {0x38000000, 32 << 10, 0}},
     .timing = {.read_shift = 5, .icache_bytes = 16 << 10, .dcache_bytes = 16 << 10, .itcm_bytes = 64 << 10,
                .dtcm_bytes = 128 << 10, .fill_cycles = 4, .line_reads = 2, .mispredicted_cycles = 8},
-    .map_peripherals = map_h7, .reset = reset, .requested_irq = requested_irq, .uart_pins_connected = pins_connected,
-    .clock_hz = h7_clock_hz, .boots_rom = never_rom,
+    .map_peripherals = map_h7, .reset = foreign_reset, .requested_irq = foreign_irq, .uart_pins_connected = foreign_pins_connected,
+    .clock_hz = h7_clock_hz, .boots_rom = foreign_never_rom,
 };

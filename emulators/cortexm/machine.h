@@ -17,19 +17,31 @@ struct ram {
     uint32_t base, size_bytes, mirror;
 };
 
-enum { MAX_RAMS = 6, CACHED_LINES = 32, ART_DATA_READS = 16, FLASH_LINE_NONE = ~0u, MAX_SETS = 256 };
+enum { MAX_RAMS = 6, CACHED_LINES = 32, ART_DATA_READS = 16, FLASH_LINE_NONE = ~0u, MAX_SETS = 256, MAX_M33_SETS = 512 };
 
 enum { NO_IRQ = ~0u };
 
-enum core { CORTEX_M3, CORTEX_M4, CORTEX_M7 }; /* the latter two with an FPU */
+enum core { CORTEX_M0PLUS, CORTEX_M3, CORTEX_M4, CORTEX_M7, CORTEX_M33 };
+
+static inline bool has_fpu(enum core core) { return core >= CORTEX_M4; }
 
 /* How long memories take. Sources: the chips' files. */
 struct timing {
     unsigned read_shift;                 /* of the lines that data come in */
-    uint32_t icache_bytes, dcache_bytes; /* of the M7, lines of 32 bytes, 2 and 4 ways */
+    uint32_t icache_bytes, dcache_bytes; /* of the M7, lines of 32 bytes, 2 and 4 ways; of the M33, see m33_lines */
     uint32_t itcm_bytes, dtcm_bytes;     /* from 0 and from 0x20000000: never waited for */
     uint32_t fill_cycles, line_reads;    /* a line: the way to memory, then so many reads of wait states + 1 cycles */
     uint32_t mispredicted_cycles;
+};
+
+/* The one port to the flash of an M0+, in lines of 64 bits: what has been fetched, what is on its way. */
+enum { G0_CACHED_LINES = 4 };
+
+struct prefetch {
+    bool ahead, caches;     /* as the firmware has switched them on */
+    uint32_t line, next;    /* fetched from; asked for beforehand */
+    uint64_t next_arrives, port_free; /* in cycles */
+    uint32_t cached[G0_CACHED_LINES];
 };
 
 struct chip {
@@ -53,8 +65,9 @@ struct chip {
 
 enum { FUSE_BOOT_FLASH = 1 << 1 }; /* GPNVM1 of the SAM3X8E */
 
-extern const struct chip sam3x8e, stm32h747, stm32h745, stm32l4r5;
+extern const struct chip sam3x8e, stm32h747, stm32h745, stm32l4r5, stm32g0b1, stm32u575;
 extern const struct chip stm32l4r5_foreign, stm32f746, stm32h7a3; /* foreign.c */
+extern const struct chip stm32g0b1_foreign, stm32u575_foreign, stm32u385; /* foreign_u5.c */
 
 /* Serial port between the pty and the chip's UART registers. */
 enum { RX_QUEUE_BYTES = 1 << 16, TX_QUEUE_BYTES = 1 << 16, LIFTED_BYTE_CYCLES = 40 };
@@ -117,6 +130,9 @@ struct machine {
     uint64_t fill_ends;                  /* cycle in which the data cache has its last line whole */
     uint32_t fills;                      /* of the instruction cache so far */
     uint32_t icache[MAX_SETS][2], dcache[MAX_SETS / 2][4], art_data[ART_DATA_READS]; /* lines, the last used first */
+    uint32_t m33_lines[MAX_M33_SETS][2]; /* of code and data, 16 bytes each, direct mapped or in two ways */
+    uint32_t m33_ways, m33_missed;       /* the line that was missed last */
+    struct prefetch prefetch;            /* M0+ */
     uint32_t min_sp;
     uint32_t guard_base, stack_limit; /* the MPU region that nothing may touch, and its end; 0: none */
     uint32_t fault_pc;               /* of a fault found between instructions */
@@ -183,6 +199,9 @@ void rom_forget_code(struct machine *m);
 uint32_t samba_monitor(struct machine *m);
 uint32_t an3155_loader(struct machine *m);
 
+/* m0plus.c */
+void m0plus_reset(struct machine *m);
+
 /* cycles.c */
 void forget_blocks(void);
 void install_block_hook(struct machine *m);
@@ -202,6 +221,7 @@ uint32_t fault_enter(struct machine *m, uint32_t pc);
 /* core.c: the private peripheral bus */
 void map_core(struct machine *m);
 void reset_core(struct machine *m);
+void write_trace(struct machine *m, uint32_t tag); /* with --trace */
 bool fpu_enabled(void);
 uint64_t systick_next_event(void);
 void systick_tick(struct machine *m);

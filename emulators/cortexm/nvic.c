@@ -72,7 +72,7 @@ bool interrupt_enter(struct machine *m, uint32_t pc) {
     if (cpsr & IT_STATE) return false;
     struct nvic *n = &m->nvic;
     const uint32_t sp = get(m, UC_ARM_REG_SP);
-    n->fp_saved = m->chip->core != CORTEX_M3 && get(m, UC_ARM_REG_CONTROL) & CONTROL_FPCA;
+    n->fp_saved = has_fpu(m->chip->core) && get(m, UC_ARM_REG_CONTROL) & CONTROL_FPCA;
     n->frame_bytes = n->fp_saved ? FP_FRAME_BYTES : BASIC_FRAME_BYTES;
     n->frame_sp = (sp - n->frame_bytes) & ~7u;
     uint32_t frame[8];

@@ -30,13 +30,34 @@ static const struct price m7_price[KINDS] = {
     [FP_SINGLE] = {1, 1, 6}, [FP_DOUBLE] = {3, 1, 9}, [FP_DIV_SINGLE] = {16, 2, 18}, [FP_DIV_DOUBLE] = {30, 2, 32},
 };
 
+/* Cortex-M0+ TRM r0p1 (DDI0484C), table 3-1, with the multiplier of one cycle. 32-bit instructions: price_of(). */
+static const struct price m0plus_price[KINDS] = {
+    [ALU] = {1, 1, 1}, [MUL] = {1, 1, 1}, [LOAD] = {2, 2, 2}, [LOAD_LITERAL] = {2, 2, 2}, [STORE] = {2, 2, 2},
+    [STORE_REGISTER] = {2, 2, 2}, [LOAD_MANY] = {1, 1, 1}, [STORE_MANY] = {1, 1, 1}, [BRANCH] = {2, 2, 2},
+    [BRANCH_COND] = {1, 1, 1}, [BRANCH_INDIRECT] = {2, 2, 2}, [SYSTEM] = {1, 1, 3}, [BARRIER] = {3, 3, 4},
+};
+
+/* Cortex-M33: `typical` is m33.c's affair; here are its bounds. It has no double precision. */
+static const struct price m33_price[KINDS] = {
+    [ALU] = {1, 0, 2}, [MUL] = {1, 1, 3}, [MLA] = {1, 1, 2}, [MULL] = {1, 1, 2}, [MLAL] = {1, 1, 2},
+    [DIVIDE] = {6, 2, 12}, [LOAD] = {1, 1, 3}, [LOAD_LITERAL] = {1, 1, 3}, [STORE] = {1, 1, 2},
+    [STORE_REGISTER] = {1, 1, 2}, [LOAD_MANY] = {0, 0, 4}, [STORE_MANY] = {0, 0, 1}, [BRANCH] = {2, 1, 3},
+    [BRANCH_COND] = {1, 0, 1}, [BRANCH_INDIRECT] = {3, 1, 4}, [TABLE_BRANCH] = {3, 2, 4}, [IT_BLOCK] = {1, 0, 1},
+    [SYSTEM] = {1, 1, 3}, [BARRIER] = {4, 1, 8}, [FP_MOVE] = {1, 1, 3}, [FP_LOAD] = {1, 1, 3}, [FP_STORE] = {1, 1, 3},
+    [FP_SINGLE] = {1, 1, 6}, [FP_DIV_SINGLE] = {14, 1, 18},
+};
+
 /* Refilling the pipeline after a taken branch; a computed target is known later than an encoded one. */
 static const struct price m3_taken = {1, 1, 3}, m3_taken_indirect = {2, 1, 3};
-static const struct price m7_taken = {0, 0, 8};
+static const struct price m7_taken = {0, 0, 8}, m33_taken = {1, 1, 3}, m0plus_taken = {1, 1, 1}, free_of_charge = {0, 0, 0};
 
 struct price price_of_taken(const struct insn *i, enum core core) {
     const bool direct = i->kind == BRANCH || i->kind == BRANCH_COND;
     if (core == CORTEX_M7) return m7_taken;
+    if (core == CORTEX_M33 || core == CORTEX_M0PLUS) { /* all else is in the instruction's own price */
+        const bool conditional = i->kind == BRANCH_COND;
+        return !conditional ? free_of_charge : core == CORTEX_M33 ? m33_taken : m0plus_taken;
+    }
     return direct ? m3_taken : m3_taken_indirect;
 }
 
@@ -47,11 +68,26 @@ bool overlaps(const struct insn *i, const struct insn *before) {
     return moves && after_load && before->dest != i->base && before->dest != i->index;
 }
 
+/* BL; MRS and MSR; nothing else of 32 bits is an M0+'s but barriers. */
+static struct price m0plus_price_of(const struct insn *i) {
+    static const struct price three = {3, 3, 3};
+    struct price p = m0plus_price[i->kind];
+    if (i->bytes == 4 && (i->kind == BRANCH || i->kind == SYSTEM)) return three;
+    if (i->bytes == 4 && i->kind != BARRIER) return free_of_charge;
+    const unsigned more = i->registers + (i->kind == LOAD_MANY && i->loads_pc ? 2 : 0);
+    return (struct price){p.typical + more, p.min + more, p.max + more};
+}
+
+bool has_price(struct price p) { return p.max > 0; }
+
 struct price price_of(const struct insn *i, const struct insn *before, enum core core) {
-    static const struct price *const prices[] = {[CORTEX_M3] = m3_price, [CORTEX_M4] = m4_price, [CORTEX_M7] = m7_price};
-    const bool m7 = core == CORTEX_M7;
+    static const struct price *const prices[] = {[CORTEX_M3] = m3_price, [CORTEX_M4] = m4_price, [CORTEX_M7] = m7_price,
+                                                 [CORTEX_M33] = m33_price};
+    if (core == CORTEX_M0PLUS) return m0plus_price_of(i);
+    const bool m7 = core == CORTEX_M7, overlapping = core == CORTEX_M3 || core == CORTEX_M4;
     struct price p = prices[core][i->kind];
-    if (!m7 && overlaps(i, before) && p.typical == 2) {
+    if (!has_price(p)) return p;
+    if (overlapping && overlaps(i, before) && p.typical == 2) {
         p.typical = 1;
         p.max -= 1;
     }

@@ -16,6 +16,8 @@ struct m4_stream {
 
 enum { UNKNOWN_MEMORY = -1 };
 
+/* A price whose `max` is 0 is none: the core has no such instruction, or nobody has measured it. */
+bool has_price(struct price p);
 struct price price_of(const struct insn *i, const struct insn *before, enum core core);
 struct price price_of_taken(const struct insn *i, enum core core);
 bool overlaps(const struct insn *i, const struct insn *before);
