@@ -83,6 +83,7 @@ class Chip:
 DSP = Chip(together=2, step=4, dense=(4, 4, 4, 4), halfwords=True, paired=4, doubles=True)
 CHIPS = {
     "cortex-m4": replace(DSP, long_rescaled_row=1, columns=True),  # products and rounding are one piece of assembler
+    "cortex-m33": replace(DSP, long_rescaled_row=1, columns=True),  # the same instructions
     "cortex-m7": DSP,  # larger blocks of shorter rows cost MobileNetV1 4 %
     "cortex-m3": Chip(together=4, step=1, dense=(8, 1, 1, 4), zeros=(0.1, 0.5)),
 }

@@ -27,6 +27,7 @@ CORES = {
     "cortex-m3": "defined(__ARM_ARCH_7M__)",
     "cortex-m4": "defined(__ARM_FEATURE_DSP)",
     "cortex-m7": "defined(__ARM_FEATURE_DSP)",
+    "cortex-m33": "defined(__ARM_FEATURE_DSP)",
 }
 SPDX = "SPDX-License-Identifier: Apache-2.0"
 

@@ -1,4 +1,4 @@
-"""The emulated Due, STM32H747 and STM32L4R5: exact counts, a model within its bounds, interrupts, faults, ending."""
+"""The emulated Due, STM32H747, L4R5, G0B1 and U575: exact counts, modelled cycles, interrupts, faults, ending."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ DUE = Chip("sam3x8e", ("-mcpu=cortex-m3", "-mthumb"), 0x20088000, 84_000_000)
 H747 = Chip("stm32h747", ("-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-d16"), 0x20020000, 64_000_000)
 M4 = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
 L4R5 = Chip("stm32l4r5", M4, 0x200A0000, 120_000_000)
-CHIPS = (DUE, H747, L4R5)
+G0B1 = Chip("stm32g0b1", ("-mcpu=cortex-m0plus", "-mthumb"), 0x20024000, 64_000_000)
+M33 = ("-mcpu=cortex-m33", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16")
+U575 = Chip("stm32u575", M33, 0x200C0000, 160_000_000)
+CHIPS = (DUE, H747, L4R5, G0B1, U575)
 every_chip = pytest.mark.parametrize("chip", CHIPS, ids=lambda chip: chip.name)
 both_uarts = pytest.mark.parametrize("uart", ["lifted", "true"])
 
@@ -256,6 +259,8 @@ BRIDGES = {  # baud rates; 16U2: 16 MHz / 8 / 17; an ST-LINK hits the rate
     "sam3x8e": 117647,
     "stm32h747": 115200,
     "stm32l4r5": 115200,
+    "stm32g0b1": 115107,
+    "stm32u575": 115190,
 }
 
 

@@ -10,6 +10,59 @@ void call_loop();
 void table_loop();
 }
 
+#if __ARM_ARCH == 6  // as many instructions, without what ARMv6-M lacks
+__asm__(R"(
+    .syntax unified
+    .thumb_func
+    .global plain_loop
+    .balign 16
+plain_loop:
+    ldr r0, =1000
+1:  subs r0, #1
+    bne 1b
+    bx lr
+
+    .thumb_func
+    .global it_loop
+    .balign 16
+it_loop:
+    ldr r0, =500
+    movs r1, #0
+1:  movs r2, #1
+    tst r0, r2
+    adds r1, #1
+    adds r1, #2
+    subs r0, #1
+    bne 1b
+    bx lr
+
+    .thumb_func
+    .global call_loop
+    .balign 16
+call_loop:
+    push {r4, lr}
+    ldr r4, =300
+1:  bl 2f
+    subs r4, #1
+    bne 1b
+    pop {r4, pc}
+2:  push {r4, lr}
+    muls r0, r4, r0
+    pop {r4, pc}
+
+    .thumb_func
+    .global table_loop
+    .balign 16
+table_loop:
+    movs r0, #100
+1:  movs r1, #1
+    ands r1, r0
+    subs r0, #1
+    bne 1b
+    bx lr
+    .ltorg
+)");
+#else
 // 1 + 1000 * 2 + 1
 __asm__(R"(
     .thumb_func
@@ -64,6 +117,7 @@ table_loop:
     bne 1b
     bx lr
 )");
+#endif
 
 template <typename Body>
 void timed(uint32_t tag, Body body) {
@@ -79,7 +133,7 @@ int main() {
     timed(3, call_loop);
     timed(4, table_loop);
     hal::section_begin(5);
-    __asm__ volatile(".rept 64\n\tadds r0, r0, r1\n\t.endr" ::: "r0", "cc");
+    __asm__ volatile(".syntax unified\n\t.rept 64\n\tadds r0, r0, r1\n\t.endr" ::: "r0", "cc");
     put_u32(hal::section_end());
     for (;;) {
     }

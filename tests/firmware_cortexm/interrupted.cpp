@@ -14,6 +14,33 @@ extern "C" void hil_on_byte(uint8_t byte) {
 
 // The IT block straddles a page, where the emulator's basic blocks end. r0 turns; returns the sum of 1 or 3 per turn.
 extern "C" uint32_t paged_loop(uint32_t turns);
+#if __ARM_ARCH == 6  // no IT blocks; the loop crosses a page
+__asm__(R"(
+    .syntax unified
+    .thumb_func
+    .global paged_loop
+    .balign 4096
+    .space 3072
+paged_loop:
+    push {r4}
+    movs r4, #0
+1:
+    .rept 1000
+    nop
+    .endr
+    movs r1, #1
+    tst r0, r1
+    bne 3f
+    adds r4, #2
+3:  adds r4, #1
+    subs r0, #1
+    beq 2f
+    b 1b
+2:  mov r0, r4
+    pop {r4}
+    bx lr
+)");
+#else
 __asm__(R"(
     .thumb_func
     .global paged_loop
@@ -38,6 +65,7 @@ paged_loop:
     pop {r4}
     bx lr
 )");
+#endif
 
 int main() {
     hal::init();

@@ -24,19 +24,44 @@ uint8_t *heap_peak;
 
 uint8_t *heap_start() { return reinterpret_cast<uint8_t *>(&_heap_start); }
 
-// No access to the 32 bytes below the stack's room: an overflow faults instead of overwriting .bss.
+// No store to the 32 bytes below the stack's room: an overflow faults instead of overwriting .bss.
 // ENABLE and PRIVDEFENA keep the default memory map everywhere else.
 void guard_stack() {
     using namespace cortexm;
-    constexpr uint32_t execute_never = 1u << 28, size_32_bytes = 4u << 1, enable = 1u;
+    const uint32_t guard = reinterpret_cast<uint32_t>(&_guard);
+    constexpr uint32_t enable = 1u;
     reg(MPU_RNR) = 0;
-    reg(MPU_RBAR) = reinterpret_cast<uint32_t>(&_guard);
+#if __ARM_ARCH >= 8
+    constexpr uint32_t execute_never = 1u, read_only = 2u << 1;  // there is no region without any access
+    reg(MPU_RBAR) = guard | read_only | execute_never;
+    reg(MPU_RLAR) = guard | enable;
+#elif __ARM_ARCH == 6
+    // The smallest region has 256 bytes, in eight parts that are switched off one by one.
+    constexpr uint32_t execute_never = 1u << 28, size_256_bytes = 7u << 1;
+    const uint32_t other_parts = 0xFFu & ~(1u << (guard / 32 & 7));
+    reg(MPU_RBAR) = guard & ~0xFFu;
+    reg(MPU_RASR) = execute_never | other_parts << 8 | size_256_bytes | enable;
+#else
+    constexpr uint32_t execute_never = 1u << 28, size_32_bytes = 4u << 1;
+    reg(MPU_RBAR) = guard;
     reg(MPU_RASR) = execute_never | size_32_bytes | enable;
+#endif
     reg(MPU_CTRL) = (1u << 2) | 1u;
     barrier();
 }
 
 }  // namespace
+
+// What ARMv6-M has no instructions for: long branches, moving pairs, conditions.
+#if __ARM_ARCH == 6
+#define HIL_GO(where) "ldr r2, =" where "\n\tbx r2\n\t"
+#define HIL_COPY_PAIR "ldmia r0!, {r3, r4}\n\tstmia r1!, {r3, r4}\n\t"
+#define HIL_PAINT_WORD "bhs 4f\n\tstmia r0!, {r2}\n\tb 1b\n4:\n\t"
+#else
+#define HIL_GO(where) "b " where "\n\t"
+#define HIL_COPY_PAIR "ldrd r3, r4, [r0], #8\n\tstrd r3, r4, [r1], #8\n\t"
+#define HIL_PAINT_WORD "itt lo\n\tstrlo r2, [r0], #4\n\tblo 1b\n\t"
+#endif
 
 // What the linker script has placed elsewhere than in flash, 64 bits at a time: the unit of a TCM's error correction.
 #ifdef HIL_COPIES
@@ -48,10 +73,7 @@ void guard_stack() {
     "beq 3f\n" \
     "2:\n\t" \
     "cmp r1, r2\n\t" \
-    "beq 3f\n\t" \
-    "ldrd r3, r4, [r0], #8\n\t" \
-    "strd r3, r4, [r1], #8\n\t" \
-    "b 2b\n" \
+    "beq 3f\n\t" HIL_COPY_PAIR "b 2b\n" \
     "3:\n\t"
 #else
 #define HIL_COPIES
@@ -63,11 +85,7 @@ extern "C" __attribute__((naked, noreturn)) void reset_handler() {
                      "mov r1, sp\n\t"
                      "ldr r2, =%c0\n"
                      "1:\n\t"
-                     "cmp r0, r1\n\t"
-                     "itt lo\n\t"
-                     "strlo r2, [r0], #4\n\t"
-                     "blo 1b\n\t" HIL_COPIES "b start\n\t"
-                     ".ltorg" ::"i"(PAINT));
+                     "cmp r0, r1\n\t" HIL_PAINT_WORD HIL_COPIES HIL_GO("start") ".ltorg" ::"i"(PAINT));
 }
 
 extern "C" __attribute__((noreturn, used)) void start() {
@@ -93,27 +111,32 @@ extern "C" __attribute__((weak)) void hil_on_fault(const hal::Fault &) {}
 extern "C" __attribute__((naked)) void fault_handler() {
     __asm__ volatile("mov r0, sp\n\t"
                      "ldr r1, =_estack\n\t"
-                     "mov sp, r1\n\t"
-                     "b report_fault\n\t"
-                     ".ltorg");
+                     "mov sp, r1\n\t" HIL_GO("report_fault") ".ltorg");
 }
 
 // `frame` is what the processor has pushed: r0 to r3, r12, lr, pc, xpsr.
 extern "C" __attribute__((noreturn, used)) void report_fault(const uint32_t *frame) {
     using namespace cortexm;
-    constexpr uint32_t memory_address_valid = 1u << 7, bus_address_valid = 1u << 15;
-    constexpr uint32_t frame_not_written = 1u << 4 | 1u << 12;  // MSTKERR, STKERR: the guard has stopped that as well
     const uint32_t at = reinterpret_cast<uint32_t>(frame), end = reinterpret_cast<uint32_t>(&_estack);
     const bool readable = at < end && end - at >= 32 && at >= reinterpret_cast<uint32_t>(&_sdata);
     hal::Fault fault{};
+#if __ARM_ARCH == 6
+    const bool written = at >= reinterpret_cast<uint32_t>(&_heap_start);  // there is no register that says why
+#else
+    constexpr uint32_t memory_address_valid = 1u << 7, bus_address_valid = 1u << 15;
+    constexpr uint32_t frame_not_written = 1u << 4 | 1u << 12;  // MSTKERR, STKERR: the guard has stopped that as well
     fault.cause = reg(SCB_CFSR);
-    if (readable && !(fault.cause & frame_not_written)) {
+    const bool written = !(fault.cause & frame_not_written);
+#endif
+    if (readable && written) {
         fault.lr = frame[5];
         fault.pc = frame[6];
     }
     fault.sp = at;
+#if __ARM_ARCH != 6
     if (fault.cause & memory_address_valid) fault.address = reg(SCB_MMFAR);
     if (fault.cause & bus_address_valid) fault.address = reg(SCB_BFAR);
+#endif
     hil_on_fault(fault);
     for (;;) {}
 }

@@ -37,7 +37,7 @@ inline int32_t add_upper_rounded(int32_t sum, int32_t a, int32_t b) {
 inline int32_t add_upper(int32_t sum, int32_t a, int32_t b) { return sum + static_cast<int32_t>((int64_t(a) * b) >> 32); }
 inline int32_t add_upper_rounded(int32_t sum, int32_t a, int32_t b) { return portable::add_upper_rounded(sum, a, b); }
 #endif
-#ifdef __ARM_ARCH_ISA_THUMB
+#if __ARM_ARCH_ISA_THUMB == 2
 inline int32_t upper_of_sum(int32_t upper, uint32_t lower, int32_t a, int32_t b) {
     asm("smlal %0, %1, %2, %3" : "+r"(lower), "+r"(upper) : "r"(a), "r"(b));
     return upper;
@@ -104,7 +104,7 @@ template <class Out>
 struct NotedHalf<Out, true> {
     static Out of(int32_t twice, int32_t &seen) { return Noted<Out>::of(twice >> 1, seen); }
 };
-#ifdef __ARM_ARCH_ISA_THUMB
+#if __ARM_ARCH_ISA_THUMB == 2
 template <int32_t High>
 struct NotedHalf<Within<int8_t, -128, High>, true> {
     static Within<int8_t, -128, High> of(int32_t twice, int32_t &seen) {

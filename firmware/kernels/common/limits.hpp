@@ -102,7 +102,7 @@ namespace portable {
 inline int32_t clamped_to_byte(int32_t value) { return value < -128 ? -128 : value > 127 ? 127 : value; }
 inline int32_t clamped_to_unsigned_byte(int32_t value) { return value < 0 ? 0 : value > 255 ? 255 : value; }
 }  // namespace portable
-#ifdef __ARM_ARCH_ISA_THUMB
+#if __ARM_ARCH_ISA_THUMB == 2
 inline int32_t clamped_to_byte(int32_t value) {
     int32_t clamped;
     asm("ssat %0, #8, %1" : "=r"(clamped) : "r"(value));
