@@ -9,8 +9,8 @@ does, with its sensitivities, decisions and loops, where a bound of the worst ca
 is off if it is further from float than `MARGIN` times the furthest of these runs. The first run rounds as the program
 does, which loses whatever is always too small; the last one moves by whole units.
 
-And formats that explain everything explain nothing: outputs that tell the samples apart no better than a constant
-would are off, too, whatever the roundings do.
+And formats that explain everything explain nothing: where rounding may give whatever the outputs reach, these must tell
+the samples apart better than a constant would.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ MOST_RUNS, MOST_ELEMENTS = 8, 1_600_000
 MARGIN = 4.0
 LARGEST_SHARE = 2.0**-8
 FLOAT32 = 2.0**-20  # of the largest output: both models add in some order
-LOST_SHARE = 2.0**-4  # of what the outputs reach: less than that is no matter of telling samples apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ def whole_run(lowered: Lowered, inputs: np.ndarray, outputs: np.ndarray, wanted:
     off = np.abs(outputs - wanted)
     worst = np.argsort(-off.max(axis=1), kind="stable")[:samples]
     explained = _explained_error(lowered, inputs[worst], wanted[worst])
-    wrong, is_lost = off > explained, _is_lost(outputs, wanted)
+    wrong, is_lost = off > explained, _is_lost(outputs, wanted, explained)
     if not wrong.any() and not is_lost:
         return WholeRun(explained, ())
     program = lowered.program
@@ -99,14 +98,11 @@ def _explained_error(lowered: Lowered, inputs: np.ndarray, wanted: np.ndarray) -
     return MARGIN * furthest + FLOAT32 * float(np.abs(wanted).max(initial=0.0))
 
 
-def _is_lost(given: np.ndarray, wanted: np.ndarray) -> bool:
-    """Whether each output's mean over the samples would be nearer to the float model than the program is."""
+def _is_lost(given: np.ndarray, wanted: np.ndarray, explained: float) -> bool:
+    """Whether rounding explains whatever comes, and each output's mean over the samples would be nearer to float."""
     off, distance = np.abs(given - wanted), np.abs(wanted - wanted.mean(axis=0))
-    return bool(
-        distance.any()
-        and np.square(off).sum() >= np.square(distance).sum()
-        and off.max(initial=0.0) > LOST_SHARE * float(np.ptp(wanted))
-    )
+    noise, signal = float(np.square(off).sum()), float(np.square(distance).sum())
+    return noise >= signal > 0 and explained >= float(np.ptp(wanted))
 
 
 class _Rounded:
