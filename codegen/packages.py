@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tinyhil.codegen.export_kinds import ARDUINO, CMAKE, PLATFORMIO
 from tinyhil.codegen.exported_library import CALLER, SPDX, Library
 from tinyhil.quoting import markdown, printable
-
-ARDUINO, PLATFORMIO, CMAKE = "arduino", "platformio", "cmake"
-KINDS = (ARDUINO, PLATFORMIO, CMAKE)
 
 
 def package(

@@ -145,7 +145,7 @@ class Model:
 
         `options` are those of `hil export`: name, arena, classes, sizes, board. ConfigError for an unknown kind.
         """
-        from tinyhil.codegen.packages import KINDS
+        from tinyhil.codegen.export_kinds import KINDS
         from tinyhil.harness.offline.export import Wanted
 
         if kind not in KINDS:

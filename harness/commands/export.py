@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
+from tinyhil.codegen.export_kinds import KINDS
 from tinyhil.harness.commands import common
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(["arduino", "platformio", "cmake"]))
+@click.argument("kind", type=click.Choice(KINDS))
 @click.argument("model")
 @common.stream_options
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The .zip to write.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 from tinyhil.ops import (
     activation,
     affine,
@@ -10,6 +12,7 @@ from tinyhil.ops import (
     batched,
     channels,
     code_table,
+    completeness,
     conv,
     curve,
     decisions,
@@ -113,3 +116,6 @@ KERNELS: tuple[Kernel, ...] = (
 OPERATOR_BY_NAME = {operator.name: operator for operator in OPERATORS}
 LOOP_BY_NAME = {loop.name: loop for loop in LOOPS}
 KERNEL_BY_NAME = {kernel.name: kernel for kernel in KERNELS}
+
+_MODULES = tuple(value for name, value in sorted(vars().items()) if isinstance(value, ModuleType) and name[0] != "_")
+completeness.require_complete(_MODULES, OPERATORS, KERNELS)

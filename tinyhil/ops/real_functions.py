@@ -8,6 +8,7 @@ an operand of 8 bits or less there are at most 256 results: a table in flash hol
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -111,7 +112,8 @@ def _none(node: Node) -> tuple[float, float]:
     return 0.0, 0.0
 
 
-_FUNCTIONS: dict[str, tuple[str, Callable[..., np.ndarray], Callable[[Node], tuple[float, float]]]] = {
+# by operator: name of the kernel, its numpy function of (x, first, second), and these two parameters of a node
+FUNCTIONS: dict[str, tuple[str, Callable[..., np.ndarray], Callable[[Node], tuple[float, float]]]] = {
     "Sigmoid": ("sigmoid", _plain(f.sigmoid), _none),
     "Tanh": ("tanh", _plain(f.tanh), _none),
     "Exp": ("exp", lambda x, factor, _: f.exp(factor * x), lambda node: (float(attr(node, "factor", 1.0)), 0.0)),
@@ -162,7 +164,7 @@ def _kernel(name: str, function: Callable[..., np.ndarray]) -> Kernel:
     )
 
 
-_KERNEL_BY_OPERATOR = {op: _kernel(name, function) for op, (name, function, _) in _FUNCTIONS.items()}
+_KERNEL_BY_OPERATOR = {op: _kernel(name, function) for op, (name, function, _) in FUNCTIONS.items()}
 
 
 def _lower_by_table(evaluate: Evaluate, node: Node, lowering: Lowering) -> bool:
@@ -188,16 +190,27 @@ def by_table(evaluate: Evaluate, otherwise: Lower) -> Lower:
     return lower
 
 
-def function(evaluate: Evaluate) -> Lower:
+@dataclass(frozen=True, slots=True)
+class RealFunction:
     """What lowers a function of one operand: to a table if that can be, else in single precision."""
-    return by_table(evaluate, _lower_function)
+
+    evaluate: Evaluate
+
+    def __call__(self, node: Node, lowering: Lowering) -> None:
+        if not _lower_by_table(self.evaluate, node, lowering):
+            _lower_function(node, lowering)
+
+
+def function(evaluate: Evaluate) -> Lower:
+    """What lowers a function of one operand, which must be among `FUNCTIONS`."""
+    return RealFunction(evaluate)
 
 
 def _lower_function(node: Node, lowering: Lowering) -> None:
     name = node.inputs[0]
     x, out = lowering.operand(name), lowering.define(node.outputs[0])
     function = _function_of(node)
-    first, second = _FUNCTIONS[function][2](node)
+    first, second = FUNCTIONS[function][2](node)
     params = {
         "count": out.count,
         "power": lowering.loaded(name).exponent,
