@@ -140,6 +140,18 @@ class Model:
         outcome = calls.search(wanted, _boards_for(wanted.board), self.say, _silent)
         return Record({**outcome.printed, "assignment_file": str(given["out"])})
 
+    def fit(self, boards: Any = "all", x: Any = None, y: Any = None, **options: Any) -> list[Record]:
+        """A row for every board and format: `fits`, `flash_bytes`, `ram_bytes` and `latency_us` (value, low, high), and
+        with samples `agreement`. `options` are those of `hil fit`: formats, samples, prefer. Nothing is built."""
+        from tinyhil.harness.fit.session import FitRequest
+
+        names = (boards,) if isinstance(boards, str) else tuple(boards)
+        given: dict[str, Any] = {"boards": names, **self._calibration, **self._streamed, **options}
+        if x is not None:
+            given["inputs"] = self._samples(x, y)
+        wanted = request("fit", FitRequest, {**given, "model": self.name})
+        return [Record(row) for row in calls.fit(wanted, _boards(), self.say).printed["rows"]]
+
     def export(self, kind: str, out: str | os.PathLike[str], formats: Formats | None = None, **options: Any) -> Path:
         """Write the model as a library (docs/export.md): `kind` is arduino, platformio or cmake; `out` a .zip.
 

@@ -16,6 +16,7 @@ from tinyhil.harness.job import Request, Say
 if TYPE_CHECKING:
     from tinyhil.codegen.exported_library import Library
     from tinyhil.harness.energy.session import EnergyOutcome, EnergyRequest
+    from tinyhil.harness.fit.session import FitOutcome, FitRequest
     from tinyhil.harness.measure.profile import Profile
     from tinyhil.harness.measure.run import Progress
     from tinyhil.harness.offline.export import Wanted
@@ -75,6 +76,13 @@ def assist(request: SearchRequest, boards: Boards | None, say: Say) -> int:
     from tinyhil.harness.search.workers import assist as helping
 
     return helping(request, boards, say)
+
+
+def fit(request: FitRequest, boards: Boards, say: Say) -> FitOutcome:
+    """Whether a model fits boards in formats, with what flash, RAM and latency; nothing is built."""
+    from tinyhil.harness.fit.session import run_fit
+
+    return run_fit(request, boards, say)
 
 
 def export(wanted: Wanted, boards: Boards | None, say: Say) -> Library:

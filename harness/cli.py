@@ -25,6 +25,7 @@ from tinyhil.harness.commands import (
     doctor,
     energy,
     export,
+    fit,
     flash,
     formats,
     generate,
@@ -81,7 +82,7 @@ def hil(context: click.Context) -> None:
 GROUPS = {
     "Measure": (run.run, profile.profile, bench.bench, diff.diff, mlperf.mlperf),
     "Choose and plan": (
-        *(search.search, sweep.sweep, train.train, plan.plan),
+        *(fit.fit, search.search, sweep.sweep, train.train, plan.plan),
         *(formats.formats, inspect.inspect, calibrate.calibrate, energy.energy),
     ),
     "Look and compare": (report.report, compare.compare, golden.golden),

@@ -96,6 +96,14 @@ def compile_model(
     return Compiled(model, assignment, lowered, first.program, first.problem, first.plan, transfers, sources)
 
 
+def place_for(lowered: Program, board: BoardSpec, wish: Wish) -> tuple[Placement, Transfer]:
+    """The lowered program as the board's core has it, planned, and how its input gets in, without its code; DoesNotFit
+    as `compile_model`."""
+    (program, _), *_ = _by_core(lowered, [board])
+    part = _compile(program, [board], {board.name}, (), wish)[0]
+    return part.placed, part.transfers[board.name]
+
+
 def _hash_of(model: Model) -> bytes:
     return bytes.fromhex(model.sha256)[:8]
 

@@ -1,0 +1,186 @@
+"""What products, results and calls cost on each core, fitted to images that were measured: harness/fit/costs.json.
+
+    python -m benchmarks.latency_table             # from the records at hand, a minute
+    python -m benchmarks.latency_table --measure   # first images of boards of which there are too few, many minutes
+
+Measured are the golden records (`results/golden/`), the networks of results/networks.json (benchmarks/peers.py) and
+what --measure adds in results/fit_points.json. Costs are the non-negative numbers with the least sum of squared
+relative errors. `band`: nine in ten images of a network that was left out of the fit lie between these shares of the
+estimate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import nnls
+
+from benchmarks.peers import FORMATS, networks
+from tinyhil.assignment import Assignment
+from tinyhil.errors import HilError
+from tinyhil.harness.build.pipeline import compile_model
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import Boards, load_boards
+from tinyhil.harness.fit.features import code_features, flash_constants, time_features
+from tinyhil.harness.job import Request, open_model
+from tinyhil.harness.measure.run import run
+from tinyhil.harness.records.record import store
+from tools.measured import provenance
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN, NETWORKS = ROOT / "results" / "golden", ROOT / "results" / "networks.json"
+POINTS, TABLE = ROOT / "results" / "fit_points.json", ROOT / "harness" / "fit" / "costs.json"
+FEW = ("nucleo_l4r5",)  # boards that --measure is for
+RIDGE = 1e-3  # of a cost, as a share of an image's time: what no image tells apart is shared
+NEAR = 1.0  # the same, towards the costs of a similar core
+SIMILAR = {"cortex-m4": "cortex-m7"}  # cores of which few networks were measured
+INSIDE = (5, 95)  # percentiles
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One measured image: what it consists of, cycles of a sample, bytes of code and of RAM beside arena and input."""
+
+    network: str
+    core: str
+    time: Mapping[str, float]
+    code: Mapping[str, float]
+    cycles: float
+    code_bytes: float
+    beside_bytes: float | None
+
+
+def points(boards: Boards) -> Iterator[Point]:
+    for path in sorted(GOLDEN.rglob("*.json")):
+        record = json.loads(path.read_text())
+        if record["order"]["assignment"] is None:
+            memory = record["memory"]
+            beside = memory["total_bytes"] - memory["arena_bytes"] - memory["input_bytes"]
+            yield _point(boards, record["model"], record["model"], None, record["board"], record["format"],
+                         record["latency"]["median"], record["flash_bytes"], beside)  # fmt: skip
+    rows = [*json.loads(NETWORKS.read_text())["rows"]]
+    if POINTS.is_file():
+        rows += json.loads(POINTS.read_text())["rows"]
+    with tempfile.TemporaryDirectory() as folder:
+        known = {network.title: network for network in networks(Path(folder))}
+        for row in rows:
+            network = known[row["network"]]
+            for fmt, costs in row["formats"].items():
+                if costs is not None:
+                    yield _point(boards, row["network"], str(network.model), network.inputs, row["board"], fmt,
+                                 costs["cycles"], costs["flash_bytes"], None)  # fmt: skip
+
+
+def _point(
+    boards: Boards, title: str, model: str, inputs: Path | None, board: str, fmt: str,
+    cycles: float, flash_bytes: int, beside_bytes: float | None,
+) -> Point:  # fmt: skip
+    opened, spec = open_model(model), boards.board(board)
+    compiled = compile_model(opened.model, Assignment(fmt), opened.required_ranges(inputs), [spec], [board])
+    program, plan = compiled.program, compiled.plan
+    constants = flash_constants(program)
+    return Point(
+        title, spec.chip.core, time_features(program, plan), code_features(program, plan), cycles,
+        flash_bytes - constants, beside_bytes,
+    )  # fmt: skip
+
+
+def fitted(rows: list[tuple[Mapping[str, float], float]], prior: Mapping[str, float] | None = None) -> dict[str, float]:
+    """Cost of each feature; what no image tells apart stays near a multiple of `prior`."""
+    prior = prior or {}
+    names = sorted({name for features, _ in rows for name in features} | prior.keys())
+    share = np.array([[features.get(name, 0.0) / value for name in names] for features, value in rows])
+    near = np.array([prior.get(name, 0.0) for name in names])
+    near = near * (np.median(1 / (share @ near)) if prior else 0.0)
+    scale = np.maximum(share.max(axis=0), np.where(near > 0, NEAR / np.maximum(near, 1e-9), 1e-9))
+    ridge = (NEAR if prior else RIDGE) * np.eye(len(names))
+    wanted = np.concatenate([np.ones(len(rows)), (NEAR if prior else 0.0) * near * scale])
+    found, _ = nnls(np.vstack([share / scale, ridge]), wanted)
+    return {name: float(f"{cost / unit:.4g}") for name, cost, unit in zip(names, found, scale, strict=True)}
+
+
+def estimate(costs: Mapping[str, float], features: Mapping[str, float]) -> float:
+    return sum(costs.get(name, 0.0) * count for name, count in features.items())
+
+
+def band(rows: list[tuple[str, Mapping[str, float], float]], prior: Mapping[str, float] | None = None) -> list[float]:
+    """Measured over estimated of networks that the fit has not seen."""
+    ratios = []
+    for network in sorted({title for title, _, _ in rows}):
+        costs = fitted([(features, value) for title, features, value in rows if title != network], prior)
+        ratios += [value / estimate(costs, features) for title, features, value in rows if title == network]
+    low, high = np.percentile(ratios, INSIDE)
+    return [round(float(low), 3), round(float(high), 3)]
+
+
+def table(found: list[Point]) -> dict[str, Any]:
+    cores: dict[str, dict[str, Any]] = {}
+    for core in sorted({point.core for point in found}, key=lambda core: (core in SIMILAR, core)):
+        like = cores.get(SIMILAR.get(core, ""), {})
+        time, code = like.get("cycles"), like.get("code_bytes")
+        own = [point for point in found if point.core == core]
+        beside = [point.beside_bytes for point in own if point.beside_bytes is not None]
+        cores[core] = {
+            "images": len(own),
+            "networks": len({point.network for point in own}),
+            "cycles": fitted([(point.time, point.cycles) for point in own], time),
+            "cycles_band": band([(point.network, point.time, point.cycles) for point in own], time),
+            "code_bytes": fitted([(point.code, point.code_bytes) for point in own], code),
+            "code_band": band([(point.network, point.code, point.code_bytes) for point in own], code),
+            "beside_bytes": [float(np.median(beside)), float(np.max(beside))],
+        }
+    return {"provenance": provenance(), "cores": cores}
+
+
+def measure(boards: Boards) -> None:
+    """One sample of each network in each format on the boards of FEW."""
+    rows = json.loads(POINTS.read_text())["rows"] if POINTS.is_file() else []
+    done = {(row["network"], row["board"]): row for row in rows}
+    with tempfile.TemporaryDirectory() as folder:
+        for network in networks(Path(folder)):
+            for board in FEW:
+                row = done.setdefault((network.title, board), {"network": network.title, "board": board, "formats": {}})
+                for fmt in FORMATS:
+                    if fmt not in row["formats"]:
+                        row["formats"][fmt] = _measured(boards, network, board, fmt, Path(folder))
+                        POINTS.write_text(
+                            json.dumps({"provenance": provenance(), "rows": [*done.values()]}, indent=1) + "\n"
+                        )
+                        print(network.title, board, fmt, row["formats"][fmt], flush=True)
+
+
+def _measured(boards: Boards, network: Any, board: str, fmt: str, folder: Path) -> dict[str, float] | None:
+    request = Request(
+        board, str(network.model), fmt, inputs=network.inputs, calibrate=network.inputs, samples=1, results=folder / "r"
+    )
+    try:
+        record = store(run(request, boards, default_cache_dir(), lambda _: None, lambda *_: None))[0]
+    except HilError as error:
+        print(network.title, board, fmt, error)
+        return None
+    return {"cycles": record["latency"]["median"], "flash_bytes": record["flash_bytes"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--measure", action="store_true")
+    boards = load_boards()
+    if parser.parse_args().measure:
+        measure(boards)
+    made = table(list(points(boards)))
+    TABLE.write_text(json.dumps(made, indent=1) + "\n")
+    for core, row in made["cores"].items():
+        print(
+            core, row["images"], "cycles", row["cycles_band"], "code", row["code_band"], "beside", row["beside_bytes"]
+        )
+
+
+if __name__ == "__main__":
+    main()

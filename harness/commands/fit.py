@@ -1,0 +1,51 @@
+"""`hil fit`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tinyhil import errors
+from tinyhil.harness.commands import common
+from tinyhil.harness.commands.common import read_boards, say
+from tinyhil.preference import RAM
+
+
+@click.command()
+@click.argument("model")
+@common.stream_options
+@click.option(
+    "--boards", "names", default="all", show_default=True, help="Boards, with commas between; all: every chip's board."
+)
+@click.option("--formats", help="Number formats, with commas between.  [default: fixed8,int8,fixed16]")
+@click.option(
+    "--inputs", type=click.Path(path_type=Path), help="Samples: how many decisions differ from the float model's."
+)
+@common.CALIBRATE_OPTION
+@common.calibrate_by_option("minmax")
+@click.option("--samples", type=click.IntRange(min=1), help="Judge on so many samples, evenly spread.")
+@common.prefer_option(RAM)
+@click.option("--json", "as_json", is_flag=True, help="Print the table as one JSON object.")
+@common.BOARDS_OPTION
+@common.BENCH_OPTION
+def fit(names: str, as_json: bool, boards_file: Path | None, bench_file: Path | None, **options: Any) -> None:
+    """Say for every board whether MODEL fits, with what flash, RAM and latency, in which format; nothing is built."""
+    import json
+
+    from rich.console import Console
+
+    from tinyhil.harness import calls
+    from tinyhil.harness.fit.session import NO, FitRequest
+    from tinyhil.harness.fit.show import print_fit
+
+    wanted = tuple(name.strip() for name in names.split(",") if name.strip())
+    outcome = calls.fit(FitRequest(boards=wanted, **options), read_boards(boards_file, bench_file), say)
+    if as_json:
+        click.echo(json.dumps(outcome.printed))
+    else:
+        print_fit(outcome, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
+    if all(row.fits == NO for row in outcome.rows):
+        raise errors.DoesNotFit(f"{outcome.model}: fits none of these boards in these formats; see the reasons above")

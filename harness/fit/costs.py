@@ -1,0 +1,64 @@
+"""The table of costs that benchmarks/latency_table.py has fitted to measured images, one for each core."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """`value`, and between which values nine of ten networks lie that the fit had not seen."""
+
+    value: float
+    low: float
+    high: float
+
+    def times(self, factor: float) -> Estimate:
+        """In another unit."""
+        return Estimate(self.value * factor, self.low * factor, self.high * factor)
+
+    def plus(self, known: float) -> Estimate:
+        """With what is known exactly."""
+        return Estimate(self.value + known, self.low + known, self.high + known)
+
+
+@dataclass(frozen=True, slots=True)
+class CoreCosts:
+    """Of one core: cycles and bytes of code by feature (features.py), each with its band, and bytes of RAM beside arena
+    and input (stack, wire, states of the runtime): the median and the most that was measured."""
+
+    images: int
+    networks: int
+    cycles: Mapping[str, float]
+    cycles_band: tuple[float, float]
+    code_bytes: Mapping[str, float]
+    code_band: tuple[float, float]
+    beside_bytes: tuple[float, float]
+
+    def cycles_of(self, features: Mapping[str, float]) -> Estimate | None:
+        """Of one sample; None where the table knows nothing of a layer's kind."""
+        return None if self.unknown(features) else _estimate(self.cycles, self.cycles_band, features)
+
+    def code_of(self, features: Mapping[str, float]) -> Estimate:
+        """Bytes of an image without its constants."""
+        return _estimate(self.code_bytes, self.code_band, features)
+
+    def unknown(self, features: Mapping[str, float]) -> list[str]:
+        """Features of which nothing was measured on this core."""
+        return sorted(name for name in features if name not in self.cycles)
+
+
+def _estimate(costs: Mapping[str, float], band: tuple[float, float], features: Mapping[str, float]) -> Estimate:
+    value = sum(costs.get(name, 0.0) * count for name, count in features.items())
+    return Estimate(value, value * band[0], value * band[1])
+
+
+@lru_cache
+def costs_of(core: str) -> CoreCosts | None:
+    """None for a core that was never measured."""
+    cores = json.loads(Path(__file__).with_name("costs.json").read_text(encoding="utf-8"))["cores"]
+    return CoreCosts(**cores[core]) if core in cores else None

@@ -1,0 +1,227 @@
+"""`hil fit`: for every board and format whether the model fits, what it takes, and how long a sample may take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import Ranges
+from tinyhil.errors import ConfigError, DoesNotFit, ModelError
+from tinyhil.formats import named
+from tinyhil.harness.build.pipeline import arranged_for, place_for
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import Boards, BoardSpec
+from tinyhil.harness.fit.costs import CoreCosts, Estimate, costs_of
+from tinyhil.harness.fit.features import code_features, flash_constants, time_features
+from tinyhil.harness.inputs import read_inputs
+from tinyhil.harness.job import Opened, Say, Streamed, method_of, open_model
+from tinyhil.harness.offline.plan import planning_ranges
+from tinyhil.lower import lower
+from tinyhil.memplan.arena.placement import place
+from tinyhil.preference import RAM, Wish
+from tinyhil.program import Program
+from tinyhil.search.engine.library import load_engine
+from tinyhil.search.engine.restart import work_of
+from tinyhil.search.evaluator import Evaluator, make_examples
+from tinyhil.search.offer import formats_on_offer
+
+FORMATS = "fixed8,int8,fixed16"
+ALL = "all"
+SAMPLES, MOST_PRODUCTS = 200, 2_000_000_000  # judged per format: a second or two
+YES, TIGHT, NO = "yes", "tight", "no"
+
+
+@dataclass(frozen=True, slots=True)
+class FitRequest:
+    """What the user asked for; the fields are the options of `hil fit`. `formats`: names with commas between; None: the
+    usual ones."""
+
+    model: str
+    boards: tuple[str, ...] = (ALL,)
+    formats: str | None = None
+    inputs: Path | None = None
+    calibrate: Path | None = None
+    calibrate_by: str | None = None
+    samples: int | None = None
+    prefer: str = RAM
+    states: tuple[str, ...] | None = None
+    steps: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Of one format with the float model, on so many samples."""
+
+    samples: int
+    disagreements: int
+    accuracy: float | None
+    float_accuracy: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """One model in one format on one board. `fits`: yes, no, or tight: as much as estimates can tell. Bytes of flash
+    and RAM with their bands, against what the chip has; `latency_us` None where the core was never measured, or nothing
+    fits. `reason`: why not. `chosen`: what to take on this board."""
+
+    board: str
+    format: str
+    fits: str
+    flash_bytes: Estimate | None = None
+    flash_limit_bytes: int | None = None
+    ram_bytes: Estimate | None = None
+    ram_limit_bytes: int | None = None
+    arena_bytes: int | None = None
+    latency_us: Estimate | None = None
+    agreement: Agreement | None = None
+    reason: str = ""
+    chosen: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FitOutcome:
+    """A row for every board and format, boards in the order asked for."""
+
+    request: FitRequest
+    model: str
+    rows: tuple[Fit, ...]
+
+    @property
+    def printed(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        return {"model": self.model, "rows": [asdict(row) for row in self.rows]}
+
+
+def run_fit(request: FitRequest, boards: Boards, say: Say) -> FitOutcome:
+    """Plan for every board and format, estimate flash and time, judge formats where there are samples.
+
+    ConfigError for a board that has no limits.
+    """
+    specs = boards_of(request.boards, boards)
+    names = formats_on_offer(FORMATS if request.formats is None else request.formats)
+    streamed = Streamed(request.states, request.steps, request.inputs or request.calibrate)
+    opened = open_model(request.model, say, streamed, by=method_of(None, request.calibrate_by))
+    ranges = _ranges(opened, request, say)
+    rows: list[Fit] = []
+    for name in names:
+        try:
+            lowered = lower(opened.model.graph, Assignment(named(name).name), ranges)
+        except ModelError as error:
+            rows += [Fit(board.name, name, NO, reason=str(error)) for board in specs]
+            continue
+        agreement = _agreement(opened, request, lowered) if request.inputs is not None else None
+        rows += _on_boards(lowered, name, specs, request.prefer, agreement)
+    return FitOutcome(request, opened.source.name, tuple(_with_choice(rows, [board.name for board in specs], names)))
+
+
+def boards_of(wanted: Sequence[str], boards: Boards) -> list[BoardSpec]:
+    """Those named; `all` are those that somebody can hold in a hand: chips with limits and a clock. ConfigError for a
+    board without limits."""
+    if ALL in wanted:
+        every = (boards.board(name) for name in boards.entries)
+        return [board for board in every if _is_chip(board) and board.chip.tick == "cycles"]
+    found = [boards.board(name) for name in wanted]
+    for board in found:
+        if not _is_chip(board):
+            raise ConfigError(f"fit: {board.name} has no limits to fit into; name a chip's board, see `hil boards`")
+    return found
+
+
+def _is_chip(board: BoardSpec) -> bool:
+    return board.hardware is None and board.chip.flash_bytes is not None and board.chip.ram_bytes is not None
+
+
+def _ranges(opened: Opened, request: FitRequest, say: Say) -> Ranges:
+    """Of the samples there are; sizes do not need any."""
+    if request.calibrate is not None:
+        return opened.required_ranges(request.calibrate)
+    if request.inputs is not None:
+        return opened.ranges_for(read_inputs(request.inputs, opened.model), None, say)
+    return planning_ranges(opened, lambda line: None)
+
+
+def _agreement(opened: Opened, request: FitRequest, lowered: Program) -> Agreement:
+    """Decisions on samples, evenly spread, that differ from those of the float model."""
+    assert request.inputs is not None
+    given = read_inputs(request.inputs, opened.model)
+    most = request.samples or max(2, min(SAMPLES, MOST_PRODUCTS // max(1, work_of(lowered))))
+    step = -(-len(given.x) // most)
+    labels = None if given.y is None else given.y[::step]
+    examples = make_examples(opened.model.graph, given.x[::step], labels)
+    score = Evaluator(load_engine(default_cache_dir()), examples).score(lowered)
+    accuracy = None if score.correct is None else score.correct / score.samples
+    return Agreement(score.samples, score.disagreements, accuracy, examples.float_accuracy)
+
+
+def _on_boards(
+    lowered: Program, name: str, specs: Sequence[BoardSpec], prefer: str, agreement: Agreement | None
+) -> Iterator[Fit]:
+    """Boards of one core and one memory share a plan."""
+    known: dict[tuple[Any, ...], Fit] = {}
+    for board in specs:
+        chip = board.chip
+        key = chip.core, chip.ram_bytes, chip.flash_bytes, chip.stack_reserve_bytes, str(chip.regions), chip.clock_hz
+        if key not in known:
+            known[key] = _fit(lowered, name, board, prefer)
+        yield replace(known[key], board=board.name, agreement=agreement)
+
+
+def _fit(lowered: Program, name: str, board: BoardSpec, prefer: str) -> Fit:
+    chip, costs = board.chip, costs_of(board.chip.core)
+    assert chip.flash_bytes is not None
+    base = Fit(board.name, name, NO, flash_limit_bytes=chip.flash_bytes, ram_limit_bytes=chip.ram_bytes)
+    constants = flash_constants(lowered)
+    if constants > chip.flash_bytes:
+        why = f"constants take {constants:,} B of flash"
+        return replace(base, flash_bytes=_exactly(constants), reason=why)
+    try:
+        placed, transfer = place_for(lowered, board, Wish(prefer))
+    except DoesNotFit:
+        arena = place(arranged_for(lowered, board)).plan.peak_bytes
+        return replace(base, ram_bytes=_ram(arena, costs), arena_bytes=arena, reason="RAM is too small")
+    program, plan = placed.program, placed.plan
+    flash = None if costs is None else costs.code_of(code_features(program, plan)).plus(flash_constants(program))
+    ram = _ram(plan.peak_bytes + transfer.input_bytes, costs)
+    cycles = None if costs is None else costs.cycles_of(time_features(program, plan))
+    latency = None if cycles is None else cycles.times(1e6 / chip.clock_hz)
+    fits, reason = _verdict(flash, chip.flash_bytes, ram, chip.ram_bytes or 0)
+    found = replace(base, fits=fits, flash_bytes=flash, ram_bytes=ram, arena_bytes=plan.peak_bytes)
+    return replace(found, latency_us=latency, reason=reason)
+
+
+def _exactly(value: float) -> Estimate:
+    return Estimate(value, value, value)
+
+
+def _ram(planned: int, costs: CoreCosts | None) -> Estimate:
+    """Arena and input are exact; the runtime and the stack are as on other images."""
+    median, most = costs.beside_bytes if costs is not None else (0.0, 0.0)
+    return Estimate(planned + median, planned + median, planned + most)
+
+
+def _verdict(flash: Estimate | None, flash_limit: int, ram: Estimate, ram_limit: int) -> tuple[str, str]:
+    pairs = [("flash", flash or _exactly(0), flash_limit), ("RAM", ram, ram_limit)]
+    for what, found, limit in pairs:
+        if found.low > limit:
+            return NO, f"{what} is too small"
+    tight = [what for what, found, limit in pairs if found.high > limit]
+    return (TIGHT, f"{' and '.join(tight)} may be too small: build it") if tight else (YES, "")
+
+
+def _with_choice(rows: Sequence[Fit], boards: Sequence[str], formats: Sequence[str]) -> Iterator[Fit]:
+    """By board; where samples tell, the format with the fewest disagreements that fits, the faster of equals; without
+    samples the most bits that fit, among equals the faster."""
+    for board in boards:
+        own = [row for row in rows if row.board == board]
+        fitting = [row for row in own if row.fits == YES] or [row for row in own if row.fits == TIGHT]
+        best = min(fitting, key=_merit, default=None)
+        for row in own:
+            yield replace(row, chosen=row is best)
+
+
+def _merit(row: Fit) -> tuple[float, float]:
+    quality = -named(row.format).bits if row.agreement is None else row.agreement.disagreements
+    return quality, row.latency_us.value if row.latency_us is not None else float("inf")

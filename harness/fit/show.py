@@ -1,0 +1,60 @@
+"""What `hil fit` prints: one table, a row for every board and format."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from tinyhil.harness.fit.costs import Estimate
+from tinyhil.harness.fit.session import Fit, FitOutcome
+
+TITLES = ("board", "format", "fits", "flash B", "of", "RAM B", "of", "latency", "band")
+
+
+def print_fit(outcome: FitOutcome, console: Console) -> None:
+    """`*` marks what to take on each board."""
+    judged = any(row.agreement is not None for row in outcome.rows)
+    table = Table()
+    for number, title in enumerate((*TITLES, *(("disagree", "accuracy") if judged else ()))):
+        table.add_column(title, justify="left" if number < 3 else "right", no_wrap=True)
+    for row in outcome.rows:
+        table.add_row(*_cells(row), *(_judged(row) if judged else ()))
+    console.print(table)
+    for row in outcome.rows:
+        if row.reason:
+            console.print(f"{row.board:12} {row.format:9} {row.reason}", soft_wrap=True, markup=False, highlight=False)
+    console.print(
+        "estimated but for arena and constants; nine in ten networks lie in the band: hil run measures (docs/fit.md)",
+        soft_wrap=True,
+    )
+
+
+def _cells(row: Fit) -> tuple[str, ...]:
+    latency = row.latency_us
+    return (
+        row.board,
+        f"{row.format}{' *' if row.chosen else ''}",
+        row.fits,
+        _bytes(row.flash_bytes),
+        "" if row.flash_limit_bytes is None else f"{row.flash_limit_bytes:,}",
+        _bytes(row.ram_bytes),
+        "" if row.ram_limit_bytes is None else f"{row.ram_limit_bytes:,}",
+        "" if latency is None else _time(latency.value),
+        "" if latency is None else f"{_time(latency.low)} to {_time(latency.high)}",
+    )
+
+
+def _bytes(found: Estimate | None) -> str:
+    return "" if found is None else f"{found.value:,.0f}"
+
+
+def _time(us: float) -> str:
+    return f"{us:,.0f} us" if us < 1e4 else f"{us / 1e3:,.0f} ms" if us < 1e7 else f"{us / 1e6:,.0f} s"
+
+
+def _judged(row: Fit) -> tuple[str, str]:
+    found = row.agreement
+    if found is None:
+        return "", ""
+    accuracy = "" if found.accuracy is None else f"{100 * found.accuracy:.1f} %"
+    return f"{found.disagreements} of {found.samples}", accuracy

@@ -1,0 +1,156 @@
+"""`hil fit` against what was measured: arenas to the byte, estimates within their bands."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import hil_command
+import numpy as np
+import pytest
+from onnx_models import node, simple
+
+import tinyhil
+from tinyhil.errors import EXIT_BUILD, EXIT_USAGE
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.fit.costs import Estimate, costs_of
+from tinyhil.harness.fit.session import NO, TIGHT, YES, Agreement, Fit, FitRequest, _verdict, _with_choice, run_fit
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN = ROOT / "results" / "golden"
+MODELS = ("digits_cnn", "digits_mlp", "fastgrnn_har", "lenet5_mnist", "protonn_usps2", "bonsai_usps2")
+WITHIN = 0.8  # of the measured images lie in the bands
+
+
+def fits(model: str, boards: tuple[str, ...], formats: str, **options: object) -> tuple[Fit, ...]:
+    return run_fit(FitRequest(model, boards, formats, **options), load_boards(), lambda line: None).rows
+
+
+@pytest.fixture(scope="module")
+def pairs() -> list[tuple[Fit, dict]]:
+    """What is said of zoo models, and their golden records."""
+    found = []
+    for model in MODELS:
+        for row in fits(model, ("uno", "due", "h747"), "fixed8,fixed16", prefer="balanced"):
+            path = GOLDEN / row.board / f"{model}-{row.format}.json"
+            if path.is_file():
+                found.append((row, json.loads(path.read_text())))
+    return found
+
+
+def test_plans_are_those_of_the_firmware(pairs: list[tuple[Fit, dict]]) -> None:
+    assert len(pairs) > 30
+    for row, golden in pairs:
+        assert row.fits == YES, row
+        assert row.arena_bytes == golden["memory"]["arena_bytes"], row
+
+
+@pytest.mark.parametrize("what", ["latency", "flash", "ram"])
+def test_measured_images_lie_in_the_bands(what: str, pairs: list[tuple[Fit, dict]]) -> None:
+    inside = []
+    for row, golden in pairs:
+        memory, latency = golden["memory"], golden["latency"]
+        measured, said = {
+            "latency": (latency["median"] / latency["clock_hz"] * 1e6, row.latency_us),
+            "flash": (golden["flash_bytes"], row.flash_bytes),
+            "ram": (memory["total_bytes"], replace(row.ram_bytes, low=0.9 * row.ram_bytes.low)),
+        }[what]
+        inside.append(said.low <= measured <= said.high)
+    assert np.mean(inside) >= WITHIN
+
+
+def test_every_board_takes_seconds() -> None:
+    begin = time.process_time()
+    rows = run_fit(FitRequest("lenet5_mnist"), load_boards(), lambda line: None).rows
+    assert time.process_time() - begin < 10
+    assert {row.board for row in rows} == {"uno", "due", "h747", "nucleo_h745", "nucleo_l4r5"}
+    assert {row.format for row in rows} == {"fixed8", "int8", "fixed16"}
+
+
+@pytest.mark.parametrize(("size", "side", "reason"), [(200, 1, "constants take 40,"), (2, 3000, "RAM is too small")])
+def test_what_does_not_fit_says_why(size: int, side: int, reason: str, tmp_path: Path) -> None:
+    nodes = [node("Tanh", "x", "t"), node("MatMul", "t W", "y")]
+    model = simple(nodes, {"x": (side, size)}, {"W": np.random.default_rng(0).normal(size=(size, size))})
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    done = hil_command.hil("fit", "net.onnx", "--boards", "uno", "--formats", "fixed8", cwd=tmp_path)
+    assert done.returncode == EXIT_BUILD
+    assert reason in done.stdout
+    assert "fits none of these boards" in done.stderr
+
+
+def test_samples_judge_formats_and_python_says_the_same(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    x = random.uniform(0, 1, (60, 1, 8, 8)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x)
+    asked = ("fit", "digits_cnn", "--boards", "uno", "--formats", "fixed4,fixed16", "--inputs", "x.npz", "--json")
+    done = hil_command.hil(*asked, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    model = tinyhil.load("digits_cnn")
+    assert [row.to_dict() for row in model.fit("uno", x, formats="fixed4,fixed16")] == rows
+    for row in rows:
+        measured = model.run("host", x, formats=row["format"])
+        assert row["agreement"]["disagreements"] == measured["disagreements"]
+        assert row["agreement"]["samples"] == 60
+    assert [row["chosen"] for row in rows] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("flash", "ram", "expected"),
+    [
+        ((80, 90, 99), (1, 1, 1), YES),
+        ((80, 90, 101), (1, 1, 1), TIGHT),
+        ((101, 110, 120), (1, 1, 1), NO),
+        ((1, 1, 1), (9, 10, 11), TIGHT),
+        ((1, 1, 1), (11, 12, 13), NO),
+    ],
+)
+def test_the_verdict_follows_the_bands(
+    flash: tuple[float, float, float], ram: tuple[float, float, float], expected: str
+) -> None:
+    def estimate(low: float, value: float, high: float) -> Estimate:
+        return Estimate(value, low, high)
+
+    assert _verdict(estimate(*flash), 100, estimate(*ram), 10)[0] == expected
+
+
+def test_what_to_take() -> None:
+    def row(name: str, fits_: str, us: float, disagreements: int | None = None) -> Fit:
+        judged = None if disagreements is None else Agreement(100, disagreements, None, None)
+        return Fit("uno", name, fits_, latency_us=Estimate(us, us, us), agreement=judged)
+
+    def taken(*rows: Fit) -> str:
+        return next(one.format for one in _with_choice(rows, ["uno"], []) if one.chosen)
+
+    assert taken(row("fixed8", YES, 5), row("int8", YES, 4), row("fixed16", YES, 9)) == "fixed16"
+    assert taken(row("fixed8", YES, 5), row("int8", YES, 4), row("fixed16", TIGHT, 9)) == "int8"
+    assert taken(row("fixed8", YES, 5, 3), row("int8", YES, 4, 7), row("fixed16", YES, 9, 3)) == "fixed8"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("net", "--boards", "host"), "host has no limits"),
+        (("digits_cnn", "--boards", "nobody"), "nobody"),
+        (("digits_cnn", "--formats", "fixed99"), "fixed99"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    done = hil_command.hil("fit", *arguments, cwd=tmp_path)
+    assert done.returncode in (EXIT_USAGE, 3)
+    assert message in done.stderr.splitlines()[-1]
+
+
+def test_the_page_shows_the_bands_of_the_table() -> None:
+    page = (ROOT / "docs" / "fit.md").read_text()
+    cores = json.loads((ROOT / "harness" / "fit" / "costs.json").read_text())["cores"]
+    for core, row in cores.items():
+        low, high = (f"{100 * (share - 1):+.0f}" for share in row["cycles_band"])
+        line = f"cycles of an? {core} \\| {row['images']} images of {row['networks']} networks \\| {re.escape(low)} to"
+        assert re.search(f"{line} {re.escape(high)} %", page), core
+        costs = costs_of(core)
+        assert costs is not None
+        assert costs.cycles_of({"call": 1, "a layer that nobody has measured": 5}) is None
