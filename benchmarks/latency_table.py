@@ -136,10 +136,10 @@ def table(found: list[Point]) -> dict[str, Any]:
             "code_band": band([(point.network, point.code, point.code_bytes) for point in own], code),
             "beside_bytes": [float(np.median(beside)), float(np.max(beside))],
         }
-    return {"provenance": provenance(), "cores": cores}
+    return cores
 
 
-def measure(boards: Boards) -> None:
+def measure(boards: Boards, measured_at: Mapping[str, Any]) -> None:
     """One sample of each network in each format on the boards of FEW."""
     rows = json.loads(POINTS.read_text())["rows"] if POINTS.is_file() else []
     done = {(row["network"], row["board"]): row for row in rows}
@@ -151,7 +151,7 @@ def measure(boards: Boards) -> None:
                     if fmt not in row["formats"]:
                         row["formats"][fmt] = _measured(boards, network, board, fmt, Path(folder))
                         POINTS.write_text(
-                            json.dumps({"provenance": provenance(), "rows": [*done.values()]}, indent=1) + "\n"
+                            json.dumps({"provenance": measured_at, "rows": [*done.values()]}, indent=1) + "\n"
                         )
                         print(network.title, board, fmt, row["formats"][fmt], flush=True)
 
@@ -171,10 +171,10 @@ def _measured(boards: Boards, network: Any, board: str, fmt: str, folder: Path) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", action="store_true")
-    boards = load_boards()
+    measured_at, boards = provenance(), load_boards()
     if parser.parse_args().measure:
-        measure(boards)
-    made = table(list(points(boards)))
+        measure(boards, measured_at)
+    made = {"provenance": measured_at, "cores": table(list(points(boards)))}
     TABLE.write_text(json.dumps(made, indent=1) + "\n")
     for core, row in made["cores"].items():
         print(

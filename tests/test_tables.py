@@ -31,6 +31,7 @@ WRITES = {
     "results/zoo.json": "benchmarks.zoo accuracy",
     "results/calibration.json": "benchmarks.calibration",
     "results/networks.json": "benchmarks.peers",
+    "results/fit_points.json": "benchmarks.latency_table --measure",
     "results/peers.json": "benchmarks.peers_models --measure",
     "results/sweep_scaling.json": "benchmarks.sweep_scaling",
     "results/search/op_costs.json": "benchmarks.op_costs",
