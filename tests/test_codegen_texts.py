@@ -29,11 +29,12 @@ from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.codegen.arrange import CORES, arrange
 from tinyhil.codegen.benchmark import Codes, Meaning, codes_at, emit_benchmark
+from tinyhil.codegen.export_kinds import KINDS
 from tinyhil.codegen.exported_library import CALLER, Library
 from tinyhil.codegen.kernel_subset import FOLDER, entries, files_of, subset
 from tinyhil.codegen.library_source import emit_library
 from tinyhil.codegen.model import Target, emit_model
-from tinyhil.codegen.packages import KINDS, package
+from tinyhil.codegen.packages import package
 from tinyhil.codegen.profile_calls import constant_bytes, empty_number, kinds
 from tinyhil.codegen.transfer import choose_transfer
 from tinyhil.errors import ModelError

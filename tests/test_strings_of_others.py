@@ -26,9 +26,10 @@ from tests.onnx_models import load
 from tests.onnx_models import model as made_model
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
+from tinyhil.codegen.export_kinds import CMAKE, KINDS
 from tinyhil.codegen.exported_library import Library
 from tinyhil.codegen.library_source import emit_library
-from tinyhil.codegen.packages import CMAKE, KINDS, package
+from tinyhil.codegen.packages import package
 from tinyhil.errors import BoardError, BuildError, ConfigError, FlashError
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.harness.boards import renode
