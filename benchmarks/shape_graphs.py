@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tinyhil.formats.fixed import Fixed
+from tinyhil.ops import conv, elementwise, movement, pool, scan
 from tinyhil.ops.window import Window
 from tinyhil.program import Loop, Op, Program, Role, Tensor
 
@@ -58,7 +59,7 @@ class Shapes:
         self.tensors[weights] = Tensor(weights, outputs * x.channels * kernel * kernel, Fixed(8, 0), Role.CONSTANT)
         out = self.value(name, outputs, w.out_width)
         params = {**w.params(), "groups": 1, "outputs": outputs, "shift": 0}
-        self.body.append(Op("conv", name, (weights, x.name), name, params))
+        self.body.append(Op(conv.CONV.form, name, (weights, x.name), name, params))
         return out
 
     def activated(self, name: str, x: Value, outputs: int, kernel: int, stride: int = 1, pad: int = 0) -> Value:
@@ -71,26 +72,28 @@ class Shapes:
         self.bits.setdefault(x.name, self.bits.get(name, 8))
         self.tensors[x.name] = Tensor(x.name, x.count, Fixed(self.bits.get(name, 8), 0), Role.ARENA)
         out = self.value(name, x.channels, x.side)
-        self.body.append(Op("relu", name, (x.name,), name, {"count": x.count, "shift": 0}))
+        self.body.append(Op(elementwise.RELU.form, name, (x.name,), name, {"count": x.count, "shift": 0}))
         return out
 
     def add(self, name: str, a: Value, b: Value) -> Value:
         out = self.value(name, a.channels, a.side)
         params = {"count": a.count, "a_period": a.count, "b_period": a.count}
-        self.body.append(Op("add", name, (a.name, b.name), name, {**params, "a_shift": 0, "b_shift": 0, "shift": 0}))
+        self.body.append(
+            Op(elementwise.ADD.form, name, (a.name, b.name), name, {**params, "a_shift": 0, "b_shift": 0, "shift": 0})
+        )
         return out
 
     def pool(self, name: str, x: Value, kernel: int, stride: int, pad: int = 0, *, ceil: bool = False) -> Value:
         w = self._window(x, kernel, stride, pad, ceil)
         out = self.value(name, x.channels, w.out_width)
-        self.body.append(Op("max_pool", name, (x.name,), name, {**w.params(), "shift": 0}))
+        self.body.append(Op(pool.MAX_POOL.form, name, (x.name,), name, {**w.params(), "shift": 0}))
         return out
 
     def upsample(self, name: str, x: Value) -> Value:
         out = self.value(name, x.channels, 2 * x.side)
         axes = {"size_0": x.channels * x.side, "size_1": 2, "size_2": x.side, "size_3": 2}
         strides = {"stride_0": x.side, "stride_1": 0, "stride_2": 1, "stride_3": 0}
-        self.body.append(Op("move", name, (x.name,), name, {"offset": 0, **axes, **strides, "shift": 0}))
+        self.body.append(Op(movement.MOVE.form, name, (x.name,), name, {"offset": 0, **axes, **strides, "shift": 0}))
         return out
 
     def concat(self, name: str, parts: Sequence[Value]) -> Value:
@@ -99,8 +102,8 @@ class Shapes:
         self.tensors[name] = Tensor(name, sum(p.count for p in parts), self.tensors[name].format, Role.ARENA)
         for part in parts:
             params = {"offset": offset, **FLAT, "size_3": part.count, "count": self.tensors[name].count, "shift": 0}
-            kernel, inputs = ("place_more", (part.name, name)) if offset else ("place", (part.name,))
-            self.body.append(Op(kernel, f"{name}.{part.name}", inputs, name, params))
+            kernel, inputs = (movement.PLACE_MORE, (part.name, name)) if offset else (movement.PLACE, (part.name,))
+            self.body.append(Op(kernel.form, f"{name}.{part.name}", inputs, name, params))
             offset += part.count
         return out
 
@@ -115,7 +118,7 @@ def squeezenet(net: Shapes) -> Program:
     """SqueezeNet 1.1; the input is planned as well, as the systems it is compared with do."""
     source = net.value("source", 3, 224, Role.INPUT)
     x = net.value("data", 3, 224)
-    net.body.append(Op("copy", "data", (source.name,), x.name, {"count": x.count}))
+    net.body.append(Op(scan.COPY.form, "data", (source.name,), x.name, {"count": x.count}))
     x = net.pool("pool1", net.activated("conv1", x, 64, 3, 2), 3, 2)
     for number, (squeeze, expand) in enumerate(((16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192)), 2):
         x = _fire(net, number, x, squeeze, expand)
@@ -126,7 +129,7 @@ def squeezenet(net: Shapes) -> Program:
     x = net.activated("conv10", x, 1000, 1)
     w = net._window(x, x.side, 1, 0)
     y = net.value("pool10", 1000, 1)
-    net.body.append(Op("average_pool", "pool10", (x.name,), y.name, {**w.params(), "factor": 1, "shift": 0}))
+    net.body.append(Op(pool.AVERAGE_POOL.form, "pool10", (x.name,), y.name, {**w.params(), "factor": 1, "shift": 0}))
     return net.program("squeezenet1_1", source, y)
 
 

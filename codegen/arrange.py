@@ -24,12 +24,12 @@ from tinyhil.codegen.layout import with_input_as_it_is
 from tinyhil.codegen.linear_sums import with_linear_forms
 from tinyhil.codegen.ranges import without_needless_clipping
 from tinyhil.codegen.rescalings import LARGEST_SUM, with_records
-from tinyhil.codegen.rescalings import LAYERS as RESCALED
 from tinyhil.codegen.streams import with_streams
 from tinyhil.compiler_pass import Pass
+from tinyhil.form import Arithmetic, Joined, Weights
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
-from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops import conv, linear
 from tinyhil.ops.window import Window, window_of
 from tinyhil.program import Blocks, Op, Program, Role, Tensor, walk
 from tinyhil.verify import checked
@@ -91,9 +91,7 @@ CHIPS = {
 AVR = Chip(together=4, step=1, dense=(4, 1, 1, 1), zeros=(0.1, 0.1))
 LEFT_OUT = (0, -128)  # codes of 0 whose distances from other codes are one byte
 CORES = ("avr", *CHIPS)
-CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine", "conv_rescaled")
-PAIRS = ("dense_pair", "dense_bias_pair", "dense_affine_pair", "dense_rescaled_pair", "dense_factored_pair")
-DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine", "dense_rescaled")
+LAYERS = (linear.DENSE.form.base, conv.CONV.form.base)
 
 
 def arrange(program: Program, core: str) -> Program:
@@ -136,7 +134,7 @@ def _ordered(chip: Chip, program: Program) -> Program:
             continue
         blocks = _blocks_of(program, op, chip)
         if blocks is None or (
-            _template(op) in RESCALED and not (chip is AVR and sums_are_below(program, op, LARGEST_SUM))
+            op.kernel.arithmetic is Arithmetic.AFFINE and not (chip is AVR and sums_are_below(program, op, LARGEST_SUM))
         ):
             continue
         name = op.inputs[0]
@@ -164,12 +162,12 @@ def _has_blocks(program: Program, op: Op, chip: Chip) -> bool:
     return bool(_pair_in_blocks(program, op, chip)) if _is_pair(op) else _blocks_of(program, op, chip) is not None
 
 
-def _template(op: Op) -> str:
-    return KERNEL_BY_NAME[op.kernel].template or op.kernel
-
-
 def _is_pair(op: Op) -> bool:
-    return _template(op) in PAIRS
+    return op.kernel.joined is Joined.PAIR
+
+
+def _is_dense(op: Op) -> bool:
+    return op.kernel.base == linear.DENSE.form.base
 
 
 def _pair_in_blocks(program: Program, op: Op, chip: Chip) -> dict[str, Tensor]:
@@ -177,7 +175,7 @@ def _pair_in_blocks(program: Program, op: Op, chip: Chip) -> dict[str, Tensor]:
     p, made = op.params, dict[str, Tensor]()
     for at, inner in ((0, p["inner"]), (len(op.inputs) - 2, p["more_inner"])):
         names = op.inputs[at : at + 2]
-        alone = replace(op, kernel=DENSE[0], inputs=names, params={**p, "inner": inner})
+        alone = replace(op, kernel=linear.DENSE.form, inputs=names, params={**p, "inner": inner})
         blocks = _blocks_of(program, alone, chip) if names[0] not in made else None
         if blocks is None:
             return {}
@@ -194,12 +192,12 @@ def _pair_in_blocks(program: Program, op: Op, chip: Chip) -> dict[str, Tensor]:
 
 def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
     """The order of the weights of an operation; None if its chip has no blocks for it, or somebody else reads them."""
-    template = _template(op)
-    if template not in CONVOLUTIONS + DENSE or _is_shared(program, op.inputs[0]):
+    is_layer = op.kernel.base in LAYERS and op.kernel.weights is Weights.PLAIN
+    if not is_layer or _is_shared(program, op.inputs[0]):
         return None
     if not _is_of_bytes(program, op):
-        return _halves_of(program, op, chip) if template in CONVOLUTIONS and chip is not AVR else None
-    if template in DENSE:
+        return None if _is_dense(op) or chip is AVR else _halves_of(program, op, chip)
+    if _is_dense(op):
         together, step, multiple, rest = chip.dense
         axes = (op.params["outputs"], op.params["inner"])
         if together > rest > 1 and axes[0] % 4 in (1, 2):
@@ -242,7 +240,7 @@ def _halves_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
     )
     if not integers or weights.role != Role.CONSTANT or not 8 <= weights.format.bits <= 16 or x.format.bits > 16:
         return None
-    if _template(op) in RESCALED or op.crossbar is not None:
+    if op.kernel.arithmetic is Arithmetic.AFFINE or op.crossbar is not None:
         return None
     w, wide = window_of(op.params), op.accumulator_bits > SUM_BITS
     if wide and (weights.format.bits == 8 or not _is_rounded_to_32_bits(op)):
@@ -275,14 +273,19 @@ def _is_rounded_to_32_bits(op: Op) -> bool:
 def _left_out(program: Program, op: Op, chip: Chip) -> int | None:
     """The code whose products the kernel of a layer leaves out; None if calibration saw too few of them."""
     x, (of_dense, of_convolution) = program.tensors[op.inputs[1]], chip.zeros
-    if x.zeros < (of_dense if _template(op) in DENSE else of_convolution) or x.format.grid is None:
+    if x.zeros < (of_dense if _is_dense(op) else of_convolution) or x.format.grid is None:
         return None
     return x.format.grid[1] if x.format.grid[1] in LEFT_OUT else None
 
 
 def _is_binary(program: Program, op: Op) -> bool:
     """Whether a layer has weights -s and s, which nobody else reads, and bytes beside them."""
-    if _template(op) not in SIGNED or op.accumulator_bits > SUM_BITS or op.crossbar is not None or op.domain != INTEGER:
+    if (
+        op.kernel.bare not in SIGNED
+        or op.accumulator_bits > SUM_BITS
+        or op.crossbar is not None
+        or op.domain != INTEGER
+    ):
         return False
     weights, x = (program.tensors[name] for name in op.inputs[:2])
     terms = weights.count // op.params["outputs"]
@@ -309,7 +312,7 @@ def _can_be_paired(program: Program, op: Op) -> bool:
         return op.accumulator_bits <= PAIRED_BITS
     rows = weights.reshape(op.params["outputs"], -1).astype(np.int64)[1::2]  # whose products alone are told apart
     most = np.abs(rows << op.params.get("lift", 0)).sum(axis=1) << BYTE_BITS - 1
-    if _template(op) in DENSE:  # its sums begin with their biases
+    if _is_dense(op) and not _is_pair(op):  # its sums begin with their biases
         most += np.abs(program.constants[op.inputs[2]].reshape(op.params["outputs"], -1)[1::2, 0])
     return bool(most.max(initial=0) < 1 << PAIRED_BITS - 1)
 

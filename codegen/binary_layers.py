@@ -11,14 +11,15 @@ from dataclasses import replace
 import numpy as np
 
 from tinyhil.codegen.exchange import exchanged
+from tinyhil.form import Weights
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
-from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops import conv, linear
 from tinyhil.ops.signs import in_words
 from tinyhil.ops.window import window_of
 from tinyhil.program import Op, Program, Role, Tensor, walk
 
-LAYERS = ("dense", "dense_bias", "conv", "conv_bias")
+LAYERS = (linear.DENSE.form, conv.CONV.form)  # with a bias, an activation, or without
 MOST_TERMS = (1 << 14) - 1  # twice as many fit the 16 bits in which they are counted
 
 
@@ -39,18 +40,18 @@ def with_signs(program: Program, word: int) -> Program:
 
 def _made(program: Program, op: Op, word: int) -> tuple[Op, np.ndarray, int] | None:
     """The operation, its weights as words and the words of its scratch; None if it stays as it is."""
-    template = KERNEL_BY_NAME[op.kernel].template or op.kernel
-    if template not in LAYERS or op.domain != INTEGER or op.crossbar is not None:
+    if op.kernel.bare not in LAYERS or op.domain != INTEGER or op.crossbar is not None:
         return None
     weights, x = (program.tensors[name] for name in op.inputs[:2])
     if not x.format.is_sign or not is_binary(weights):
         return None
     p = op.params
-    inner = p["inner"] if template in ("dense", "dense_bias") else p["channels"] * p["kernel_y"] * p["kernel_x"]
+    is_dense = op.kernel.bare == linear.DENSE.form
+    inner = p["inner"] if is_dense else p["channels"] * p["kernel_y"] * p["kernel_x"]
     if inner > MOST_TERMS or p.get("groups", 1) != 1:
         return None
     signs: np.ndarray = 2 * program.constants[weights.name].reshape(p["outputs"], -1) - 1
-    if template in ("dense", "dense_bias"):
+    if is_dense:
         scratch = -(-inner // word)
     else:
         w = window_of(p)
@@ -58,7 +59,7 @@ def _made(program: Program, op: Op, word: int) -> tuple[Op, np.ndarray, int] | N
         scratch = w.kernel_y * w.width * -(-w.channels // word)
     made = replace(
         op,
-        kernel=f"sign_{op.kernel}",
+        kernel=replace(op.kernel, weights=Weights.SIGNS),
         inputs=(f"{op.output}.signs", *op.inputs[1:]),
         params={**p, "entry": int(weights.format.largest), "word": word},
         scratch=f"{op.output}.bits",

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from tinyhil.memplan import Plan
 from tinyhil.memplan.arena.views import is_done_by_plan
-from tinyhil.ops import KERNEL_BY_NAME
-from tinyhil.program import Loop, Op, Program, Role, walk
+from tinyhil.ops import KERNEL_OF
+from tinyhil.program import Loop, Op, Program, Role, loops_of, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ Item = Op | Loop | Chain
 
 def is_elementwise(op: Op) -> bool:
     """Whether element n of its result needs element n of operands of its size, whatever the kernel is."""
-    kernel = KERNEL_BY_NAME[op.kernel]
+    kernel = KERNEL_OF[op.kernel]
     return kernel.in_place and not kernel.in_place_at and not op.scratch and "count" in op.params
 
 
@@ -52,7 +52,7 @@ class Chains:
     def __init__(self, program: Program, plan: Plan) -> None:
         self._program, self._plan = program, plan
         self._readers: dict[str, list[Op]] = {}
-        self._outside = {program.output, *(name for loop in _loops(program.body) for name, _ in loop.slices)}
+        self._outside = {program.output, *(name for loop in loops_of(program.body) for name, _ in loop.slices)}
         for op in walk(program.body):
             for name in op.tensors[:-1]:
                 self._readers.setdefault(name, []).append(op)
@@ -125,13 +125,6 @@ class Chains:
             return True
         size, step = out.format.storage_bytes, source.format.storage_bytes
         return by_element and all(start + (n + 1) * size <= other + (n + 1) * step for n in (0, out.count - 1))
-
-
-def _loops(body: Sequence[Op | Loop]) -> Iterator[Loop]:
-    for item in body:
-        if isinstance(item, Loop):
-            yield item
-            yield from _loops(item.body)
 
 
 def in_chains(program: Program, plan: Plan, body: Sequence[Op | Loop]) -> list[Item]:

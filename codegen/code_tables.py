@@ -10,26 +10,27 @@ from dataclasses import replace
 
 import numpy as np
 
+from tinyhil.form import Arithmetic
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
 from tinyhil.names import free_name
-from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops import activation, affine, curve, division, exponential, piecewise
 from tinyhil.ops.code_table import CODE_TABLE
-from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
+from tinyhil.program import Loop, Op, Program, Role, Tensor, loops_of, mapped, walk
 from tinyhil.reference import run_reference
 
 CODE_BITS = 8
-FUNCTIONS = ("sigmoid", "tanh", "exp", "log", "sqrt", "curve", "hard_sigmoid", "hard_swish")
-PAIRS = ("sum_affine", "mul_affine")  # of a byte and one constant element: functions of the byte
-SINGLE = "single_"  # functions in single precision; `single_div` has two operands, `single_softmax` joins elements
+_KERNELS = (*activation.KERNELS, *exponential.KERNELS, division.SQRT, curve.CURVE)
+FUNCTIONS = frozenset(kernel.form for kernel in (*_KERNELS, piecewise.HARD_SIGMOID, piecewise.HARD_SWISH))
+PAIRS = (affine.SUM.form, affine.PRODUCT.form)  # of a byte and one constant element: functions of the byte
 ELEMENT_PARAMS = {"count", "power", "first", "second", "shift"}  # of a function that makes each result of one element
 
 
 def with_tables(program: Program) -> Program:
     """`program` with the functions of 8-bit operands as look-ups; the same object if there are none."""
     made = Tables(program)
-    body = made.changed(program.body)
+    body = mapped(program.body, made.looked_up)
     return made.within(body) if made.tables else program
 
 
@@ -44,20 +45,14 @@ class Tables:
     def within(self, body: tuple[Op | Loop, ...]) -> Program:
         """The program of `body` with these tables, without the tensors and constants that nobody reads any more."""
         program = self._program
-        used = {name for op in walk(body) for name in op.tensors} | {name for name, _ in _slices(body)}
-        used |= {name for pair in _slices(body) for name in pair} | {program.input, program.output}
+        used = {name for op in walk(body) for name in op.tensors} | {program.input, program.output}
+        used |= {name for loop in loops_of(body) for pair in loop.slices for name in pair}
         tensors = {name: tensor for name, tensor in {**program.tensors, **self.tensors}.items() if name in used}
         constants = {name: array for name, array in {**program.constants, **self.tables}.items() if name in used}
         return replace(program, tensors=tensors, constants=constants, body=body)
 
-    def changed(self, body: tuple[Op | Loop, ...]) -> tuple[Op | Loop, ...]:
-        """`body` with look-ups where tables can take the place of functions."""
-        return tuple(
-            replace(item, body=self.changed(item.body)) if isinstance(item, Loop) else self._looked_up(item)
-            for item in body
-        )
-
-    def _looked_up(self, op: Op) -> Op:
+    def looked_up(self, op: Op) -> Op:
+        """The look-up in the place of a function, where a table can take it; else the operation."""
         operand = operand_of(self._program, op)
         if operand is None:
             return op
@@ -72,7 +67,7 @@ class Tables:
         table = np.zeros(codes.size, np.int64)
         table[codes & (codes.size - 1)] = results
         params = {"count": op.params["count"], "mask": codes.size - 1, "lowest": limits[0], "highest": limits[1]}
-        return Op(CODE_TABLE.name, op.name, (self.named(op.output, table, out), operand.name), op.output, params)
+        return Op(CODE_TABLE.form, op.name, (self.named(op.output, table, out), operand.name), op.output, params)
 
     def named(self, of: str, table: np.ndarray, out: Format) -> str:
         """The name of a table `of` something in flash, of codes of `out`."""
@@ -99,9 +94,9 @@ def _is_function(program: Program, op: Op, run_time: list[str]) -> bool:
     """Whether each element of the result is made of one element of the only operand that is no constant."""
     if len(run_time) != 1 or "count" not in op.params:  # a softmax in single precision joins elements
         return False
-    if op.kernel in FUNCTIONS or (op.kernel.startswith(SINGLE) and set(op.params) <= ELEMENT_PARAMS):
+    if op.kernel in FUNCTIONS or (op.kernel.arithmetic is Arithmetic.SINGLE and set(op.params) <= ELEMENT_PARAMS):
         return all(program.tensors[name].role == Role.TABLE for name in op.inputs if name != run_time[0])
-    if (KERNEL_BY_NAME[op.kernel].template or op.kernel) not in PAIRS:
+    if op.kernel.bare not in PAIRS:
         return False
     return all(program.tensors[name].count == 1 for name in op.inputs if name != run_time[0])
 
@@ -149,8 +144,3 @@ def limits_of(codes: np.ndarray, clipped: np.ndarray) -> tuple[int, int] | None:
     if not clipped.any():
         return -128, 255
     return (int(unclipped[0]), int(unclipped[-1])) if codes[0] < 0 else None
-
-
-def _slices(body: tuple[Op | Loop, ...]) -> list[tuple[str, str]]:
-    loops = [item for item in body if isinstance(item, Loop)]
-    return [pair for loop in loops for pair in (*loop.slices, *_slices(loop.body))]

@@ -19,7 +19,6 @@ from tinyhil.ops import affine
 from tinyhil.ops.window import ends_of_sums, window_of
 from tinyhil.program import Loop, Op, Program, Role, walk
 
-NAMES = (affine.CONV.name, affine.CONV.name + "_clip")
 BITS = 8
 
 
@@ -89,7 +88,7 @@ def _layers(program: Program) -> dict[str, Layer]:
             uses[name] = uses.get(name, 0) + 1
     found: dict[str, Layer] = {}
     for item in program.body:
-        if isinstance(item, Op) and item.kernel in NAMES and _is_known(program, item, uses):
+        if isinstance(item, Op) and item.kernel.bare == affine.CONV.form and _is_known(program, item, uses):
             found[item.output] = _layer(program, item, found.get(item.inputs[1]))
     return found
 

@@ -17,6 +17,7 @@ from tinyhil.codegen.code_tables import Tables, codes_of, evaluated, operand_of
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
 from tinyhil.ops.code_table import CODE_TABLE, SUM_TABLE
+from tinyhil.ops.elementwise import ADD, MUL, SUB
 from tinyhil.ops.real_functions import LOOKUP
 from tinyhil.program import Loop, Op, Program, Role, Tensor, reads_of, walk
 from tinyhil.verify import checked
@@ -24,8 +25,8 @@ from tinyhil.verify import checked
 ENTRIES = 256
 MOST_CONSTANT = 255  # of what is added to a byte
 NO_LIMIT = 511  # beyond every index of a sum of two bytes
-LOOK_UPS = (CODE_TABLE.name, LOOKUP.name)
-ARITHMETIC = ("add", "sub", "mul")
+LOOK_UPS = (CODE_TABLE.form, LOOKUP.form)
+SUMS = (ADD.form, SUB.form)
 Body = tuple[Op | Loop, ...]
 
 
@@ -48,7 +49,7 @@ def changed(body: Body, change: Callable[[Body, int], Body], steps: int = 1) -> 
 
 def _constant_last(program: Program, op: Op) -> Op:
     """A sum with its operands exchanged if the first one is a constant."""
-    if op.kernel != "add" or program.tensors[op.inputs[0]].role != Role.CONSTANT:
+    if op.kernel != ADD.form or program.tensors[op.inputs[0]].role != Role.CONSTANT:
         return op
     pairs = {"a_period": "b_period", "b_period": "a_period", "a_shift": "b_shift", "b_shift": "a_shift"}
     params = {name: op.params[pairs.get(name, name)] for name in op.params}
@@ -62,10 +63,10 @@ def _round_constants(program: Program) -> Program:
 
     def rounded(op: Op) -> Op:
         op = _constant_last(program, op)
-        b = program.tensors[op.inputs[-1]] if op.kernel in ("add", "sub") and op.domain == INTEGER else None
+        b = program.tensors[op.inputs[-1]] if op.kernel in SUMS and op.domain == INTEGER else None
         if b is None or b.role != Role.CONSTANT or not b.format.is_binary_point or b.format.storage_bytes > 2:
             return op
-        shift, sign = op.params["shift"], 1 if op.kernel == "add" else -1
+        shift, sign = op.params["shift"], 1 if op.kernel == ADD.form else -1
         if not 0 < shift == op.params["a_shift"]:
             return op
         units = sign * ((sign * (program.constants[b.name] << op.params["b_shift"]) + (1 << shift - 1)) >> shift)
@@ -121,7 +122,7 @@ class _Level:
 
     def _operand(self, op: Op) -> Tensor | None:
         tensors = self._program.tensors
-        if op.kernel not in (*ARITHMETIC, CODE_TABLE.name):
+        if op.kernel not in (*SUMS, MUL.form, CODE_TABLE.form):
             return operand_of(self._program, op)
         at_run_time = [name for name in op.inputs if tensors[name].role not in (Role.TABLE, Role.CONSTANT)]
         others = [tensors[name] for name in op.inputs if name not in at_run_time]
@@ -197,7 +198,7 @@ class Sum:
 
 def _sum_with_constant(program: Program, op: Op) -> Sum | None:
     """floor((a 2^i + b 2^j + 2^(n-1)) / 2^n), i <= n, is a plus what b and the half are in its unit, moved by n - i."""
-    if op.kernel not in ("add", "sub") or op.domain != INTEGER or op.output == program.output:
+    if op.kernel not in SUMS or op.domain != INTEGER or op.output == program.output:
         return None
     p, (a, b) = op.params, (program.tensors[name] for name in op.inputs)
     if b.role != Role.CONSTANT or a.role in (Role.CONSTANT, Role.TABLE) or p["a_shift"] > max(p["shift"], 0):
@@ -206,7 +207,7 @@ def _sum_with_constant(program: Program, op: Op) -> Sum | None:
     if not all(fmt.is_binary_point and fmt.bits <= 8 for fmt in formats):
         return None
     half = 1 << p["shift"] - 1 if p["shift"] > 0 else 0
-    moved = (program.constants[b.name] << p["b_shift"]) * (1 if op.kernel == "add" else -1)
+    moved = (program.constants[b.name] << p["b_shift"]) * (1 if op.kernel == ADD.form else -1)
     units = (moved + half) >> p["a_shift"]
     if np.ptp(units) > MOST_CONSTANT:
         return None
@@ -277,7 +278,7 @@ def _by_sum(tables: Tables, program: Program, op: Op, found: Sum, *, first: bool
         **dict(zip(("count", "a_period", "b_period"), (op.params["count"], *found.periods), strict=True)),
         **dict(zip(("base", "lowest", "highest", "least", "most"), (-a.lowest, *own, *whole), strict=True)),
     }
-    return Op(SUM_TABLE.name, op.name, (*names, constant), op.output, params)
+    return Op(SUM_TABLE.form, op.name, (*names, constant), op.output, params)
 
 
 def ends_of(inside: np.ndarray, no_limit: int = NO_LIMIT) -> tuple[int, int]:

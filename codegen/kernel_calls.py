@@ -1,16 +1,19 @@
-"""The call of one operation's kernel: operands, parameters by name, accumulator."""
+"""The call of one operation's kernel: what it is called, operands, parameters by name, accumulator."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tinyhil.codegen.chains import Chain
 from tinyhil.codegen.identifiers import comment
 from tinyhil.codegen.layout import laid_operand
 from tinyhil.codegen.profile_calls import kinds
+from tinyhil.form import Arithmetic, Form, Joined, Limit, Weights
 from tinyhil.formats.format import CODED, INTEGER, SINGLE
 from tinyhil.kernel import QUIRE
-from tinyhil.ops import KERNEL_BY_NAME, rows
+from tinyhil.ops import KERNEL_OF, rows
+from tinyhil.ops.distance import SQUARED_DISTANCE
 from tinyhil.program import Blocks, Op, Program, Role, Tensor
 from tinyhil.reram.array import Mapped
 
@@ -18,7 +21,30 @@ LINE = 120  # characters of generated calls
 NARROW_SUM_BITS = 24  # an AVR saves a cycle per term and loses about 40 per sum
 TERMS_THAT_PAY = 48
 LEFT_OUT = {0: "hil::unless_zero", -128: "hil::unless_least"}
-OF_24_BITS = ("squared_distance",)  # what has loops for such sums whatever their length
+LIMITS = {Limit.CLIP: "within", Limit.RELU: "non_negative"}  # wrappers of results (common/limits.hpp)
+
+
+def name_of(form: Form) -> str:
+    """What a kernel is called, from its features in their order."""
+    single = form.arithmetic is Arithmetic.SINGLE
+    parts = (
+        "" if form.weights is Weights.PLAIN else form.weights,
+        "single" if single else "",
+        form.base,
+        "" if single or form.arithmetic is Arithmetic.EXACT else form.arithmetic,
+        "bias" if form.bias else "",
+        "" if form.joined is Joined.NOTHING else form.joined,
+        "" if form.limit is Limit.NONE else form.limit,
+        "rows" if form.rows else "",
+    )
+    return "_".join(part for part in parts if part)
+
+
+def template_of(form: Form) -> str:
+    """The C++ template: limits wrap the result, and what operands are their types say."""
+    of_channels = form.arithmetic is Arithmetic.CODED_CHANNELS
+    arithmetic = Arithmetic.CHANNELS if of_channels else form.arithmetic
+    return f"hil::{name_of(replace(form, arithmetic=arithmetic, limit=Limit.NONE))}"
 
 
 def operand_of(tensor: Tensor, name: str) -> str:
@@ -56,7 +82,7 @@ def loaded_operand(tensor: Tensor, name: str, as_codes: bool) -> str:
 
 def as_codes(op: Op, index: int) -> bool:
     """Whether an operation takes operand `index` as codes, without decoding them."""
-    return index in KERNEL_BY_NAME[op.kernel].codes
+    return index in KERNEL_OF[op.kernel].codes
 
 
 def kernel_call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]:
@@ -99,7 +125,7 @@ def _from(program: Program, op: Op, which: str, name: str, names: Mapping[str, s
 
 def call_of(program: Program, op: Op, result: str, operands: Sequence[str]) -> list[str]:
     """The call of an operation's kernel; `operands` as C++ expressions, scratch in front of them."""
-    kernel = KERNEL_BY_NAME[op.kernel]
+    kernel = KERNEL_OF[op.kernel]
     arguments = [result, *operands]
     if kernel.struct is not None:
         arguments.append(_record(*kernel.struct, op.params))
@@ -110,7 +136,7 @@ def call_of(program: Program, op: Op, result: str, operands: Sequence[str]) -> l
         is_static = param in kernel.static_params
         arguments.append(rounding or (f"hil::{const_name(param)}<{value}>()" if is_static else f"/*{param}*/ {value}"))
     accumulator = _accumulator(program, op)
-    lines = [f"hil::{kernel.template or op.kernel}<{accumulator}>({', '.join(arguments)});"]
+    lines = [f"{template_of(op.kernel)}<{accumulator}>({', '.join(arguments)});"]
     if kernel.static_params:
         lines.insert(0, f"// {comment(op.name)}: {_proof(op)}")
     if op.crossbar is not None:
@@ -156,16 +182,15 @@ def signature_of(program: Program, item: Op | Chain) -> str:
 
 def result_of(op: Op, name: str) -> str:
     """Where an operation writes: with the limits of its activation, if it has one inside."""
-    limit = KERNEL_BY_NAME[op.kernel].limit
     ends = f"<{op.params['low']}, {op.params['high']}>" if "high" in op.params else ""
-    if limit:
-        return f"hil::{limit}{ends}({name})"
+    if op.kernel.limit in LIMITS:
+        return f"hil::{LIMITS[op.kernel.limit]}{ends}({name})"
     return name if op.clips else f"hil::unclipped({name})"
 
 
 def _accumulator(program: Program, op: Op) -> str:
     """The C++ type an operation computes in."""
-    kernel = KERNEL_BY_NAME[op.kernel]
+    kernel = KERNEL_OF[op.kernel]
     if op.domain == SINGLE:
         return "float"
     if op.domain == CODED and kernel.coded == QUIRE:
@@ -178,7 +203,7 @@ def _accumulator(program: Program, op: Op) -> str:
         terms = op.params.get("inner", op.params.get("kernel_y", 0) * op.params.get("kernel_x", 0))
         narrow = (
             terms >= TERMS_THAT_PAY
-            or op.kernel in OF_24_BITS
+            or op.kernel == SQUARED_DISTANCE.form  # which has loops for such sums whatever their length
             or any(program.tensors[name].blocks is not None for name in op.inputs)
         )
         return f"hil::Sum<{bits if narrow else max(bits, NARROW_SUM_BITS + 1)}>"
@@ -191,7 +216,7 @@ def _proof(op: Op) -> str:
         return f"every intermediate value fits {op.accumulator_bits} bits"
     if op.domain == SINGLE:
         return "single precision in element order"
-    if KERNEL_BY_NAME[op.kernel].coded != QUIRE:
+    if KERNEL_OF[op.kernel].coded != QUIRE:
         return "exact, one rounding"
     top = (
         "no sum can exceed it"

@@ -12,18 +12,20 @@ there, and kernels turn distances into those of a layout (firmware/kernels/arm/c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from tinyhil.codegen.chains import is_elementwise, period_of
+from tinyhil.form import Joined, Weights
 from tinyhil.memplan import Plan
-from tinyhil.ops import KERNEL_BY_NAME, rows
+from tinyhil.ops import KERNEL_OF, rows
+from tinyhil.ops.conv import CONV
 from tinyhil.ops.movement import MOVE, indices
 from tinyhil.ops.scan import FILL
 from tinyhil.ops.window import window_of
-from tinyhil.program import Loop, Op, Program, Role, reads_of, walk
+from tinyhil.program import Loop, Op, Program, Role, loops_of, reads_of, walk
 
 PLANES_ORDER, INNERMOST_ORDER = (2, 1, 3), (2, 3, 1)  # of a row of weights: kernel row, channel, kernel column
 HALFWORD_ROWS = 2  # of the blocks that know both layouts (firmware/kernels/arm/patches.hpp)
@@ -60,10 +62,14 @@ class Convolution:
         return planes * count, (INNER if w.kernel_x * w.channels % 4 == 0 else COPIED) * count
 
 
+def _is_convolution(op: Op) -> bool:
+    return op.kernel.base == CONV.form.base and op.kernel.weights is Weights.PLAIN
+
+
 def convolution_of(program: Program, op: Op) -> Convolution | None:
     """The operation as such a convolution; None if it is none, or parts of its operands lie elsewhere."""
-    at, base = (1, op.kernel.removesuffix(rows.SUFFIX)) if op.kernel in rows.ROWED else (0, op.kernel)
-    if not base.startswith("conv"):
+    at = int(op.kernel.rows)
+    if not _is_convolution(op):
         return None
     weights, x = op.inputs[at : at + 2]
     blocks = program.tensors[weights].blocks
@@ -78,17 +84,18 @@ def convolution_of(program: Program, op: Op) -> Convolution | None:
     is_pointwise = w.positions == 1 and w.pad_y == w.pad_x == 0
     if (is_pointwise and w.channels % 4) or program.tensors[op.output].format.storage_bytes != BYTE:
         return None
-    joined = base in rows.JOINED_AT
+    joined = op.kernel.joined is not Joined.NOTHING
     if joined and at:
         return None
-    addend = op.inputs[rows.JOINED_AT[base]] if joined else ""
+    addend = op.inputs[rows.JOINED_AT[op.kernel]] if joined else ""
     return Convolution(op, weights, x, addend)
 
 
 def is_depthwise(program: Program, op: Op) -> bool:
     """Whether it is a depthwise layer whose kernel reads planes and writes either layout."""
-    at, base = (1, op.kernel.removesuffix(rows.SUFFIX)) if op.kernel in rows.ROWED else (0, op.kernel)
-    if not base.startswith("conv") or base in rows.JOINED_AT or not op.params["groups"] == op.params["outputs"] > 1:
+    at = int(op.kernel.rows)
+    joins = op.kernel.joined is not Joined.NOTHING
+    if not _is_convolution(op) or joins or not op.params["groups"] == op.params["outputs"] > 1:
         return False
     blocks = program.tensors[op.inputs[at]].blocks
     bytes_each = {program.tensors[name].format.storage_bytes for name in (op.inputs[at + 1], op.output)}
@@ -100,14 +107,14 @@ def laid_operand(program: Program, op: Op) -> str | None:
     conv = convolution_of(program, op)
     if conv is None and not is_depthwise(program, op):
         return None
-    x = conv.x if conv is not None else op.inputs[2 if op.kernel in rows.ROWED else 1]
+    x = conv.x if conv is not None else op.inputs[2 if op.kernel.rows else 1]
     return x if program.tensors[x].innermost or program.tensors[op.output].innermost else None
 
 
 def with_input_as_it_is(program: Program) -> Program:
     """`program` without an operation that only turns its input into planes for one convolution."""
     op = next((item for item in program.body if isinstance(item, Op) and program.input in item.inputs), None)
-    if op is None or op.kernel not in (MOVE.name, MOVE.on_codes) or op.output == program.output:
+    if op is None or op.kernel not in (MOVE.form, MOVE.form.on_codes) or op.output == program.output:
         return program
     readers = [other for other in walk(program.body) if op.output in other.inputs]
     before, after = program.tensors[program.input], program.tensors[op.output]
@@ -115,8 +122,8 @@ def with_input_as_it_is(program: Program) -> Program:
     reader = convolution_of(program, readers[0]) if alone else None
     if reader is None or reader.x != op.output or before.count != after.count:
         return program
-    takes_codes = reader.op.inputs.index(reader.x) in KERNEL_BY_NAME[reader.op.kernel].codes
-    if before.format != after.format and not (op.kernel == MOVE.on_codes and takes_codes):
+    takes_codes = reader.op.inputs.index(reader.x) in KERNEL_OF[reader.op.kernel].codes
+    if before.format != after.format and not (op.kernel == MOVE.form.on_codes and takes_codes):
         return program
     channels, (planes, innermost) = reader.channels[0], reader.costs
     turned = np.arange(before.count).reshape(-1, channels).T.reshape(-1)
@@ -190,7 +197,7 @@ def _chosen(program: Program, plan: Plan) -> Mapping[str, int]:
         found.planes |= _overlapping(program, plan, item)
     for op in walk(program.body):
         _add(program, op, found)
-    for loop in _loops(program.body):
+    for loop in loops_of(program.body):
         found.planes |= {name for pair in loop.slices for name in pair}
     _join_readers(program, found)
     return found.innermost()
@@ -207,13 +214,6 @@ def _join_readers(program: Program, found: _Chains) -> None:
         found.join(*names)
 
 
-def _loops(body: tuple[Op | Loop, ...]) -> Iterator[Loop]:
-    for item in body:
-        if isinstance(item, Loop):
-            yield item
-            yield from _loops(item.body)
-
-
 def _add(program: Program, op: Op, found: _Chains) -> None:
     """What one operation says of the layouts of its tensors."""
     conv = convolution_of(program, op)
@@ -226,11 +226,11 @@ def _add(program: Program, op: Op, found: _Chains) -> None:
         found.join(op.output, *([conv.addend] if conv.addend else []))
     elif is_depthwise(program, op) and not is_part:
         found.channels[op.output] = op.params["outputs"]
-        found.planes.add(op.inputs[2 if op.kernel in rows.ROWED else 1])
+        found.planes.add(op.inputs[2 if op.kernel.rows else 1])
     elif _is_mapped(program, op):
         operands = [name for name in op.inputs if program.tensors[name].role == Role.ARENA]
         found.join(op.output, *operands)
-    elif op.kernel != FILL.name:  # one number everywhere
+    elif op.kernel != FILL.form:  # one number everywhere
         found.planes |= {name for name in op.tensors if program.tensors[name].role in (Role.ARENA, Role.INPUT)}
 
 
@@ -255,7 +255,7 @@ def _overlapping(program: Program, plan: Plan, item: Op | Loop) -> set[str]:
         for name in dict.fromkeys(touched)
         if name in plan.offsets
     ]
-    in_place = isinstance(item, Op) and KERNEL_BY_NAME[item.kernel].in_place
+    in_place = isinstance(item, Op) and KERNEL_OF[item.kernel].in_place
     found: set[str] = set()
     for n, (region, begin, size, name) in enumerate(places):
         for other_region, other_begin, other_size, other in places[n + 1 :]:

@@ -82,7 +82,7 @@ class _Linear:
 
 def _form_of(program: Program, op: Op) -> _Linear | Sum | None:
     """A sum of one run-time operand and constants; None if no such form makes the same of all codes."""
-    if op.kernel != SUM.name or op.output == program.output or not _bytes(program, op):
+    if op.kernel != SUM.form or op.output == program.output or not _bytes(program, op):
         return None
     fixed = [n for n, name in enumerate(op.inputs) if program.tensors[name].role == Role.CONSTANT]
     if len(fixed) != 1:
@@ -145,4 +145,4 @@ def _by_linear(
         **dict(zip(("slope", "right"), (found.slope, found.right), strict=True)),
         **dict(zip(("lowest", "highest", "least", "most"), (*own, *whole), strict=True)),
     }
-    return Op(LINEAR_TABLE.name, op.name, names, op.output, params)
+    return Op(LINEAR_TABLE.form, op.name, names, op.output, params)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ from tinyhil.errors import ModelError
 from tinyhil.formats.format import Format
 from tinyhil.memplan import Plan
 from tinyhil.memplan.arena.regions import declarations, symbol_of
-from tinyhil.program import Loop, Op, Program, walk
+from tinyhil.program import Program, loops_of, walk
 
 MODEL_HPP, MODEL_CPP = "model/model.hpp", "model/model.cpp"
 OTHER_BOARDS = ['#error "this model was generated for other boards"']
@@ -124,16 +124,9 @@ def _check_limits(program: Program) -> None:
             f"output of '{program.name}': {program.tensors[program.output].size_bytes} B, "
             f"at most {MAX_OUTPUT_BYTES} B are supported"
         )
-    for loop in _loops(program.body):
+    for loop in loops_of(program.body):
         if loop.count > 0xFFFF:
             raise ModelError(f"loop '{loop.name}': {loop.count} steps, at most 65535 are supported")
-
-
-def _loops(body: tuple[Op | Loop, ...]) -> Iterator[Loop]:
-    for item in body:
-        if isinstance(item, Loop):
-            yield item
-            yield from _loops(item.body)
 
 
 def _header(program: Program, plan: Plan, target: Target, model_hash: bytes) -> str:

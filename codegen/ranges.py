@@ -12,11 +12,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from tinyhil.form import Form
 from tinyhil.formats.fixed import shifted
 from tinyhil.formats.format import INTEGER
 from tinyhil.ops.affine import PRODUCT, SUM, units_of_product, units_of_sum
 from tinyhil.ops.code_table import TABLES
-from tinyhil.program import Loop, Op, Program, Role, walk
+from tinyhil.ops.elementwise import ADD, MUL, SUB
+from tinyhil.program import Op, Program, Role, mapped, walk
 
 Interval = tuple[int, int]
 
@@ -24,18 +26,10 @@ Interval = tuple[int, int]
 def without_needless_clipping(program: Program) -> Program:
     """`program` with the operations marked whose results are within their format whatever they read."""
     unclipped = _Ranges(program).unclipped
-    return replace(program, body=_marked(program.body, unclipped)) if unclipped else program
-
-
-def _marked(body: tuple[Op | Loop, ...], unclipped: set[str]) -> tuple[Op | Loop, ...]:
-    return tuple(
-        replace(item, body=_marked(item.body, unclipped))
-        if isinstance(item, Loop)
-        else replace(item, clips=False)
-        if item.output in unclipped
-        else item
-        for item in body
-    )
+    if not unclipped:
+        return program
+    body = mapped(program.body, lambda op: replace(op, clips=False) if op.output in unclipped else op)
+    return replace(program, body=body)
 
 
 class _Ranges:
@@ -108,5 +102,5 @@ def _asymmetric(
     return ends
 
 
-ASYMMETRIC = {SUM.name: _asymmetric(units_of_sum), PRODUCT.name: _asymmetric(units_of_product)}
-EXACT: dict[str, Callable[..., Interval]] = {"add": _sum(1), "sub": _sum(-1), "mul": _product}
+ASYMMETRIC = {SUM.form: _asymmetric(units_of_sum), PRODUCT.form: _asymmetric(units_of_product)}
+EXACT: dict[Form, Callable[..., Interval]] = {ADD.form: _sum(1), SUB.form: _sum(-1), MUL.form: _product}

@@ -14,13 +14,13 @@ import numpy as np
 
 from tinyhil.codegen.affine_layers import sum_bounds, whole_factors
 from tinyhil.codegen.exchange import exchanged
+from tinyhil.form import Arithmetic
 from tinyhil.formats.affine import MULTIPLIER_BITS, rescale, rescale_once
 from tinyhil.formats.fixed import Fixed
 from tinyhil.names import free_name
-from tinyhil.ops import KERNEL_BY_NAME, affine, affine_pair, rescaled
+from tinyhil.ops import KERNEL_OF, conv, rescaled
 from tinyhil.program import Op, Program, Role, Tensor, walk
 
-LAYERS = (affine.DENSE.name, affine.CONV.name, affine_pair.PAIR.name)
 WORD = Fixed(32, 0)
 MOST_RIGHT = 22  # a zero point and a half, nine bits, to the left by more do not fit 32 bits
 LARGEST_SUM = 1 << 30  # twice as much fits 32 bits
@@ -43,7 +43,7 @@ def with_records(program: Program, doubles: bool, has_blocks: Callable[[Op], boo
 
 
 def _is_layer(program: Program, op: Op) -> bool:
-    if (KERNEL_BY_NAME[op.kernel].template or op.kernel) not in LAYERS:
+    if op.kernel.arithmetic is not Arithmetic.AFFINE or not KERNEL_OF[op.kernel].is_sum:
         return False
     return all(program.tensors[name].role == Role.CONSTANT for name in (op.inputs[0], *op.inputs[2:5]))
 
@@ -53,10 +53,9 @@ def _made(program: Program, op: Op, doubles: bool) -> tuple[Op, np.ndarray] | No
     factors = whole_factors(program, op) if "lift" in op.params else None
     if factors is not None and sum_bounds(program, op).max() * int(factors.max()) < LARGEST_SUM:
         records = rescaled.factor_records(program.constants[op.inputs[2]].astype(np.int64), factors, op.params["zero"])
-        kernel = op.kernel.replace(affine_pair.PAIR.name, rescaled.FACTORED.name)
-        return _with_record(program, op, kernel), records
+        return _with_record(program, op, Arithmetic.FACTORED), records
     bias, multipliers, shifts = (program.constants[name].astype(np.int64) for name in op.inputs[2:5])
-    is_conv = op.kernel.startswith(affine.CONV.name)
+    is_conv = op.kernel.base == conv.CONV.form.base
     doubled = doubles and is_conv
     bounds = sum_bounds(program, op)
     array = rescaled.records(bias, multipliers, shifts, doubled)
@@ -74,13 +73,14 @@ def _made(program: Program, op: Op, doubles: bool) -> tuple[Op, np.ndarray] | No
         array[n] = rescaled.records(b, m, shift, doubled)[0]
     if array[:, 2].min() < 0 or array[:, 2].max() > MOST_RIGHT:
         return None
-    made = _with_record(program, op, op.kernel.replace("affine", "rescaled"))
+    made = _with_record(program, op, Arithmetic.RESCALED)
     return replace(made, params={**op.params, "doubled": int(doubled)}), array
 
 
-def _with_record(program: Program, op: Op, kernel: str) -> Op:
-    """`op` as a `kernel` that has a record in the place of biases, multipliers and shifts."""
+def _with_record(program: Program, op: Op, arithmetic: Arithmetic) -> Op:
+    """`op` in an `arithmetic` that has a record in the place of biases, multipliers and shifts."""
     name = free_name(f"{op.output}.channels", program.tensors)
+    kernel = replace(op.kernel, arithmetic=arithmetic)
     return replace(op, kernel=kernel, inputs=(*op.inputs[:2], name, *op.inputs[5:]))
 
 

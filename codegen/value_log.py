@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tinyhil.ops.index import PLACE_ROW
+from tinyhil.ops.movement import PLACE, PLACE_MORE
 from tinyhil.program import Op, Program, walk
 
-PARTIAL = ("place", "place_more", "place_row")  # their output is whole only when all of them have run
+PARTIAL = (PLACE.form, PLACE_MORE.form, PLACE_ROW.form)  # their output is whole only when all of them have run
 HEADER = ["", "// Tensors are sent to the host as they are computed.", "#define HIL_LOG_VALUES"]
 
 
@@ -15,7 +17,7 @@ def is_logged(program: Program, op: Op) -> bool:
     if op.kernel not in PARTIAL:
         return True
     last = [other for other in walk(program.body) if other.output == op.output][-1]
-    return op.kernel != "place_row" and last is op
+    return op.kernel != PLACE_ROW.form and last is op
 
 
 def log_call(program: Program, op: Op, names: Mapping[str, str]) -> str:

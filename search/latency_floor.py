@@ -14,7 +14,7 @@ import numpy as np
 
 from tinyhil.formats import named
 from tinyhil.memplan.arena.row_costs import executions, products_of_op
-from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops import KERNEL_OF
 from tinyhil.program import Op, Program, Role
 
 CYCLES_PER_PRODUCT: Mapping[str, float] = {"avr": 4.0, "cortex-m3": 1.0, "cortex-m4": 0.5, "cortex-m7": 0.5}
@@ -34,7 +34,7 @@ def floor_cycles(program: Program, core: str) -> float:
 
 
 def _products(program: Program, op: Op) -> float:
-    if not KERNEL_BY_NAME[op.kernel].is_sum:
+    if not KERNEL_OF[op.kernel].is_sum:
         return 0.0
     weights = [name for name in op.inputs if program.tensors[name].role == Role.CONSTANT and name in program.constants]
     if not weights:

@@ -13,7 +13,7 @@ from kernel_cases import Case
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.views import PLACES, is_done_by_plan
-from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops import KERNEL_OF
 from tinyhil.ops.movement import indices
 from tinyhil.program import Loop, Op
 from tinyhil.reference import operand
@@ -68,7 +68,7 @@ class Arena:
             values = {name: self._value(name).astype(np.int64)[None, :] for name in op.inputs}
             arrays = [operand(self.program, op, index, values) for index in range(len(op.inputs))]
             fmt = self.program.tensors[op.output].format
-            made = KERNEL_BY_NAME[op.kernel].execute(op, arrays, fmt)[0][0]
+            made = KERNEL_OF[op.kernel].execute(op, arrays, fmt)[0][0]
             written = indices(dict(op.params)) if op.kernel in PLACES else slice(None)
             self._place(op.output)[written] = made[written]
         if op.kernel not in PLACES:  # until the last part is in place, the rest is anything

@@ -14,6 +14,7 @@ from scan_models import scan
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate
+from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.errors import ConfigError, ModelError
 from tinyhil.lower import lower, tied_values
 from tinyhil.program import Program, walk
@@ -156,7 +157,7 @@ def random_case(seed: int, folder: Path) -> Case | None:
         program = lower(loaded, Assignment("fixed16", mix), Ranges(wrong, {}))
     except (ModelError, ConfigError):  # sums beyond 63 bits, exchanged states
         return None
-    if all(op.kernel == "copy" for op in walk(program.body)):
+    if all(name_of(op.kernel) == "copy" for op in walk(program.body)):
         return None
     return Case(f"seed {seed}", program, extreme_inputs(program, seed))
 

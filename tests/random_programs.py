@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tinyhil.form import Form
 from tinyhil.formats.fixed import Fixed
 from tinyhil.program import Loop, Op, Program, Role, Tensor
 
@@ -40,9 +41,9 @@ class Writing:
         name = f"op{self.made}"
         one, other = self.pick(readable), self.pick(readable)
         if self.chance.random() < 0.35 and one != out:
-            return Op("copy", name, (one,), out, {"count": COUNT})
+            return Op(Form("copy"), name, (one,), out, {"count": COUNT})
         params = {"count": COUNT, "a_period": COUNT, "b_period": COUNT, "a_shift": 0, "b_shift": 0, "shift": 0}
-        return Op(str(self.chance.choice(["add", "sub"])), name, (one, other), out, params)
+        return Op(Form(str(self.chance.choice(["add", "sub"]))), name, (one, other), out, params)
 
     def body(self, defined: set[str], rows: list[str], closed: frozenset[str], depth: int) -> Body:
         items: list[Op | Loop] = []
@@ -68,7 +69,7 @@ class Writing:
         body = self.body(inner, [*rows, row], closed | {sequence}, depth + 1)
         wide = self.new()
         params = {"count": COUNT, "a_period": 1, "b_period": 1, "a_shift": 0, "b_shift": 0, "shift": 0}
-        use = Op("add", f"use{self.made}", (item, item), wide, params)
+        use = Op(Form("add"), f"use{self.made}", (item, item), wide, params)
         at = int(self.chance.integers(len(body) + 1))
         return Loop(name, COUNT, (("x", row), (sequence, item)), (*body[:at], use, *body[at:]))
 
@@ -76,10 +77,10 @@ class Writing:
 def random_program(seed: int) -> Program:
     writing = Writing(np.random.default_rng(seed))
     first, last = writing.new(), writing.new()
-    fill = Op("fill", "start", (), first, {"count": COUNT, "value": 7})
+    fill = Op(Form("fill"), "start", (), first, {"count": COUNT, "value": 7})
     defined = {first}
     body = writing.body(defined, [], frozenset(), 0)
     one, other = (writing.pick(sorted(defined)) for _ in range(2))
     params = {"count": COUNT, "a_period": COUNT, "b_period": COUNT, "a_shift": 0, "b_shift": 0, "shift": 0}
-    end = Op("add", "end", (one, other), last, params)
+    end = Op(Form("add"), "end", (one, other), last, params)
     return Program(f"seed {seed}", writing.tensors, {}, (fill, *body, end), "x", last, (3, COUNT), (COUNT,))

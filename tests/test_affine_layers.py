@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tinyhil.codegen.affine_layers import NEAR_BITS, _near_multipliers, sum_bounds
+from tinyhil.form import Arithmetic, Form
 from tinyhil.formats.affine import MULTIPLIER_BITS
 from tinyhil.formats.fixed import Fixed
 from tinyhil.program import Op, Program, Role, Tensor
@@ -16,7 +17,7 @@ from tinyhil.program import Op, Program, Role, Tensor
 def layer(**constants: np.ndarray) -> tuple[Program, Op]:
     """A fully connected one of these weights, biases, multipliers and shifts."""
     tensors = {name: Tensor(name, array.size, Fixed(32, 0), Role.CONSTANT) for name, array in constants.items()}
-    op = Op("dense_affine", "y", ("w", "x", "b", "m", "s"), "y", {"outputs": constants["b"].size}, 20)
+    op = Op(Form("dense", Arithmetic.AFFINE), "y", ("w", "x", "b", "m", "s"), "y", {"outputs": constants["b"].size}, 20)
     return Program("one", tensors, constants, (op,), "x", "y", (1,), (1,)), op
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from given_data import SHIPPED
 
+from tinyhil.form import Arithmetic, Form
 from tinyhil.formats.affine import Affine, multiplier
 from tinyhil.ops import affine
 from tinyhil.ops.window import FIELDS
@@ -95,7 +96,7 @@ def convolution(name: str, x: Tensor, w: Tensor, b: Tensor, y: Tensor) -> tuple[
     factors = x.scales[0].astype(np.float64) * w.scales.astype(np.float64) / y.scales[0].astype(np.float64)
     arrays = layer_arrays(x, w, b, y, rows, factors)
     arrays[1] = planes.reshape(SAMPLES, -1)
-    return Op("conv_affine", name, (), "y", params), arrays, out
+    return Op(Form("conv", Arithmetic.AFFINE), name, (), "y", params), arrays, out
 
 
 @pytest.mark.parametrize("model", ["mlperftiny_kws_dscnn_int8.tflite", "mlperftiny_ad_autoencoder_int8.tflite"])
@@ -115,7 +116,14 @@ def test_layers_agree_with_tensorflow_lite(model: str) -> None:
             arrays = layer_arrays(x, w, b, y, rows, product / y.scales[0].astype(np.float64))
             arrays[1] = x.codes.reshape(SAMPLES, -1)
             params = {"rows": 1, "outputs": len(rows), "inner": rows.shape[1], "zero": y.zero}
-            check(Op("dense_affine", name, (), "y", params), arrays, affine.DENSE.execute, y, y.codes, relu)
+            check(
+                Op(Form("dense", Arithmetic.AFFINE), name, (), "y", params),
+                arrays,
+                affine.DENSE.execute,
+                y,
+                y.codes,
+                relu,
+            )
         else:
             op, arrays, wanted = convolution(name, x, w, b, y)
             check(op, arrays, affine.CONV.execute, y, wanted, relu)

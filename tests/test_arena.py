@@ -21,6 +21,7 @@ from scan_models import SCANS, cell, classifier, scan
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import load_ranges
+from tinyhil.form import Form
 from tinyhil.formats.fixed import Fixed
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.onnx import load_onnx
@@ -72,7 +73,7 @@ def in_arena(placed: Placement, inputs: np.ndarray) -> np.ndarray:
 def reference_writes(program: Program, sample: np.ndarray) -> Written:
     found: Written = defaultdict(list)
     run_reference(program, sample[None, :], lambda name, values: found[name].append(values[0].tolist()))
-    for name in {op.output for op in walk(program.body) if op.kernel in (PLACE.name, PLACE_MORE.name)}:
+    for name in {op.output for op in walk(program.body) if op.kernel in (PLACE.form, PLACE_MORE.form)}:
         del found[name]  # written part by part
     return found
 
@@ -241,12 +242,12 @@ def test_a_state_read_by_an_inner_loop_is_not_overwritten_in_it() -> None:
     tensors |= {name: Tensor(name, 2, Fixed(16, 0), role) for name, role in (("row", "slice"), ("e", Role.SLICE))}
     tensors["x"] = Tensor("x", 6, Fixed(16, 0), Role.INPUT)
     add = {"count": 2, "a_period": 2, "b_period": 2, "a_shift": 0, "b_shift": 0, "shift": 0}
-    inner = Loop("inner", 3, (("x", "e"),), (Op("add", "d", ("h", "e"), "d", add),))
-    following = (Op("add", "n", ("row", "row"), "n", add), Op("copy", "h", ("n",), "h", {"count": 2}))
+    inner = Loop("inner", 3, (("x", "e"),), (Op(Form("add"), "d", ("h", "e"), "d", add),))
+    following = (Op(Form("add"), "n", ("row", "row"), "n", add), Op(Form("copy"), "h", ("n",), "h", {"count": 2}))
     body = (
-        Op("fill", "start", (), "h", {"count": 2, "value": 5}),
+        Op(Form("fill"), "start", (), "h", {"count": 2, "value": 5}),
         Loop("outer", 3, (("x", "row"),), (inner, *following)),
-        Op("add", "y", ("h", "h"), "y", add),
+        Op(Form("add"), "y", ("h", "h"), "y", add),
     )
     program = Program("p", tensors, {}, body, "x", "y", (6,), (2,))
     gaps = {b.name: b.gaps for b in with_gaps(program, problem_of(program)).buffers}

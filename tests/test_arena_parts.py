@@ -13,6 +13,7 @@ import pytest
 from test_codegen_texts import of
 from test_schedules import SMALL, Network
 
+from tinyhil.form import Form
 from tinyhil.memplan.arena.liveness import LiveRange
 from tinyhil.memplan.arena.order import _affordable
 from tinyhil.memplan.arena.steps import Step, made_again
@@ -24,7 +25,7 @@ from tinyhil.program import Op
 
 
 def step(*loops: int, rows: np.ndarray | None = None, op: Op | None = None) -> Step:
-    return Step(op or Op("relu", "n", ("x",), "y", {}), loops, frozenset({"x"}), rows)
+    return Step(op or Op(Form("relu"), "n", ("x",), "y", {}), loops, frozenset({"x"}), rows)
 
 
 def test_what_a_loop_meets_again() -> None:
@@ -43,7 +44,7 @@ def test_how_many_orders_go_on() -> None:
 
 
 def made_by(rows: list[tuple[int, int]], **params: int) -> Step:
-    op = Op("max_pool_rows", "n", ("step", "line", "out"), "out", {"stride_y": 1, "pad_y": 0, **params})
+    op = Op(Form("max_pool", rows=True), "n", ("step", "line", "out"), "out", {"stride_y": 1, "pad_y": 0, **params})
     return step(1, rows=np.array(rows), op=op)
 
 
@@ -70,7 +71,7 @@ def test_rows_nobody_knows_are_not_past() -> None:
 
 
 def part(offset: int, name: str, count: int) -> Op:
-    return Op(PLACE_MORE.name, "n", (name, "whole"), "whole", {**straight(count), "offset": offset, "count": 12})
+    return Op(PLACE_MORE.form, "n", (name, "whole"), "whole", {**straight(count), "offset": offset, "count": 12})
 
 
 @pytest.mark.parametrize(("offsets", "disjoint"), [((0, 4), True), ((4, 0), True), ((0, 3), False), ((3, 3), False)])
@@ -114,7 +115,7 @@ def test_the_result_is_made_once(tmp_path: Path) -> None:
     program = of(lambda: SMALL["excite"], "fixed8")(tmp_path)
     found = in_two_passes(program)
     assert len(found) == 2
-    maps = {item.inputs[-1] for item in program.body if isinstance(item, Op) and item.kernel.startswith("average_pool")}
+    maps = {item.inputs[-1] for item in program.body if isinstance(item, Op) and item.kernel.base == "average_pool"}
     fewer = [len(in_two_passes(replace(program, output=name))) for name in maps]
     assert sorted(fewer)[0] == 1
 

@@ -18,6 +18,7 @@ from test_rows import MODELS, Chain
 from test_views import dense_block, gates, slices, twice
 
 from tinyhil.codegen.arrange import arrange
+from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.memplan.arena.floor import floor_bytes
 from tinyhil.memplan.arena.order import given_peak, reorder
 from tinyhil.memplan.arena.placement import Placement, placements
@@ -72,7 +73,8 @@ def body(items: tuple[Op | Loop, ...], indent: str = "  ") -> Iterator[str]:
     for item in items:
         if isinstance(item, Op):
             scratch = f" with {item.scratch}" if item.scratch else ""
-            yield f"{indent}{item.output} = {item.kernel}({', '.join(item.inputs)}; {params(item.params)}){scratch}"
+            call = f"{name_of(item.kernel)}({', '.join(item.inputs)}; {params(item.params)})"
+            yield f"{indent}{item.output} = {call}{scratch}"
         else:
             yield f"{indent}{item.name}: {item.count} times, {item.slices}"
             yield from body(item.body, indent + "  ")

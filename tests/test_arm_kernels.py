@@ -25,6 +25,7 @@ from test_rows import Chain, mobile, runs, weights
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.codegen.arrange import CHIPS, LEFT_OUT, arrange, in_blocks
+from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.pipeline import compile_model, project_sources
 from tinyhil.harness.config import load_boards
@@ -395,7 +396,7 @@ def test_rows_whose_sums_begin_with_large_biases_are_not_paired(bias: int, paire
     arranged = arrange(program, "cortex-m7")
     op = next(walk(arranged.body))
     blocks = arranged.tensors[op.inputs[0]].blocks
-    assert op.kernel == "dense_rescaled"
+    assert name_of(op.kernel) == "dense_rescaled"
     assert blocks is not None
     assert blocks.paired == paired
 

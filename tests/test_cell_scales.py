@@ -13,10 +13,12 @@ from scan_models import cell, scan
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.codegen.arrange import arrange
+from tinyhil.codegen.kernel_calls import name_of
+from tinyhil.form import Joined
 from tinyhil.formats.affine import Affine, as_affine, fit_power
 from tinyhil.graph import Graph
 from tinyhil.lower import lower
-from tinyhil.ops.code_table import TABLES
+from tinyhil.ops.code_table import SUM_TABLE, TABLES
 from tinyhil.program import Program, walk
 
 STEPS, WIDTH = 40, 8
@@ -56,10 +58,10 @@ def test_cells_are_look_ups_and_shifts(tmp_path: Path) -> None:
     for core in ("avr", "cortex-m3"):
         arranged = arrange(program_of(gated(tmp_path), Assignment("int8")), core)
         ops = {op.output: op for op in walk(arranged.body)}
-        assert [ops[name].kernel for name in "zt"] == ["sum_table"] * 2
+        assert [ops[name].kernel for name in "zt"] == [SUM_TABLE.form] * 2
         assert ops["gate"].kernel in TABLES
-        assert "pair" in ops["c"].kernel
-        products = [op.params["multiplier"] for op in ops.values() if op.kernel == "mul_affine"]
+        assert ops["c"].kernel.joined is Joined.PAIR
+        products = [op.params["multiplier"] for op in ops.values() if name_of(op.kernel) == "mul_affine"]
         assert products == [1 << 30] * 2
         assert not ops["keep"].clips
 

@@ -13,7 +13,8 @@ from random_models import extreme_inputs
 
 from tinyhil.codegen.arrange import CORES, arrange
 from tinyhil.codegen.chains import Chain, in_chains, period_of
-from tinyhil.codegen.kernel_calls import signature_of
+from tinyhil.codegen.kernel_calls import name_of, signature_of
+from tinyhil.form import Form
 from tinyhil.formats.fixed import Fixed
 from tinyhil.harness.config import load_boards
 from tinyhil.memplan import Plan, plan
@@ -52,9 +53,9 @@ def moved_chain(offsets: dict[str, int], b_period: int, widths: dict[str, int]) 
         for name in ("p", "q", "a", "y")
     } | {"x": Tensor("x", COUNT, Fixed(8, 0), Role.INPUT)}
     params = {"count": COUNT, "a_period": COUNT, "b_period": COUNT, **NO_SHIFTS}
-    fills = tuple(Op("fill", f"fill_{n}", (), n, {"count": tensors[n].count, "value": 1}) for n in ("p", "q"))
-    first = Op("add", "first", ("x", "p"), "a", {**params, "b_period": b_period})
-    body = (*fills, first, Op("add", "second", ("a", "q"), "y", params))
+    fills = tuple(Op(Form("fill"), f"fill_{n}", (), n, {"count": tensors[n].count, "value": 1}) for n in ("p", "q"))
+    first = Op(Form("add"), "first", ("x", "p"), "a", {**params, "b_period": b_period})
+    body = (*fills, first, Op(Form("add"), "second", ("a", "q"), "y", params))
     program = Program("moved", tensors, {}, body, "x", "y", (COUNT,), (COUNT,))
     return program, Plan(offsets, dict.fromkeys(offsets, ""), 99, 0, False, "")
 
@@ -96,7 +97,9 @@ def test_what_others_read_is_stored() -> None:
     alone = [item for item in in_chains(program, placed, program.body) if isinstance(item, Chain)]
     assert [(chain.name, chain.count, chain.stored) for chain in alone] == [("first..second", COUNT, {"y"})]
     tensors = {**program.tensors, "z": replace(program.tensors["y"], name="z")}
-    read = replace(program, tensors=tensors, body=(*program.body, Op("move", "away", ("a",), "z", {"count": COUNT})))
+    read = replace(
+        program, tensors=tensors, body=(*program.body, Op(Form("move"), "away", ("a",), "z", {"count": COUNT}))
+    )
     *_, chain, other = in_chains(read, placed, read.body)
     assert isinstance(chain, Chain)
     assert isinstance(other, Op)
@@ -108,9 +111,9 @@ def test_what_the_next_step_reads_is_stored() -> None:
     program, placed = moved_chain({"p": 16, "q": 32, "a": 60, "y": 70}, COUNT, {})
     *fills, first, second = program.body
     assert isinstance(first, Op)
-    start = Op("fill", "fill_y", (), "y", {"count": COUNT, "value": 0})
+    start = Op(Form("fill"), "fill_y", (), "y", {"count": COUNT, "value": 0})
     loop = Loop("steps", 3, (), (replace(first, inputs=("y", "p")), second))
-    last = Op("move", "away", ("q",), "z", {"count": COUNT})
+    last = Op(Form("move"), "away", ("q",), "z", {"count": COUNT})
     tensors = {**program.tensors, "z": replace(program.tensors["y"], name="z")}
     looped = replace(program, tensors=tensors, body=(*fills, start, loop, last), output="z")
     (chain,) = in_chains(looped, placed, loop.body)
@@ -148,7 +151,7 @@ def test_tables_of_codes_are_the_functions(default: str, tmp_path: Path) -> None
         wanted, found = run_reference(program, inputs), run_reference(arranged, inputs)
         assert np.array_equal(wanted.outputs, found.outputs)
         assert np.array_equal(wanted.saturations, found.saturations)
-        tables += any(op.kernel == "code_table" for op in walk(arranged.body))
+        tables += any(name_of(op.kernel) == "code_table" for op in walk(arranged.body))
         used = {name for op in walk(arranged.body) for name in op.inputs}
         assert set(arranged.constants) <= used, "a table that nobody reads"
     assert tables == len(FUNCTIONS) if default.startswith("fixed") else tables >= 2
@@ -178,6 +181,6 @@ def test_every_core_takes_tables_and_the_host_none(tmp_path: Path) -> None:
     program = cell(tmp_path, "fixed8")
     assert arrange(program, "host") is program
     for core in CORES:
-        kernels = {op.kernel for op in walk(arrange(program, core).body)}
+        kernels = {name_of(op.kernel) for op in walk(arrange(program, core).body)}
         assert "code_table" in kernels
         assert not kernels & {"sigmoid", "tanh"}

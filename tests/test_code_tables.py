@@ -33,6 +33,6 @@ def test_the_program_with_tables_computes_the_same(
     assert np.array_equal(found.saturations, wanted.saturations)
     names = {one.kernel for one in walk(made.body)}
     if default == "fixed8":
-        assert (CODE_TABLE.name in names) == tables
+        assert (CODE_TABLE.form in names) == tables
     elif not tables:
-        assert CODE_TABLE.name not in names
+        assert CODE_TABLE.form not in names

@@ -14,6 +14,7 @@ from onnx_models import load, node, simple
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate, load_ranges, save_ranges
+from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.columns import REACH
 from tinyhil.errors import ModelError
 from tinyhil.evaluate import evaluate
@@ -86,7 +87,7 @@ def test_raw_features_keep_their_decisions_at_8_bits(kind: str, name: str, tmp_p
 
 
 def kernels(program: Program) -> list[str]:
-    return [op.kernel for op in walk(program.body)]
+    return [name_of(op.kernel) for op in walk(program.body)]
 
 
 def test_a_scaler_is_left_to_the_host(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from test_arm_kernels import program_of
 from test_rows import Chain
 
 from tinyhil.codegen.constant_channels import without_constant_channels
+from tinyhil.ops.affine import CONV
 from tinyhil.program import Op, Program, walk
 from tinyhil.reference import run_reference
 
@@ -21,7 +22,7 @@ OPEN, CLOSED = 20.0, -1e5  # units of outputs without weights: some code, and wh
 
 
 def layers(program: Program) -> list[Op]:
-    return [op for op in walk(program.body) if op.kernel.startswith("conv_affine")]
+    return [op for op in walk(program.body) if op.kernel.bare == CONV.form]
 
 
 def with_dead_channels(program: Program, op: Op, units: float, dead: Sequence[int] = DEAD) -> Program:

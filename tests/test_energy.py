@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from onnx_models import node, simple
 
 from tinyhil.errors import ConfigError
+from tinyhil.form import Joined
 from tinyhil.harness.energy.counts import Operand, Operation, count_operations
 from tinyhil.harness.energy.sample_energy import energy_of
 from tinyhil.harness.energy.session import AS_LISTS
@@ -82,15 +83,15 @@ def test_layers_of_the_zoo_multiply_two_factors(name: str, fmt: str) -> None:
     layers = [op for op in count_operations(program, quantize_inputs(program, x)[0]) if op.products]
     assert layers
     for op in layers:
-        assert len(op.pairs) == (2 if "pair" in op.kernel else 1)
+        assert len(op.pairs) == (2 if op.kernel.joined is Joined.PAIR else 1)
         assert sum(count for count, _ in op.pairs) == op.products
         for count, (weights, values) in op.pairs:
             assert weights.is_constant
-            assert weights.count * (op.executions if "rows" in op.kernel else 1) <= max(count, weights.count)
+            assert weights.count * (op.executions if op.kernel.rows else 1) <= max(count, weights.count)
             given = constants.get(weights.name.split(".")[0])
             if given is not None and given.size == weights.count and fmt != "kmeans16":  # entries need not hold 0
                 assert weights.zeros >= np.mean(given == 0) - 1e-9
-            if "dense" in op.kernel:
+            if op.kernel.base == "dense":
                 assert weights.count % op.results == 0
                 assert values.count * op.results == count
 

@@ -13,7 +13,9 @@ from scan_models import cell, scan
 
 from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.folded import Body, changed
+from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.codegen.ranges import without_needless_clipping
+from tinyhil.form import Form
 from tinyhil.formats.fixed import Fixed
 from tinyhil.harness.config import load_boards
 from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
@@ -51,7 +53,7 @@ def recurrent(folder: Path, name: str, default: str, spread: float = 2.0) -> Pro
 
 
 def kernels(program: Program) -> list[str]:
-    return [op.kernel for op in walk(program.body)]
+    return [name_of(op.kernel) for op in walk(program.body)]
 
 
 @pytest.mark.parametrize("core", ["avr", "cortex-m7"])
@@ -117,7 +119,7 @@ def two_operations(source: np.random.Generator) -> Program:
             "shift": int(source.integers(-2, 4)),
         }
         params |= dict(zip(("a_shift", "b_shift"), map(int, shifts), strict=False))
-        body.append(Op(str(kernel), out, (a, b), out, params))
+        body.append(Op(Form(str(kernel)), out, (a, b), out, params))
     return Program("two", tensors, constants, tuple(body), "x", "z", (count,), (count,))
 
 

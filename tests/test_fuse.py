@@ -19,6 +19,7 @@ from test_kernels_formats import inputs
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
+from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.evaluate import evaluate
 from tinyhil.formats import named
 from tinyhil.fuse import GRAPH_FUSIONS, LEFT_OUT, NAMES, fuse_graph
@@ -93,7 +94,7 @@ def test_all_are_made_unless_left_out(tmp_path: Path) -> None:
 
 
 def kernels(program: Program) -> list[str]:
-    return [op.kernel for op in walk(program.body)]
+    return [name_of(op.kernel) for op in walk(program.body)]
 
 
 def arena_bytes(program: Program) -> int:

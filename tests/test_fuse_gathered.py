@@ -19,6 +19,7 @@ from search_models import host_engine
 from models.training.graphs import Bonsai, bonsai
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
+from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.evaluate import evaluate
 from tinyhil.fuse import LEFT_OUT, fuse_graph
 from tinyhil.graph import Graph
@@ -93,7 +94,7 @@ def whole_inputs(graph: Graph, default: str) -> dict[str, str]:
 
 
 def kernels(program: Program) -> list[str]:
-    return [op.kernel for op in walk(program.body)]
+    return [name_of(op.kernel) for op in walk(program.body)]
 
 
 @pytest.mark.parametrize("name", [*FUSED, *NOT_FUSED])

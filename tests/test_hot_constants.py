@@ -15,6 +15,7 @@ from onnx_models import samples_for
 from tinyhil.calibrate import calibrate, save_ranges
 from tinyhil.codegen.hot import FIRMWARE_BYTES, TABLES_BYTES, HotMemory, hot_constants, most_fetched, room_for_constants
 from tinyhil.codegen.transfer import Transfer
+from tinyhil.form import Form
 from tinyhil.formats.fixed import Fixed
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.harness.assets import asset
@@ -76,7 +77,7 @@ def test_what_fits_as_a_whole_needs_no_choice(room: int, chosen: str) -> None:
     sizes = {"x": (4, Role.INPUT), "w": (40, Role.CONSTANT), "b": (8, Role.CONSTANT), "y": (10, Role.ARENA)}
     tensors = {name: Tensor(name, count, Fixed(8, 0), role) for name, (count, role) in sizes.items()}
     constants = {name: np.zeros(tensors[name].count, np.int64) for name in "wb"}
-    dense = Op("dense", "y", ("w", "x", "b"), "y", {"rows": 1, "outputs": 10, "inner": 4, "shift": 0})
+    dense = Op(Form("dense"), "y", ("w", "x", "b"), "y", {"rows": 1, "outputs": 10, "inner": 4, "shift": 0})
     program = Program("one", tensors, constants, (dense,), "x", "y", (4,), (10,))
     size = room + 4096 + 100 + 2 * 4 + 2 * 10 + FIRMWARE_BYTES
     plan = Plan({}, {}, 100, 0, False, "load", peaks={"arena": 100})

@@ -19,6 +19,7 @@ from scan_models import HIDDEN, SCANS, U, W, cell, scan
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
+from tinyhil.form import Limit
 from tinyhil.formats.fixed import Fixed
 from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower, tied_values
@@ -38,7 +39,10 @@ def test_random_programs(first: int, tmp_path: Path) -> None:
     kernels = {op.kernel for case in cases for op in walk(case.program.body)}
     families = (activation, elementwise, linear, scan_ops)
     wanted = [kernel for family in families for kernel in family.KERNELS]
-    assert kernels >= {kernel.name for kernel in wanted if not kernel.limit}  # tests/test_fuse_layers.py has those
+    without = [
+        kernel.form for kernel in wanted if kernel.form.limit is Limit.NONE
+    ]  # tests/test_fuse_layers.py has those
+    assert kernels >= set(without)
     widths = {op.accumulator_bits for case in cases for op in walk(case.program.body)}
     assert len([bits for bits in widths if bits > 40]) >= 5
     assert first_difference(cases, run_natively(cases, tmp_path, *UNDEFINED)) == ""

@@ -14,6 +14,7 @@ from scan_models import SCANS, STREAMABLE
 from tinyhil.assignment import Assignment, load_assignment
 from tinyhil.calibrate import Ranges, calibrate, load_ranges, save_ranges
 from tinyhil.errors import ConfigError, DataError, ModelError
+from tinyhil.form import Form
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.fixed import Fixed
 from tinyhil.graph import Graph
@@ -21,7 +22,7 @@ from tinyhil.lower import formats, lower, tied_values
 from tinyhil.memplan import Plan, check, plan
 from tinyhil.memplan.arena.liveness import live_ranges
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops import KERNEL_OF
 from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
 from tinyhil.reference import run_reference
 
@@ -227,7 +228,7 @@ def tensor(name: str, count: int = 2, role: Role = Role.ARENA, bits: int = 16) -
 
 
 def op(output: str, *inputs: str) -> Op:
-    return Op("copy", output, inputs, output, {"count": 2})
+    return Op(Form("copy"), output, inputs, output, {"count": 2})
 
 
 def program_of(body: list[Op | Loop], output: str, *extra: Tensor) -> Program:
@@ -356,7 +357,7 @@ class Machine:
                 continue
             arrays = [self._read(name).astype(np.int64)[None, :] for name in item.inputs]
             fmt = self.program.tensors[item.output].format
-            self.view(item.output)[:] = KERNEL_BY_NAME[item.kernel].execute(item, arrays, fmt)[0][0]
+            self.view(item.output)[:] = KERNEL_OF[item.kernel].execute(item, arrays, fmt)[0][0]
 
 
 def check_in_arena(program: Program, inputs: np.ndarray) -> None:

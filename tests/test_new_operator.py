@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from tinyhil.form import Form
 from tinyhil.formats.format import INTEGER
 from tinyhil.kernel import Kernel
 from tinyhil.ops import KERNELS, OPERATORS, curve, real_functions
@@ -17,7 +18,7 @@ from tinyhil.ops.operator import Operator, by_domain
 
 SOFTPLUS = next(operator for operator in OPERATORS if operator.name == "Softplus")
 SOFTSIGN = replace(SOFTPLUS, name="Softsign")
-KERNEL = replace(KERNELS[0], name="softsign")
+KERNEL = replace(KERNELS[0], form=Form("softsign"))
 Registries = tuple[dict[str, object], Sequence[Operator], Sequence[Kernel]]
 LACKS: dict[str, tuple[Registries, str]] = {
     "a form in single precision": (({}, (*OPERATORS, SOFTSIGN), KERNELS), "FUNCTIONS of tinyhil/ops/real_functions.py"),

@@ -14,8 +14,10 @@ from onnx_models import given_ranges, load, node, onnxruntime_outputs, samples_f
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate
+from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.errors import ModelError
 from tinyhil.evaluate import evaluate
+from tinyhil.form import Limit
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.graph import Graph
@@ -311,7 +313,7 @@ def intermediate_sums(op: Op, operands: list[np.ndarray]) -> list[int]:
     p = op.params
     finals, partial = [], []
     lists = [operand.tolist() for operand in operands]
-    if op.kernel in ("dense", "dense_bias"):
+    if name_of(op.kernel) in ("dense", "dense_bias"):
         w, x = lists[0], lists[1]
         for n in range(p["outputs"]):
             total = lists[2][n] << p["bias_shift"] if len(lists) == 3 else 0
@@ -320,21 +322,21 @@ def intermediate_sums(op: Op, operands: list[np.ndarray]) -> list[int]:
                 total += w[n * p["inner"] + k] * x[k]
                 partial.append(total)
             finals.append(total)
-    elif op.kernel == "matmul":
+    elif name_of(op.kernel) == "matmul":
         for c in range(p["columns"]):
             total = 0
             for k in range(p["inner"]):
                 total += lists[0][k] * lists[1][k * p["columns"] + c]
                 partial.append(total)
             finals.append(total)
-    elif op.kernel in ("add", "sub"):
+    elif name_of(op.kernel) in ("add", "sub"):
         left, right = lists[0][0] << p["a_shift"], lists[1][0] << p["b_shift"]
         partial += [left, right]
-        finals.append(left + right if op.kernel == "add" else left - right)
-    elif op.kernel == "mul":
+        finals.append(left + right if name_of(op.kernel) == "add" else left - right)
+    elif name_of(op.kernel) == "mul":
         finals.append(lists[0][0] * lists[1][0])
     else:
-        assert op.kernel == "relu"
+        assert name_of(op.kernel) == "relu"
         finals.append(max(lists[0][0], 0))
     partial += finals
     shift = p["shift"]
@@ -349,7 +351,7 @@ def needed_bits(values: list[int]) -> int:
 def extremes(op: Op, program: Program) -> list[list[np.ndarray]]:
     """Operand sets that drive the sums of `op` to their ends: all lowest, all highest, and the signs that add up."""
     sets = []
-    first, second = ((op.inputs[1],), op.inputs[0]) if op.kernel.startswith("dense") else (op.inputs, "")
+    first, second = ((op.inputs[1],), op.inputs[0]) if op.kernel.base == "dense" else (op.inputs, "")
     weights = program.constants.get(second)
     for choice in range(4):
         found: dict[str, np.ndarray] = dict(program.constants)
@@ -387,8 +389,10 @@ def test_sums_fit_the_stated_width(inner: int, bits: str, out_magnitude: float, 
         "mul": ([node("Relu", "x", "r"), node("Mul", "x r", "y")], {}),
         "relu": ([node("Relu", "x", "y")], {}),
     }
-    wanted = [kernel for family in (elementwise, linear) for kernel in family.KERNELS if not kernel.limit]
-    assert set(models) == {kernel.name for kernel in wanted}
+    wanted = [
+        kernel for family in (elementwise, linear) for kernel in family.KERNELS if kernel.form.limit is Limit.NONE
+    ]
+    assert set(models) == {name_of(kernel.form) for kernel in wanted}
     ranges = given_ranges(x=3.0, y=out_magnitude, r=20000.0, v=3.0)
     for kernel, (nodes, constants) in models.items():
         graph = load(simple(nodes, {"x": (1, inner)}, constants), tmp_path)
@@ -396,7 +400,7 @@ def test_sums_fit_the_stated_width(inner: int, bits: str, out_magnitude: float, 
         program = lower(graph, Assignment("fixed16", exceptions), ranges)
         op = program.body[-1]
         assert isinstance(op, Op)
-        assert op.kernel == kernel
+        assert name_of(op.kernel) == kernel
         used = max(needed_bits(intermediate_sums(op, operands)) for operands in extremes(op, program))
         assert used <= op.accumulator_bits <= used + 1, kernel
 

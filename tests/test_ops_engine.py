@@ -20,6 +20,7 @@ from test_ops_windows import MODELS as WINDOWS
 from tinyhil.agreement import agreement
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
+from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.errors import ConfigError, ModelError
 from tinyhil.formats.format import AFFINE, INTEGER
 from tinyhil.graph import Graph
@@ -87,8 +88,8 @@ def test_each_operator_in_every_format(default: str, engine: Engine, tmp_path: P
         except (ModelError, ConfigError):  # no such kernel in this format
             continue
         left = flatten_program(program).by_numpy
-        assert {op.kernel for op in left} <= BY_NUMPY, name
-        assert INTEGER not in {op.domain for op in left if op.kernel not in SORTED}, name
+        assert {name_of(op.kernel) for op in left} <= BY_NUMPY, name
+        assert INTEGER not in {op.domain for op in left if name_of(op.kernel) not in SORTED}, name
         inputs = quantize_inputs(program, x * np.float32(1.7))[0]
         found, wanted = engine.run(program, inputs), run_reference(program, inputs)
         np.testing.assert_array_equal(found.outputs, wanted.outputs, name)
@@ -116,7 +117,9 @@ def test_layers_of_fixed_point_beside_asymmetric_integers(engine: Engine, tmp_pa
         made, wanted = engine.run(program, inputs), run_reference(program, inputs)
         np.testing.assert_array_equal(made.outputs, wanted.outputs, name)
         np.testing.assert_array_equal(made.saturations, wanted.saturations, name)
-        of = {op.kernel: {program.tensors[n].format.domain for n in op.inputs[1:2]} for op in walk(program.body)}
+        of = {
+            name_of(op.kernel): {program.tensors[n].format.domain for n in op.inputs[1:2]} for op in walk(program.body)
+        }
         found.update(f"{kernel} {domain}" for kernel, domains in of.items() for domain in domains)
     assert found[f"conv_affine {INTEGER}"] > 2
     assert found[f"dense_affine {INTEGER}"] > 0

@@ -11,6 +11,7 @@ from onnx_models import given_ranges, load, model, node
 from onnx_models import graph as onnx_graph
 
 from tinyhil.assignment import Assignment
+from tinyhil.form import Form
 from tinyhil.formats.fixed import Fixed
 from tinyhil.lower import lower
 from tinyhil.ops import curve, exponential
@@ -50,7 +51,7 @@ def test_every_exponential(exponent: int, out: Fixed, tmp_path: Path) -> None:
 def test_every_exponential_of_a_factor(factor: float) -> None:
     """The factor that a product in front of an exponential becomes."""
     x = np.arange(-(1 << 15), 1 << 15)
-    op = exponential.Op("exp", "e", (), "y", exponential.exp_params(factor, -12, -15))
+    op = exponential.Op(Form("exp"), "e", (), "y", exponential.exp_params(factor, -12, -15))
     codes, _ = exponential.EXP.execute(op, [exponential.power_table()[None], x[None]], Fixed(16, -15))
     exact = np.exp(np.minimum(factor * x * 2.0**-12, 1)) * 2.0**15
     assert np.abs(codes[0] - np.minimum(exact, 32767)).max() <= exponential.WORST_ULP

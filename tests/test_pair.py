@@ -13,6 +13,8 @@ from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 
 from tinyhil.codegen.arrange import arrange
+from tinyhil.codegen.kernel_calls import name_of
+from tinyhil.form import Joined
 from tinyhil.formats.affine import Affine
 from tinyhil.harness.config import load_boards
 from tinyhil.program import Program, walk
@@ -46,7 +48,7 @@ def pair(
 
 
 def kernels(program: Program) -> list[str]:
-    return [op.kernel for op in walk(program.body)]
+    return [name_of(op.kernel) for op in walk(program.body)]
 
 
 @pytest.mark.parametrize("default", ["fixed8", "fixed6", "fixed16"])
@@ -87,10 +89,10 @@ def test_large_operands_die_before_the_sum(tmp_path: Path) -> None:
 def test_both_are_arranged_or_none(tmp_path: Path) -> None:
     for core, blocks in (("avr", 2), ("cortex-m3", 2), ("cortex-m7", 2), ("host", 0)):
         arranged = arrange(pair(tmp_path, SIZES[0]), core)
-        op = next(op for op in walk(arranged.body) if "pair" in op.kernel)
+        op = next(op for op in walk(arranged.body) if op.kernel.joined is Joined.PAIR)
         assert sum(arranged.tensors[name].blocks is not None for name in op.inputs) == blocks
     mixed = compiled_mixed(tmp_path)
-    op = next(op for op in walk(mixed.body) if "pair" in op.kernel)
+    op = next(op for op in walk(mixed.body) if op.kernel.joined is Joined.PAIR)
     assert not any(mixed.tensors[name].blocks for name in op.inputs)
 
 

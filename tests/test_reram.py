@@ -203,7 +203,7 @@ def test_depthwise_layers_are_read_window_by_window(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "fmt", "said"),
     [
-        ("digits_mlp", "int8", "'dense_affine' is no product with a constant"),
+        ("digits_mlp", "int8", "'dense affine' is no product with a constant"),
         ("digits_mlp", "posit8es0", "are posit8es0"),
         ("digits_mlp", "kmeans16", "weights"),
         pytest.param(

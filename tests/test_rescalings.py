@@ -16,6 +16,7 @@ from tinyhil.codegen.affine_layers import sum_bounds
 from tinyhil.codegen.arrange import CHIPS, arrange
 from tinyhil.codegen.constant_channels import without_constant_channels
 from tinyhil.codegen.rescalings import FARTHEST, LARGEST_SUM, _as_step
+from tinyhil.form import Arithmetic
 from tinyhil.formats.affine import rescale, rescale_once
 from tinyhil.ops.rescaled import WORDS
 from tinyhil.program import Op, Program, walk
@@ -52,7 +53,7 @@ def test_a_small_factor_becomes_a_larger_one_that_gives_the_same(rounded: Callab
 
 
 def first_layer(program: Program) -> Op:
-    return next(op for op in walk(program.body) if op.kernel.startswith("conv"))
+    return next(op for op in walk(program.body) if op.kernel.base == "conv")
 
 
 def with_shifts(program: Program, shift: int) -> Program:
@@ -72,7 +73,7 @@ def test_the_reference_computes_the_same(core: str, shift: int | None, kernel: s
     if shift is not None:
         program = with_shifts(program, shift)
     arranged = arrange(program, core)
-    assert kernel in first_layer(arranged).kernel
+    assert first_layer(arranged).kernel.arithmetic == kernel
     inputs = extreme_inputs(program, 3)
     wanted, found = run_reference(without_constant_channels(program), inputs), run_reference(arranged, inputs)
     assert np.array_equal(found.outputs, wanted.outputs)
@@ -84,7 +85,7 @@ def test_the_reference_computes_the_same(core: str, shift: int | None, kernel: s
 def test_layers_some_of_whose_outputs_hardly_change(core: str, chain: Chain, tmp_path: Path) -> None:
     """Factors of all magnitudes, and biases at which results change: the last layer has no channel that is left out."""
     program = program_of(chain, tmp_path, "int8")
-    (op,) = (op for op in walk(program.body) if "affine" in op.kernel and len(op.inputs) > 3)
+    (op,) = (op for op in walk(program.body) if op.kernel.arithmetic is Arithmetic.AFFINE and len(op.inputs) > 3)
     bias, multipliers, shifts = (program.constants[name].copy() for name in op.inputs[2:])
     sums = sum_bounds(program, op) - np.abs(bias)
     for place, (n, zero) in enumerate([(-23, 0), (-25, 0), (-26, -3), (-28, 1), (-30, 0)]):
@@ -97,7 +98,7 @@ def test_layers_some_of_whose_outputs_hardly_change(core: str, chain: Chain, tmp
     changed = dict(zip(op.inputs[2:], (bias, multipliers, shifts), strict=True))
     program = replace(program, constants={**program.constants, **changed})
     arranged = arrange(program, core)
-    (made,) = (one for one in walk(arranged.body) if "rescaled" in one.kernel)
+    (made,) = (one for one in walk(arranged.body) if one.kernel.arithmetic is Arithmetic.RESCALED)
     biases = arranged.constants[made.inputs[2]].reshape(-1, WORDS)[:, 0] >> made.params["doubled"]
     assert (np.abs(biases[:6]) + sums < LARGEST_SUM).all()
     inputs = extreme_inputs(program, 3, 40)

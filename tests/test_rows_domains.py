@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.codegen.code_tables import with_tables
 from tinyhil.errors import ModelError
+from tinyhil.form import Arithmetic, Form, Limit
 from tinyhil.formats import FORMATS
 from tinyhil.formats.format import CODED, INTEGER, SINGLE
 from tinyhil.graph import Graph
@@ -33,7 +35,7 @@ Made = tuple[Graph, Ranges, np.ndarray]
 KINDS = ("fixed5", "fixed8", "fixed12", "fixed16", "fixed32", "posit8es0", "posit16es1", "posit32es2", "fp8e4m3")
 KINDS += ("fp4e2m1", "float32", "bfloat16", "float16", "nf4", "int8", "int16x8", "fixed8pc", "fp8e4m3pc")
 TABLED = ("fixed5", "fixed8", "posit8es0", "fp4e2m1", "int8")
-TABLE_ROWS = CODE_TABLE.name + rows.SUFFIX
+TABLE_ROWS = replace(CODE_TABLE.form, rows=True)
 FEW = ("fixed8", "fixed16", "posit8es0", "float32", "int8")
 MIXTURES, MOST_SEEDS = 24, 200
 
@@ -151,34 +153,34 @@ def moved(network: Made) -> list[Case]:
     return [made for made in cases if made is not None]
 
 
-def covered(cases: list[Case]) -> set[tuple[str, str]]:
+def covered(cases: list[Case]) -> set[tuple[Form, str]]:
     """(kernel of rows, domain it computes in)"""
     ops = (op for case in cases for op in walk(case.program.body))
-    return {(op.kernel, op.domain) for op in ops if op.kernel in rows.ROWED}
+    return {(op.kernel, op.domain) for op in ops if op.kernel.rows}
 
 
-def possible() -> set[tuple[str, str]]:
+def possible() -> set[tuple[Form, str]]:
     """Every kernel of rows in every domain it has; what only ARM chips have is in test_arm_kernels.py."""
     found = set()
-    for name, base in rows.BASE.items():
+    for form, base in rows.BASE.items():
         if base in rows.RESCALED_CONV:
             continue
-        if base.codes or not base.coded or base.limit == "within":  # codes of asymmetric integers, tables, clamps
+        if base.codes or not base.coded or form.limit is Limit.CLIP:  # codes of asymmetric integers, tables, clamps
             domains = {INTEGER}
         else:
             domains = {INTEGER, SINGLE} | ({CODED} if base.coded != SINGLE else set())
-        if name.startswith("conv_channels_coded"):  # a scale per channel of coded weights
+        if form.arithmetic is Arithmetic.CODED_CHANNELS:  # a scale per channel of coded weights
             domains.remove(INTEGER)
-        found |= {(name + rows.SUFFIX, domain) for domain in domains}
+        found |= {(replace(form, rows=True), domain) for domain in domains}
     return found
 
 
 def fewest(cases: list[Case]) -> list[Case]:
     """Those with a kernel that no case before has in that domain and on that family of formats of that size."""
-    known: set[tuple[str, str, str, int]] = set()
+    known: set[tuple[Form, str, str, int]] = set()
     found = []
     for case in cases:
-        ops = [op for op in walk(case.program.body) if op.kernel in rows.ROWED]
+        ops = [op for op in walk(case.program.body) if op.kernel.rows]
         formats = [case.program.tensors[op.output].format for op in ops]
         has = {(op.kernel, op.domain, type(f).__name__, f.storage_bytes) for op, f in zip(ops, formats, strict=True)}
         found += [case] if has - known else []

@@ -68,7 +68,7 @@ def by_rows(program: Program, strips: int = 1) -> Program:
 
 def moved(program: Program) -> list[str]:
     """Results that are made over rows that die."""
-    return [op.name for op in walk(program.body) if op.kernel in rows.ROWED and rows.moves_of(op, rows.RESULT)]
+    return [op.name for op in walk(program.body) if op.kernel.rows and rows.moves_of(op, rows.RESULT)]
 
 
 @pytest.mark.parametrize(

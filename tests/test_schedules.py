@@ -173,7 +173,7 @@ def test_a_head_of_many_channels_goes_in_groups(tmp_path: Path) -> None:
     program = sizes_of("MobileNetV2 0.35, 144 x 144", tmp_path)
     placed = place(program)
     assert placed.plan.peak_bytes < 1280 * 5 * 5
-    groups = [op for op in walk(placed.program.body) if op.kernel.startswith("average_pool")]
+    groups = [op for op in walk(placed.program.body) if op.kernel.base == "average_pool"]
     assert len(groups) > 1
     assert sum(op.params["channels"] for op in groups) == 1280
     assert layer_products(placed.program) == layer_products(program)

@@ -19,6 +19,7 @@ from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.binary_layers import MOST_TERMS
+from tinyhil.form import Form, Weights
 from tinyhil.formats.codebook import Codebook, binary
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.exact import Exact
@@ -85,7 +86,7 @@ def inputs_of(program: Program) -> np.ndarray:
 
 
 def counting(program: Program) -> int:
-    return sum(op.kernel.startswith("sign_") for op in walk(program.body))
+    return sum(op.kernel.weights is Weights.SIGNS for op in walk(program.body))
 
 
 def with_bytes(name: str, folder: Path, wide: str) -> Program:
@@ -209,7 +210,7 @@ def layer(terms: int, entries: tuple[int, int], fmt: Format) -> Program:
         "y": Tensor("y", 1, Fixed(16, 0), Role.ARENA),
     }
     params = {"rows": 1, "outputs": 1, "inner": terms, "shift": 0}
-    op = Op("dense", "layer", ("w", "x"), "y", params, accumulator_bits=32)
+    op = Op(Form("dense"), "layer", ("w", "x"), "y", params, accumulator_bits=32)
     return Program("layer", tensors, {"w": np.arange(terms) % 2}, (op,), "x", "y", (terms,), (1,))
 
 

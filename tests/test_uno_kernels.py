@@ -17,6 +17,7 @@ from uno_bench import build_firmware, run_to_end
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate, load_ranges, save_ranges
 from tinyhil.codegen.arrange import arrange
+from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower
 from tinyhil.program import walk
@@ -92,7 +93,7 @@ def test_distances_and_streams_of_sparse_weights(default: str, tmp_path: Path) -
     loaded = load(distances_and_lists(default), tmp_path)
     program = compiled(loaded, samples_for((1, 40)), default)
     arranged = arrange(program, "avr")
-    kernels = {op.kernel for op in walk(arranged.body)}
+    kernels = {name_of(op.kernel) for op in walk(arranged.body)}
     assert "squared_distance" in kernels
     assert ("stream_dense_bias" in kernels) == (default in ("fixed8", "fixed16"))
     inputs = extreme_inputs(program, 5)
@@ -115,6 +116,6 @@ def test_a_layer_skips_zeros_where_there_were_enough(zeros: float, sparse: list[
     assert load_ranges(tmp_path / "ranges.json", "0").zeros == ranges.zeros
     assert ranges.zeros.get("x", 0) == pytest.approx(zeros, abs=0.03)
     program = arrange(lower(graph, Assignment("fixed8"), ranges), "avr")
-    layers = [op for op in walk(program.body) if op.kernel.startswith("dense")]
+    layers = [op for op in walk(program.body) if op.kernel.base == "dense"]
     blocks = [program.tensors[op.inputs[0]].blocks for op in layers]
     assert [one.left_out == 0 for one in blocks if one is not None] == sparse

@@ -18,6 +18,7 @@ from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.codegen.model import Target, emit_model
 from tinyhil.codegen.transfer import Transfer
+from tinyhil.form import Form
 from tinyhil.formats import named
 from tinyhil.formats.fixed import exponent_for
 from tinyhil.fuse import NAMES
@@ -196,12 +197,12 @@ def test_a_whole_written_while_its_part_lives_is_no_view() -> None:
     block = {"offset": 0, "size_0": 1, "size_1": 1, "size_2": 1, "size_3": 2} | {f"stride_{i}": 1 for i in range(4)}
     add = {"a_shift": 0, "b_shift": 0, "shift": 0}
     body = (
-        Op("add", "a", ("x", "x"), "h", {"count": 4, "a_period": 4, "b_period": 4, **add}),
-        Op("move", "b", ("h",), "p", {**block, "shift": 0}),
-        Op("add", "c", ("x", "h"), "q", {"count": 4, "a_period": 4, "b_period": 4, **add}),
-        Op("fill", "d", (), "h", {"count": 4, "value": 1}),
-        Op("move", "e", ("h",), "y", {**block, "shift": 0}),
-        Op("add", "f", ("y", "p"), "y", {"count": 2, "a_period": 2, "b_period": 2, **add}),
+        Op(Form("add"), "a", ("x", "x"), "h", {"count": 4, "a_period": 4, "b_period": 4, **add}),
+        Op(Form("move"), "b", ("h",), "p", {**block, "shift": 0}),
+        Op(Form("add"), "c", ("x", "h"), "q", {"count": 4, "a_period": 4, "b_period": 4, **add}),
+        Op(Form("fill"), "d", (), "h", {"count": 4, "value": 1}),
+        Op(Form("move"), "e", ("h",), "y", {**block, "shift": 0}),
+        Op(Form("add"), "f", ("y", "p"), "y", {"count": 2, "a_period": 2, "b_period": 2, **add}),
     )
     program = Program("p", tensors, {}, body, "x", "y", (4,), (2,))
     assert not any(alias.second == "p" for alias in problem_of(program).aliases)

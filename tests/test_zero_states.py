@@ -14,6 +14,7 @@ from scan_models import HIDDEN, STEPS, WIDTH, cell, classifier, scan
 from benchmarks.peers import fastgrnn_as_scan
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
+from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.evaluate import evaluate
 from tinyhil.formats import FORMAT_BY_NAME
 from tinyhil.formats.codec import dequantize
@@ -35,7 +36,7 @@ def test_states_begin_at_zero(name: str, tmp_path: Path) -> None:
     g = load(positive_states(), tmp_path)
     x = np.random.default_rng(0).normal(size=(8, STEPS, 1, WIDTH)).astype(np.float32)
     program = lower(g, Assignment(name), calibrate(g, x, {}))
-    fills = [op for op in walk(program.body) if op.kernel == "fill"]
+    fills = [op for op in walk(program.body) if name_of(op.kernel) == "fill"]
     assert len(fills) == 1
     assert program.tensors[fills[0].output].count == HIDDEN
     fmt = program.tensors[fills[0].output].format

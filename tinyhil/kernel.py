@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tinyhil.form import Form
 from tinyhil.formats.format import Format
 from tinyhil.program import Op
 
@@ -29,15 +30,11 @@ class Kernel:
     `in_place_at`: positions of the inputs of which that holds, where not of all.
     `coded`: what it computes in when an operand is posit or minifloat: "quire" (exact sums), "real" (exact, one
     rounding) or "single"; empty for kernels that compute with integers only, in no other domain.
-    `template`: the C++ template's name where it is not the kernel's.
     `codes`: positions of the inputs it moves or ignores but does not compute with.
-    `on_codes`: the kernel that does the same to codes, where operands and result have one asymmetric format.
     `rounds`: the params by which numbers are shifted as they are rounded into the result.
-    `limit`: how its results are limited besides saturation, a wrapper of the output in
-    `firmware/kernels/common/limits.hpp` around the C++ template `template` (tinyhil/ops/limits.py); empty for most.
     """
 
-    name: str
+    form: Form
     summary: str
     execute: Execute
     params: tuple[str, ...]
@@ -48,7 +45,4 @@ class Kernel:
     struct: tuple[str, tuple[str, ...]] | None = None
     coded: str = ""
     codes: tuple[int, ...] = ()
-    on_codes: str = ""
-    limit: str = ""
     rounds: tuple[str, ...] = ("shift",)
-    template: str = ""

@@ -17,7 +17,7 @@ from tinyhil.formats.format import AFFINE, INTEGER, SINGLE, Domain, Format, Name
 from tinyhil.fuse import LEFT_OUT, fuse_graph, fuse_program
 from tinyhil.graph import Graph, Node
 from tinyhil.lowering_context import Lowering
-from tinyhil.ops import KERNEL_BY_NAME, LOOP_BY_NAME, OPERATOR_BY_NAME
+from tinyhil.ops import KERNEL_OF, LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.ops.affine import is_affine
 from tinyhil.ops.integral import integral_formats
 from tinyhil.ops.operator import Operator
@@ -36,7 +36,7 @@ def lower(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collect
     graph, ranges = scaled.graph, scaled.ranges
     chosen = formats(graph, scaled.assignment, ranges)
     graph = fuse_graph(graph, chosen, without)
-    lowering = Lowering(graph, chosen, KERNEL_BY_NAME, lower_node, ranges.magnitude, ranges.zeros)
+    lowering = Lowering(graph, chosen, KERNEL_OF, lower_node, ranges.magnitude, ranges.zeros)
     source = graph.inputs[0]
     lowering.define(source, role=Role.INPUT)
     lowering.body = lowering.lower_body(graph)

@@ -10,6 +10,7 @@ import numpy as np
 
 from tinyhil.arithmetic import load
 from tinyhil.errors import ModelError
+from tinyhil.form import Form
 from tinyhil.formats.codec import quantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import AFFINE, CODED, INTEGER, SINGLE, Domain, Format
@@ -58,7 +59,7 @@ class Lowering:
         self,
         graph: Graph,
         formats: Mapping[str, Format],
-        kernels: Mapping[str, Kernel],
+        kernels: Mapping[Form, Kernel],
         lower_node: LowerNode,
         magnitude: Callable[[str], float],
         zeros: Mapping[str, float],
@@ -186,9 +187,10 @@ class Lowering:
         kernel = self._kernels[op.kernel]
         tensors = [self.tensors[name] for name in op.inputs]
         same = self._is_one_grid([*tensors, self.tensors[op.output]], kernel)
-        if kernel.on_codes and same and not op.params.get("shift"):
+        on_codes = self._kernels.get(op.kernel.on_codes)
+        if on_codes is not None and same and not op.params.get("shift"):
             params = {name: value for name, value in op.params.items() if name != "shift"}
-            op, kernel = replace(op, kernel=kernel.on_codes, params=params), self._kernels[kernel.on_codes]
+            op, kernel = replace(op, kernel=on_codes.form, params=params), on_codes
         domain = domain_of(t.format for i, t in enumerate(tensors) if t.role != Role.TABLE and i not in kernel.codes)
         if (
             SINGLE in (domain, op.domain)

@@ -6,12 +6,13 @@ only as kernel parameters. Views (reshape, squeeze, the final state of a loop) a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 
+from tinyhil.form import Form
 from tinyhil.formats.format import INTEGER, Domain, Format
 from tinyhil.reram.array import Mapped
 
@@ -108,7 +109,7 @@ class Op:
     `clips`: whether a result can be beyond its format; False where that is disproved (codegen/ranges.py).
     """
 
-    kernel: str
+    kernel: Form
     name: str
     inputs: tuple[str, ...]
     output: str
@@ -210,6 +211,21 @@ def reads_of(body: tuple[Op | Loop, ...]) -> list[str]:
             names += [sequence for sequence, _ in item.slices]
             names += reads_of(item.body)
     return names
+
+
+def loops_of(body: Sequence[Op | Loop]) -> Iterator[Loop]:
+    """Every loop, those within others behind them."""
+    for item in body:
+        if isinstance(item, Loop):
+            yield item
+            yield from loops_of(item.body)
+
+
+def mapped(body: tuple[Op | Loop, ...], change: Callable[[Op], Op]) -> tuple[Op | Loop, ...]:
+    """`body` with each operation changed, those of loops too."""
+    return tuple(
+        replace(item, body=mapped(item.body, change)) if isinstance(item, Loop) else change(item) for item in body
+    )
 
 
 def walk(body: tuple[Op | Loop, ...]) -> Iterator[Op]:

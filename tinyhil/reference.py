@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyhil.arithmetic import load
 from tinyhil.formats.codec import dequantize, quantize
-from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops import KERNEL_OF
 from tinyhil.program import Loop, Op, Program, Role
 
 Watch = Callable[[str, np.ndarray], None]
@@ -56,7 +56,7 @@ def _run(
     for item in body:
         if isinstance(item, Op):
             arrays = [operand(program, item, index, values) for index in range(len(item.inputs))]
-            result, clipped = KERNEL_BY_NAME[item.kernel].execute(item, arrays, program.tensors[item.output].format)
+            result, clipped = KERNEL_OF[item.kernel].execute(item, arrays, program.tensors[item.output].format)
             values[item.output] = result
             saturations += clipped.sum(axis=1)
             if watch is not None:
@@ -75,7 +75,7 @@ def operand(program: Program, op: Op, index: int, values: Mapping[str, np.ndarra
     """Input `index` of `op`, (samples, elements), as its kernel sees it: zeros where nothing was written yet."""
     tensor = program.tensors[op.inputs[index]]
     codes = values[tensor.name] if tensor.name in values else np.zeros((1, tensor.count), np.int64)  # of no row yet
-    if tensor.role == Role.TABLE or index in KERNEL_BY_NAME[op.kernel].codes:
+    if tensor.role == Role.TABLE or index in KERNEL_OF[op.kernel].codes:
         return codes
     return load(codes, tensor.format, op.domain)
 

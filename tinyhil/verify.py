@@ -13,8 +13,7 @@ import numpy as np
 
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.graph import Graph, element_count
-from tinyhil.ops.rows import ROWED
-from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
+from tinyhil.program import Loop, Op, Program, Role, Tensor, loops_of, walk
 
 STORED = (Role.CONSTANT, Role.TABLE)
 SETTING = "HIL_VERIFY"
@@ -91,7 +90,7 @@ def faults_of_program(program: Program) -> Iterator[str]:
 
 
 def _faults_of_tensors(program: Program) -> Iterator[str]:
-    shown = {row for loop in _loops(program.body) for _, row in loop.slices}
+    shown = {row for loop in loops_of(program.body) for _, row in loop.slices}
     for name, tensor in program.tensors.items():
         if tensor.name != name or tensor.count < 1:
             yield f"tensor '{name}' is called '{tensor.name}' and has {tensor.count} elements"
@@ -103,13 +102,6 @@ def _faults_of_tensors(program: Program) -> Iterator[str]:
             yield f"constant '{name}': {array.size} elements for {tensor.count}"
         elif array.dtype.kind not in "iu" or not _is_held(array, tensor):
             yield f"constant '{name}' is not made of codes of {tensor.format}"
-
-
-def _loops(body: tuple[Op | Loop, ...]) -> Iterator[Loop]:
-    for item in body:
-        if isinstance(item, Loop):
-            yield item
-            yield from _loops(item.body)
 
 
 def _is_held(codes: np.ndarray, tensor: Tensor) -> bool:
@@ -131,7 +123,7 @@ def _faults_of_body(
             continue
         for name in item.inputs:
             role = program.tensors[name].role
-            makes_rows = name == item.output and item.kernel in ROWED  # beside others, of which there may be none yet
+            makes_rows = name == item.output and item.kernel.rows  # beside others, of which there may be none yet
             if role == Role.ARENA and name not in written and not makes_rows:
                 yield f"'{item.name}' reads '{name}' before it is written"
             if role == Role.SLICE and name not in rows:

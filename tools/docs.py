@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tinyhil.codegen.kernel_calls import name_of
+from tinyhil.form import Form, Joined
 from tinyhil.formats import FORMATS
 from tinyhil.frontend.rewrite import Rewrite
 from tinyhil.frontend.rewrites import CONTROL, REWRITES
@@ -14,6 +17,7 @@ from tinyhil.fuse import GRAPH_FUSIONS, LEFT_OUT, PROGRAM_FUSIONS
 from tinyhil.harness.build.platformio import MANIFESTS, project_files
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.offline import formats
+from tinyhil.kernel import Kernel
 from tinyhil.ops import KERNELS, LOOPS, OPERATORS
 from tools import calibration_table, networks_table, reram_page, tables, zoo_table
 from tools.measured import clocks, line, read
@@ -59,9 +63,22 @@ def operators_page() -> str:
         asked = "; only when asked for" if name in LEFT_OUT else ""
         lines.append(f"| `{name}` | {summary}{asked} |")
     lines += [""]
-    lines += ["## Kernels", "", "| Kernel | Computes |", "|---|---|"]
-    lines += [f"| `{kernel.name}` | {kernel.summary} |" for kernel in KERNELS]
+    lines += ["## Kernels", "", *_kernels()]
     return "\n".join(lines) + "\n"
+
+
+def _kernels() -> list[str]:
+    """The table of kernels: those of one arithmetic in one row, with the features that they may have besides."""
+    found: dict[Form, list[Kernel]] = {}
+    for kernel in KERNELS:
+        joined = Joined.NOTHING if kernel.form.joined is Joined.SUM else kernel.form.joined
+        found.setdefault(replace(kernel.form.whole.bare, joined=joined), []).append(kernel)
+    lines = ["A kernel is a base and features (`tinyhil/form.py`): `conv_bias_sum_relu_rows` has four.", ""]
+    lines += ["| Kernel | With | Computes |", "|---|---|---|"]
+    for form, kernels in found.items():
+        more = dict.fromkeys(word for kernel in kernels for word in kernel.form.features if word not in form.features)
+        lines.append(f"| `{name_of(form)}` | {', '.join(more)} | {kernels[0].summary} |")
+    return lines
 
 
 ROOT = Path(__file__).resolve().parent.parent

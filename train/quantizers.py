@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from tinyhil.agreement.spread import LINEAR
-from tinyhil.agreement.stored_constants import BY_CHANNEL, output_axis, stored_constants
+from tinyhil.agreement.stored_constants import is_by_channel, output_axis, stored_constants
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
 from tinyhil.columns import scaled_columns
@@ -169,7 +169,7 @@ def quantizers(graph: Graph, assignment: Assignment, ranges: Ranges) -> Quantize
 
 def _rows(graph: Graph, program: Program, chosen: Mapping[str, Format]) -> dict[str, RowWise]:
     """Weights that the program holds by rows."""
-    layers = {op.name for op in walk(program.body) if op.kernel.startswith(BY_CHANNEL)}
+    layers = {op.name for op in walk(program.body) if is_by_channel(op)}
     shapes = graph.all_shapes()
     found = {}
     for node in graph.walk():

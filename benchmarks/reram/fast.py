@@ -14,11 +14,13 @@ import torch
 from torch.nn import functional
 
 from tinyhil.formats.fixed import Fixed
-from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops import KERNEL_OF
+from tinyhil.ops.linear import DENSE
+from tinyhil.ops.pool import MAX_POOL
 from tinyhil.ops.window import Window, window_of
 from tinyhil.program import Op, Program
 from tinyhil.reference import ReferenceRun, run_reference
-from tinyhil.reram.mapping import DENSE, matrix_of
+from tinyhil.reram.mapping import matrix_of
 
 torch.set_num_threads(1)
 FLOAT32_BITS = 25  # of a two's complement sum whose magnitudes stay within 2^24
@@ -49,7 +51,7 @@ def agrees(program: Program, integers: np.ndarray) -> bool:
 def execute(program: Program, op: Op, values: dict[str, torch.Tensor]) -> torch.Tensor:
     if matrix_of(program, op) is not None:
         return _layer(program, op, values)
-    if op.kernel == "max_pool":
+    if op.kernel == MAX_POOL.form:
         w = window_of(op.params)
         planes = values[op.inputs[0]].view(-1, w.channels, w.height, w.width)
         pooled = functional.max_pool2d(
@@ -60,7 +62,7 @@ def execute(program: Program, op: Op, values: dict[str, torch.Tensor]) -> torch.
     for name in op.inputs:
         constant = program.constants.get(name)
         arrays.append(values[name].numpy().astype(np.int64) if constant is None else constant[None])
-    codes, _ = KERNEL_BY_NAME[op.kernel].execute(op, arrays, program.tensors[op.output].format)
+    codes, _ = KERNEL_OF[op.kernel].execute(op, arrays, program.tensors[op.output].format)
     return torch.from_numpy(codes.astype(np.float32))
 
 
@@ -71,12 +73,12 @@ def _padded(planes: torch.Tensor, w: Window, value: float) -> torch.Tensor:
 
 
 def _layer(program: Program, op: Op, values: dict[str, torch.Tensor]) -> torch.Tensor:
-    kernel, p = KERNEL_BY_NAME[op.kernel], op.params
+    p = op.params
     number = torch.float32 if op.accumulator_bits <= FLOAT32_BITS else torch.float64
     weights = torch.from_numpy(program.constants[op.inputs[0]]).to(number).view(p["outputs"], -1)
     x, more = values[op.inputs[1]].to(number), list(op.inputs[2:])
     addend = values[more.pop()].to(number) if "add_shift" in p else None
-    if (kernel.template or kernel.name) in DENSE:
+    if op.kernel.base == DENSE.form.base:
         sums = x.view(-1, p["rows"], p["inner"]) @ weights.T
         starts: tuple[int, ...] = (1, 1, -1)
     else:

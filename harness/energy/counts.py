@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tinyhil.form import Form
 from tinyhil.formats.codec import dequantize
 from tinyhil.formats.format import Format
 from tinyhil.harness.measure.operations import macs_of
-from tinyhil.ops import KERNEL_BY_NAME
-from tinyhil.program import Loop, Op, Program, Role, walk
+from tinyhil.ops import KERNEL_OF
+from tinyhil.ops.distance import SQUARED_DISTANCE
+from tinyhil.program import Op, Program, Role, loops_of, walk
 from tinyhil.reference import run_reference
-
-DISTANCE = "distance"  # in the names of kernels that sum squared differences
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Operation:
     reads."""
 
     name: str
-    kernel: str
+    kernel: Form
     executions: int
     products: int
     results: int
@@ -59,7 +59,7 @@ class Operation:
     def nonzero(self, factors: tuple[Operand, ...]) -> float:
         """Share of the products of these factors without one that is zero, as if zeros of both were independent; a
         squared difference has none to leave out."""
-        if DISTANCE in self.kernel:
+        if self.kernel == SQUARED_DISTANCE.form:
             return 1.0
         return float(np.prod([1 - factor.zeros for factor in factors]))
 
@@ -78,7 +78,7 @@ def count_operations(program: Program, codes: np.ndarray) -> tuple[Operation, ..
     shares = {name: zero[name] / seen[name] for name in seen}
     for name, array in program.constants.items():
         shares[name] = _zeros(program, name, array) / array.size
-    sliced = {row: sequence for loop in _loops(program.body) for sequence, row in loop.slices}
+    sliced = {row: sequence for loop in loops_of(program.body) for sequence, row in loop.slices}
     shares |= {row: shares.get(sequence, 0.0) for row, sequence in sliced.items()}
     return tuple(_operation(program, op, times[id(op)], shares) for op in walk(program.body) if times[id(op)])
 
@@ -87,12 +87,8 @@ def _zeros(program: Program, name: str, codes: np.ndarray) -> int:
     return codes.size - int(np.count_nonzero(dequantize(codes, program.tensors[name].format)))
 
 
-def _loops(body: tuple[Op | Loop, ...]) -> list[Loop]:
-    return [found for item in body if isinstance(item, Loop) for found in (item, *_loops(item.body))]
-
-
 def _operation(program: Program, op: Op, executions: int, shares: Mapping[str, float]) -> Operation:
-    kernel = KERNEL_BY_NAME[op.kernel]
+    kernel = KERNEL_OF[op.kernel]
     results = program.tensors[op.output].count
     products = macs_of(program, op, results) or 0
     roles = [program.tensors[name].role for name in op.inputs]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.harness.energy.counts import Operand
 from tinyhil.harness.energy.sample_energy import OperationEnergy
 from tinyhil.harness.energy.session import EnergyOutcome
@@ -41,7 +42,8 @@ def _row(priced: OperationEnergy) -> tuple[str, ...]:
     bits = " + ".join(" x ".join(str(factor.bits) for factor in pair) for _, pair in op.pairs) or str(op.bits)
     products = f"{op.executions * op.products:,}" if op.products else ""
     parts = (priced.product_pj, priced.sram_pj, priced.dram_pj)
-    return (op.name, op.kernel, bits, products, _share(weights), _share(values), *(f"{p / 1e3:,.4g}" for p in parts))
+    shares = _share(weights), _share(values)
+    return (op.name, name_of(op.kernel), bits, products, *shares, *(f"{p / 1e3:,.4g}" for p in parts))
 
 
 def _share(factors: list[Operand]) -> str:

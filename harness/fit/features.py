@@ -11,9 +11,11 @@ from collections.abc import Mapping
 
 from tinyhil.codegen.chains import carried_out
 from tinyhil.codegen.profile_calls import constant_bytes, number_of
+from tinyhil.form import Weights
 from tinyhil.formats.format import AFFINE, SINGLE
 from tinyhil.harness.measure.operations import elements_of, executions_of, last_of, macs_of, ops_of
 from tinyhil.memplan import Plan
+from tinyhil.ops.distance import SQUARED_DISTANCE
 from tinyhil.program import Op, Program, Role
 
 IMAGE, CALL, RESULT, ELEMENT, SPARSE = "image", "call", "result", "element", "sparse"
@@ -61,7 +63,7 @@ def flash_constants(program: Program) -> int:
 def _layer(program: Program, op: Op) -> str:
     """How often what is loaded is used again: the fewer products an operand serves, the more each costs."""
     p = op.params
-    if "distance" in op.kernel:
+    if op.kernel == SQUARED_DISTANCE.form:
         return "distance"
     if p.get("groups", 1) > 1:
         return "depthwise"
@@ -94,4 +96,4 @@ def _bits(program: Program, name: str) -> int:
 def _streamed(program: Program, op: Op) -> int:
     """Bytes of the stream that sparse weights have become; 0 for others."""
     first = program.tensors[op.inputs[0]]
-    return first.count if first.role == Role.TABLE and "stream" in op.kernel else 0
+    return first.count if first.role == Role.TABLE and op.kernel.weights is Weights.STREAM else 0

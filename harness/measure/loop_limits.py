@@ -8,7 +8,6 @@ overhead included and every result checked. A kernel far above its limit is slow
 from __future__ import annotations
 
 from tinyhil.formats.format import SINGLE
-from tinyhil.ops.rows import ROWED
 from tinyhil.program import Op, Program
 
 BYTE, HALF, FLOAT = "8", "16", "float"
@@ -22,7 +21,7 @@ LIMITS: dict[str, dict[tuple[str, str], float]] = {
 
 def loop_limit(core: str, program: Program, op: Op) -> float | None:
     """The limit of a layer with these operands on this core; None where none was measured."""
-    operands = op.inputs[1:] if op.kernel in ROWED else op.inputs  # rows of a table come first
+    operands = op.inputs[1:] if op.kernel.rows else op.inputs  # rows of a table come first
     if len(operands) < 2:
         return None
     weights, x = (_kind(program, op, name) for name in operands[:2])

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tinyhil.codegen.chains import Chain, in_chains
+from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.codegen.profile_calls import format_name, number_of
 from tinyhil.kernel import Kernel
 from tinyhil.memplan import Plan
 from tinyhil.memplan.arena.views import is_done_by_plan
-from tinyhil.ops import KERNEL_BY_NAME
-from tinyhil.ops.rows import ROWED
-from tinyhil.program import Loop, Op, Program, Role, walk
+from tinyhil.ops import KERNEL_OF
+from tinyhil.program import Loop, Op, Program, Role, loops_of, walk
 from tinyhil.reference import Observe
 
 CHAIN = "chain"  # what stands for the kernel of a chain
@@ -51,34 +51,28 @@ def described(program: Program, item: Op | Chain) -> tuple[str, str, tuple[str, 
     """Name, kernel and formats of what is carried out; a chain's formats are those of its results."""
     if isinstance(item, Chain):
         return item.name, CHAIN, tuple(format_name(program.tensors[op.output]) for op in item.ops)
-    return item.name, item.kernel, tuple(format_name(program.tensors[name]) for name in (*item.inputs, item.output))
+    formats = (format_name(program.tensors[name]) for name in (*item.inputs, item.output))
+    return item.name, name_of(item.kernel), tuple(formats)
 
 
 def elements_of(program: Program, item: Op | Chain, times: int) -> int:
     """Results that `times` executions write, which are all of one sample. One that goes row by row is told in a table
     which rows it makes; its buffer may hold more of them, or fewer."""
     op = last_of(item)
-    if op.kernel not in ROWED:
+    if not op.kernel.rows:
         return program.tensors[op.output].count * times
-    sequences = {row: sequence for loop in _loops(program.body) for sequence, row in loop.slices}
+    sequences = {row: sequence for loop in loops_of(program.body) for sequence, row in loop.slices}
     bounds = program.constants[sequences.get(op.inputs[0], op.inputs[0])].reshape(-1, 2)
     p = op.params
     channels, width = p.get("outputs", p["channels"]), p.get("out_width", p.get("width", 1))
     return int((bounds[:, 1] - bounds[:, 0]).sum()) * channels * width
 
 
-def _loops(body: Sequence[Op | Loop]) -> Iterator[Loop]:
-    for item in body:
-        if isinstance(item, Loop):
-            yield item
-            yield from _loops(item.body)
-
-
 def macs_of(program: Program, item: Op | Chain, elements: int) -> int | None:
     """Products summed into so many elements; None for operations that are no layer. Zeros that a sparse layer leaves
     out count."""
     op = last_of(item)
-    kernel: Kernel = KERNEL_BY_NAME[op.kernel]
+    kernel: Kernel = KERNEL_OF[op.kernel]
     if not kernel.is_sum:
         return None
     if "inner" in op.params:

@@ -20,9 +20,9 @@ from tinyhil.ops.movement import PLACE, PLACE_MORE, straight
 from tinyhil.program import Op, Program, Role, Tensor, walk
 
 LAYERS = frozenset(
-    kernel.name for kernel in (*rows.conv.KERNELS, *rows.CHANNEL_CONV, *rows.ASYMMETRIC_CONV, *rows.RESCALED_CONV)
+    kernel.form for kernel in (*rows.EXACT_CONV, *rows.CHANNEL_CONV, *rows.ASYMMETRIC_CONV, *rows.RESCALED_CONV)
 )
-MAPPED = frozenset(kernel.name for kernel, _ in rows.MAPPED)
+MAPPED = frozenset(kernel.form for kernel, _ in rows.MAPPED)
 LEAST = 8  # channels of a group
 
 
@@ -84,7 +84,9 @@ def in_groups(program: Program, part: Sequence[Stage], groups: int) -> Program:
         first, last = begin == 0, known[part[-1].target]
         params = {**straight(tensors[last].count), "offset": result.count // channels * begin, "count": result.count}
         kernel, inputs = (PLACE, (last,)) if first else (PLACE_MORE, (last, result.name))
-        placed.append(Op(kernel.on_codes, part[-1].op.name, inputs, result.name, params, domain=part[-1].op.domain))
+        placed.append(
+            Op(kernel.form.on_codes, part[-1].op.name, inputs, result.name, params, domain=part[-1].op.domain)
+        )
     theirs = {id(stage.item) for stage in part}
     at = next(index for index, item in enumerate(program.body) if id(item) in theirs)
     rest = [item for item in program.body[at:] if id(item) not in theirs]

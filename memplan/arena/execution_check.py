@@ -72,7 +72,7 @@ class _Arena:
                 yield from self._operation(item, sequences)
                 continue
             inner = {**sequences, **{row: sequences.get(whole, whole) for whole, row in item.slices}}
-            by_rows = any(op.kernel in rows.ROWED for op in item.body if isinstance(op, Op))
+            by_rows = any(op.kernel.rows for op in item.body if isinstance(op, Op))
             for self._step in range(item.count if by_rows else min(item.count, STEPS)):
                 yield from self.carried_out(item.body, inner)
 
@@ -85,7 +85,7 @@ class _Arena:
     def _operation(self, op: Op, sequences: Mapping[str, str]) -> Iterator[str]:
         whole: Elements = slice(None)
         begin = end = 0
-        if op.kernel in rows.ROWED:
+        if op.kernel.rows:
             spans = self._program.constants[sequences[op.inputs[0]]].reshape(-1, 2)
             begin, end = map(int, spans[self._step])
             reads: dict[str, Elements] = dict(rows.read_by(op, begin, end)) if begin < end else {}
@@ -94,7 +94,7 @@ class _Arena:
             reads = {sequences.get(name, name): whole for name in op.inputs}
             written = indices(dict(op.params)) if op.kernel in PLACES else whole
         for name, elements in reads.items():
-            keeps = name == op.output and op.kernel not in PLACES and op.kernel not in rows.ROWED
+            keeps = name == op.output and op.kernel not in PLACES and not op.kernel.rows
             if self._program.tensors[name].role == Role.ARENA and not keeps:
                 yield from self.read(f"'{op.name}'", name, elements)
         yield from self._over_operand(op, begin, end)
@@ -104,7 +104,7 @@ class _Arena:
             self._written(op.output)[written] = self._writes
         now = self._elements(op.output)
         made = self._made.get(op.output)
-        if made is None or op.output not in op.inputs or op.kernel not in (*PLACES, *rows.ROWED):
+        if made is None or op.output not in op.inputs or (op.kernel not in PLACES and not op.kernel.rows):
             made = self._made[op.output] = np.full_like(now, NOBODY)
         made[written] = now[written]
 

@@ -29,7 +29,7 @@ def floor_bytes(program: Program, *, again: bool = False) -> int:
 
 def _needs(program: Program, op: Op, wholes: dict[str, str]) -> int:
     """Bytes of what this operation touches; of tensors that may share bytes the largest."""
-    may_go = {op.inputs[0]} if op.kernel == COPY.name else set(overwritable(program, op))
+    may_go = {op.inputs[0]} if op.kernel == COPY.form else set(overwritable(program, op))
     lagging = lag_of(program, op)
     may_go |= {lagging[0]} if lagging else set()
     largest: dict[str, int] = {}

@@ -132,7 +132,7 @@ def level_of(program: Program, body: tuple[Op | Loop, ...], weights: tuple[int, 
             unread = sum(tensors[name].size_bytes for name in passing if name in tensors)
             items.append(Item(held, weight + unread, None, ()))
             continue
-        replaced = item.inputs[:1] if item.kernel == COPY.name else tuple(overwritable(program, item))
+        replaced = item.inputs[:1] if item.kernel == COPY.form else tuple(overwritable(program, item))
         places = tuple(tensors[name] for name in replaced if name in tensors)
         scratch_bytes = program.tensors[item.scratch].size_bytes if item.scratch else 0
         own_bytes = scratch_bytes + sum(one.size_bytes for one in held)

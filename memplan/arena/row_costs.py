@@ -18,7 +18,6 @@ from collections.abc import Iterator
 
 from tinyhil.formats.format import INTEGER
 from tinyhil.memplan.arena.row_wise import rows_made
-from tinyhil.ops.rows import ROWED
 from tinyhil.program import Loop, Op, Program, Role
 
 EXECUTION_PRODUCTS = 100
@@ -64,7 +63,7 @@ def time_lost(program: Program, layers: Program) -> float:
     lost += _calls_of_groups(program)
     for loop in (item for item in program.body if isinstance(item, Loop)):
         for op, _ in executions(loop.body):
-            if op.kernel in ROWED:
+            if op.kernel.rows:
                 lost += rows_made(program.constants, loop, op) * products_per_row(program, op)
     return lost / products_of(layers)
 
@@ -83,11 +82,11 @@ def products_of(program: Program) -> int:
 
 def products_of_op(program: Program, op: Op) -> int:
     """Products of an operation that makes its whole result, or a row of it."""
-    operands = op.inputs[1:] if op.kernel in ROWED else op.inputs
+    operands = op.inputs[1:] if op.kernel.rows else op.inputs
     weights = program.tensors[operands[0]] if operands else None
     is_layer = weights is not None and weights.role == Role.CONSTANT and "outputs" in op.params
     per_element = weights.count // op.params["outputs"] if weights is not None and is_layer else 1
-    if op.kernel not in ROWED:
+    if not op.kernel.rows:
         return program.tensors[op.output].count * (per_element + op.params.get("more_inner", 0))
     p = op.params
     return int(p.get("outputs", p["channels"]) * p.get("out_width", p.get("width", 1)) * per_element)
@@ -99,7 +98,7 @@ def layer_products(program: Program) -> int:
     for item in program.body:
         for op, times in executions((item,)):
             if "outputs" in op.params:
-                by_rows = isinstance(item, Loop) and op.kernel in ROWED
+                by_rows = isinstance(item, Loop) and op.kernel.rows
                 made = rows_made(program.constants, item, op) if by_rows and isinstance(item, Loop) else times
                 found += made * products_of_op(program, op)
     return found

@@ -247,7 +247,7 @@ def _part(program: Program, op: Op, planes: Mapping[str, Planes], uses: _Uses) -
         return None
     whole = Planes(channels, own.height, own.width)
     params = {name: op.params[name] for name in ("shift",) if name in op.params}
-    kernel = MOVE.name if params else MOVE.on_codes
+    kernel = MOVE.form if params else MOVE.form.on_codes
     move = replace(op, kernel=kernel, inputs=(part,), params=params)
     may_join = view_of(program, op) is not None and not params.get("shift", 0) and uses.is_only_read_by(part, op)
     parts, lines = len(uses.writers[op.output]), {rows.STEP[0]: 1}

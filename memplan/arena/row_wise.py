@@ -137,7 +137,7 @@ class _Rewriting:
             self._tensors[own] = replace(self._tensors[own], count=elements)
             if name not in self._whole | self._schedule.local:
                 params = {"count": elements, "value": 0}
-                fills.append(Op(FILL.name, f"{makers[name].op.name}.rows", (), own, params))
+                fills.append(Op(FILL.form, f"{makers[name].op.name}.rows", (), own, params))
         for overlap in self._overlaps:
             self._overlap(overlap, strip)
         return strip, fills
@@ -190,8 +190,9 @@ class _Rewriting:
         inputs = (self._slice(at, stage), *strip.named(op.inputs), *strip.named([stage.target]))
         scratch = strip.names.get(op.scratch, op.scratch) if op.scratch else op.scratch
         output = strip.named([stage.target])[0]
-        kernel = op.kernel + rows.SUFFIX
-        return replace(op, kernel=kernel, inputs=inputs, output=output, scratch=scratch, params=params)
+        return replace(
+            op, kernel=replace(op.kernel, rows=True), inputs=inputs, output=output, scratch=scratch, params=params
+        )
 
     def _slice(self, at: int, stage: Stage) -> str:
         """The rows of a stage in the present step: two entries of a table, which those of the same rows share."""

@@ -90,7 +90,7 @@ def _last_instant(
 
 def _places(program: Program, op: Op) -> list[str]:
     """Tensors whose place the output may take."""
-    if op.kernel == COPY.name:
+    if op.kernel == COPY.form:
         return [op.inputs[0]] if program.tensors[op.inputs[0]].role == Role.ARENA else []
     return list(overwritable(program, op))
 

@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tinyhil.ops.rows import ROWED
 from tinyhil.program import Loop, Op
 
 
@@ -35,7 +34,7 @@ def steps_of(
     """The operations of a body in order, each with the loops it is in."""
     for item in body:
         if isinstance(item, Op):
-            table = constants.get(sequence_of[item.inputs[0]]) if item.kernel in ROWED and constants else None
+            table = constants.get(sequence_of[item.inputs[0]]) if item.kernel.rows and constants else None
             rows = None if table is None else table.reshape(-1, 2)
             yield Step(item, loops, frozenset(sequence_of.get(name, name) for name in item.inputs), rows)
         else:

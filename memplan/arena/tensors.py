@@ -20,7 +20,7 @@ from tinyhil.memplan.arena.lag import lag_of
 from tinyhil.memplan.arena.liveness import LiveRange, live_ranges
 from tinyhil.memplan.arena.steps import Step, made_again, readers_of, steps_of, writers_of
 from tinyhil.memplan.arena.views import view_aliases
-from tinyhil.ops import KERNEL_BY_NAME, rows
+from tinyhil.ops import KERNEL_OF, rows
 from tinyhil.ops.scan import COPY
 from tinyhil.program import Op, Program, Role
 
@@ -52,7 +52,7 @@ def _aliases(program: Program, steps: Sequence[Step], ranges: dict[str, LiveRang
         for line in _overwritable_lines(program, op):
             if _dies_by_rows(steps, line, readers[line], writers.get(line, ()), writers[op.output], now):
                 yield Alias(line, op.output)
-        if op.kernel == COPY.name:
+        if op.kernel == COPY.form:
             source = op.inputs[0]
             dies = source in ranges and ranges[source].end == now + 1
             if dies and _state_is_free(steps, writers.get(source, ()), now):
@@ -68,10 +68,10 @@ def _aliases(program: Program, steps: Sequence[Step], ranges: dict[str, LiveRang
 
 def _line_below(op: Op, moving: Mapping[str, str]) -> str | None:
     """The line buffer through whose slots the result of `op` moves: that of its operand, if this does not move."""
-    if op.kernel not in rows.ROWED or rows.moves_of(op, rows.RESULT) is None:
+    if not op.kernel.rows or rows.moves_of(op, rows.RESULT) is None:
         return None
     inner = op.inputs[1:-1]
-    base = replace(op, kernel=op.kernel.removesuffix(rows.SUFFIX), inputs=inner)
+    base = replace(op, kernel=op.kernel.whole, inputs=inner)
     return next((moving[name] for name in inner if name in moving), rows.operand_of(base))
 
 
@@ -92,7 +92,7 @@ def _dies_by_rows(
 def _is_past(steps: Sequence[Step], line: str, reader: int, now: int) -> bool:
     """Whether another operation of the same loop over rows has no need of the row that the one at `now` makes."""
     other, spans, own = steps[reader].op, steps[reader].rows, steps[now].rows
-    if spans is None or own is None or other.kernel not in rows.ROWED:
+    if spans is None or own is None or not other.kernel.rows:
         return False
     for step in np.flatnonzero(own[:, 1] > own[:, 0]):
         later = spans[step if reader > now else step + 1 :]
@@ -105,10 +105,10 @@ def _is_past(steps: Sequence[Step], line: str, reader: int, now: int) -> bool:
 def overwritable(program: Program, op: Op) -> Iterator[str]:
     """Operands whose element n is read only for element n of the output, and before it is written."""
     out = program.tensors[op.output]
-    if not KERNEL_BY_NAME[op.kernel].in_place:
+    if not KERNEL_OF[op.kernel].in_place:
         return
     periods = (op.params.get("a_period", out.count), op.params.get("b_period", out.count))
-    places = KERNEL_BY_NAME[op.kernel].in_place_at
+    places = KERNEL_OF[op.kernel].in_place_at
     run_time = [name for name in op.inputs if program.tensors[name].role != Role.TABLE]
     if places:  # what the kernel reads otherwise as well must stay
         run_time = [op.inputs[at] for at in places if op.inputs.count(op.inputs[at]) == 1]
@@ -121,9 +121,9 @@ def overwritable(program: Program, op: Op) -> Iterator[str]:
 
 def _overwritable_lines(program: Program, op: Op) -> Iterator[str]:
     """The lines whose rows `op` may overwrite as it reads them, each once, if nobody else needs them."""
-    if op.kernel not in rows.ROWED:
+    if not op.kernel.rows:
         return None
-    base = replace(op, kernel=op.kernel.removesuffix(rows.SUFFIX), inputs=op.inputs[1:-1])
+    base = replace(op, kernel=op.kernel.whole, inputs=op.inputs[1:-1])
     out = program.tensors[op.output]
     lines, moves = tuple(op.params[field] for field in rows.LINES[3:]), rows.moves_of(op, rows.RESULT)
     operands = (

@@ -18,8 +18,8 @@ from tinyhil.ops.movement import MOVE, PLACE, PLACE_MORE, RANK
 from tinyhil.ops.scan import COPY
 from tinyhil.program import Op, Program, Role
 
-MOVES = (MOVE.name, MOVE.on_codes)
-PLACES = (PLACE.name, PLACE_MORE.name, PLACE.on_codes, PLACE_MORE.on_codes)
+MOVES = (MOVE.form, MOVE.form.on_codes)
+PLACES = (PLACE.form, PLACE_MORE.form, PLACE.form.on_codes, PLACE_MORE.form.on_codes)
 MOST_LEVELS = 64  # of views of views, or of parts of parts
 
 
@@ -34,12 +34,12 @@ class View:
 
 def view_of(program: Program, op: Op) -> View | None:
     """What `op` shows of what, both in the arena; None if it is more than a contiguous copy."""
-    if op.kernel not in (COPY.name, *MOVES, *PLACES):
+    if op.kernel not in (COPY.form, *MOVES, *PLACES):
         return None
     source, target = program.tensors[op.inputs[0]], program.tensors[op.output]
     if source.role != Role.ARENA or target.role != Role.ARENA or source.format != target.format or source is target:
         return None
-    if op.kernel == COPY.name:
+    if op.kernel == COPY.form:
         return View(op.output, op.inputs[0], 0)
     if not is_contiguous(op.params):
         return None
@@ -73,7 +73,7 @@ def view_aliases(program: Program, steps: Sequence[Step], ranges: Mapping[str, L
     parts: dict[str, list[tuple[str, int]]] = {}  # of a concatenation: what it is made of
     for now, step in enumerate(steps):
         view = view_of(program, step.op)
-        if view is None or step.op.kernel == COPY.name:
+        if view is None or step.op.kernel == COPY.form:
             continue
         if step.op.kernel in MOVES:
             for whole, shift in [(view.whole, 0), *sources.get(view.whole, ())][:MOST_LEVELS]:

@@ -55,8 +55,8 @@ class Windows:
 def windows_of(program: Program, op: Op, begin: int, end: int) -> Windows | None:
     """What `op` reads and makes in order, for the rows [begin, end) if it is a kernel of rows; None if it is none of
     windows."""
-    base = replace(op, kernel=op.kernel.removesuffix(rows.SUFFIX))
-    by_rows = op.kernel in rows.ROWED
+    base = replace(op, kernel=op.kernel.whole)
+    by_rows = op.kernel.rows
     if base.kernel not in rows.HAS_WINDOW:
         return None
     base = replace(base, inputs=op.inputs[1:-1]) if by_rows else base

@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from tinyhil.arithmetic import scaled
+from tinyhil.form import Form, Joined
 from tinyhil.formats.format import CODED, INTEGER, SINGLE
 from tinyhil.formats.quire import Window, granule_of
+from tinyhil.ops import affine, affine_pair, batched, channels, conv, gathered, linear, pair, sparse
 from tinyhil.ops.sparse import matrix
 from tinyhil.ops.window import FIELDS, window_of
 from tinyhil.program import Op
@@ -114,8 +116,7 @@ def _layer_call(
 ) -> Call:
     if source < 0:
         raise Unsupported("a layer of a constant")
-    kernel = "conv" if "kernel_y" in op.params else "dense"
-    return Call(kernel, params, (-1, source), data, reals, mode, clipped)
+    return Call(Form(op.kernel.base), params, (-1, source), data, reals, mode, clipped)
 
 
 def _plain_layer(flat: Operands, op: Op) -> Call:
@@ -204,7 +205,7 @@ def _dense_at(flat: Operands, op: Op) -> Call:
     if source < 0:
         raise Unsupported("a layer of a constant")
     params = [p["rows"], p["outputs"], p["inner"], p["shift"], low, flags, p["size"], p["drop"]]
-    return Call("dense_at", params, (*index, -1, source), (*codes, stored), reals, mode)
+    return Call(op.kernel, params, (*index, -1, source), (*codes, stored), reals, mode)
 
 
 def _matmul(flat: Operands, op: Op) -> Call:
@@ -223,27 +224,18 @@ def _matmul(flat: Operands, op: Op) -> Call:
         reals = (0.0, 0.0, 0.0, float(window.limit) if op.guard else 0.0)
     steps = (p.get("batch", 1), p.get("a_step", 0), p.get("b_step", 0))
     params = [p["rows"], p["inner"], p["columns"], p["shift"], low, flags, *steps]
-    return Call("matmul", params, inputs, data, reals, mode)
+    return Call(linear.MATMUL.form, params, inputs, data, reals, mode)
 
 
-# kernels that heed the limits of an activation inside of them
-LIMITED = frozenset(
-    (
-        *("dense", "dense_bias", "conv", "conv_bias", "sparse_dense", "sparse_dense_bias", "dense_channels"),
-        *("conv_channels", "dense_channels_coded", "conv_channels_coded", "dense_affine", "conv_affine"),
-        *("dense_sum", "dense_bias_sum", "conv_sum", "conv_bias_sum", "sum_affine", "mul_affine"),
-        *("average_pool_affine", "dense_pair", "dense_bias_pair", "dense_affine_pair"),
-    )
-)
-MAKERS: dict[str, Maker] = {
-    **dict.fromkeys(("dense", "dense_bias", "conv", "conv_bias"), _plain_layer),
-    **dict.fromkeys(("dense_sum", "dense_bias_sum", "conv_sum", "conv_bias_sum"), _layer_sum),
-    **dict.fromkeys(("dense_pair", "dense_bias_pair"), _layer_pair),
-    **dict.fromkeys(("sparse_dense", "sparse_dense_bias"), _sparse_layer),
-    **dict.fromkeys(("dense_channels", "conv_channels"), _channel_layer),
-    **dict.fromkeys(("dense_channels_coded", "conv_channels_coded"), _channel_layer),
-    **dict.fromkeys(("dense_affine", "conv_affine"), _affine_layer),
-    "dense_affine_pair": _affine_layer_pair,
-    **dict.fromkeys(("matmul", "batch_matmul"), _matmul),
-    "dense_at": _dense_at,
+# with an activation inside, or without
+MAKERS: dict[Form, Maker] = {
+    **dict.fromkeys((linear.DENSE.form, conv.CONV.form), _plain_layer),
+    **{replace(form, joined=Joined.SUM): _layer_sum for form in (linear.DENSE.form, conv.CONV.form)},
+    pair.PAIR.form: _layer_pair,
+    sparse.SPARSE.form: _sparse_layer,
+    **{kernel.form: _channel_layer for kernel in channels.LAYERS},
+    **dict.fromkeys((affine.DENSE.form, affine.CONV.form), _affine_layer),
+    affine_pair.PAIR.form: _affine_layer_pair,
+    **dict.fromkeys((linear.MATMUL.form, batched.BATCH_MATMUL.form), _matmul),
+    gathered.DENSE_AT.form: _dense_at,
 }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinyhil.arithmetic import load
-from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops import KERNEL_OF
 from tinyhil.program import Op, Program, Role
 from tinyhil.search.engine.numbers import BATCH, NUMBERS, codes_of, kind_of, numbers_of
 
@@ -37,7 +37,7 @@ class ByNumpy:
             raise self._failure
 
     def _execute(self, op: Op, tensors: Any, counts: np.ndarray) -> None:
-        kernel, out = KERNEL_BY_NAME[op.kernel], self._program.tensors[op.output].format
+        kernel, out = KERNEL_OF[op.kernel], self._program.tensors[op.output].format
         operands = [self._operand(op, index, tensors) for index in range(len(op.inputs))]
         with np.errstate(all="ignore"):
             codes, clipped = kernel.execute(op, operands, out)
@@ -52,7 +52,7 @@ class ByNumpy:
             codes = self._program.constants[name][None]
         else:
             codes = codes_of(self._batch(name, tensors).T.astype(np.float64), tensor.format)
-        if tensor.role == Role.TABLE or index in KERNEL_BY_NAME[op.kernel].codes:
+        if tensor.role == Role.TABLE or index in KERNEL_OF[op.kernel].codes:
             return codes
         return load(codes, tensor.format, op.domain)
 

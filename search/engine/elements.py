@@ -10,36 +10,39 @@ from functools import lru_cache
 
 import numpy as np
 
+from tinyhil import ops
 from tinyhil.arithmetic import load
+from tinyhil.form import Form
 from tinyhil.formats.format import CODED, SINGLE, Format
 from tinyhil.formats.quire import Window
-from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.kernel import Kernel
+from tinyhil.ops import KERNEL_OF
 from tinyhil.ops.movement import indices
 from tinyhil.ops.window import FIELDS, window_of
 from tinyhil.program import Op
 from tinyhil.search.engine.batch_sums import limit_of
 from tinyhil.search.engine.numbers import Unsupported, numbers_of
 from tinyhil.search.engine.operands import Maker, Operands
-from tinyhil.search.engine.tables import INT32, INT64, KERNELS, NARROW_BITS, RAW, ROUNDED, WINDOW_AT, Call
+from tinyhil.search.engine.tables import INT32, INT64, NARROW_BITS, RAW, ROUNDED, WINDOW_AT, Call, Own
 
 # ---- element by element, moves
 
 
-def _pairwise(kernel: str, *names: str) -> Maker:
+def _pairwise(*names: str) -> Maker:
     def make(flat: Operands, op: Op) -> Call:
         inputs, data = flat.batched(op, 0, 1)
         mode = INT32 if op.accumulator_bits <= NARROW_BITS else INT64
-        return Call(kernel, [op.params[name] for name in names], inputs, data, (), mode)
+        return Call(op.kernel, [op.params[name] for name in names], inputs, data, (), mode)
 
     return make
 
 
-def _plain(kernel: str, *names: str) -> Maker:
+def _plain(*names: str) -> Maker:
     """One operand."""
 
     def make(flat: Operands, op: Op) -> Call:
         inputs, data = flat.batched(op, 0)
-        return Call(kernel, [op.params.get(name, 1) for name in names], inputs, data)
+        return Call(op.kernel, [op.params.get(name, 1) for name in names], inputs, data)
 
     return make
 
@@ -51,7 +54,7 @@ def _finished(flat: Operands, op: Op, *codes: int) -> tuple[float, ...]:
 
 def _squared_distance(flat: Operands, op: Op) -> Call:
     names = ("rows", "inner", "a_step", "b_step", "a_shift", "b_shift", "drop", "shift")
-    call = _pairwise("squared_distance", *names)(flat, op)
+    call = _pairwise(*names)(flat, op)
     if op.domain == CODED:
         window = Window(op.accumulator_bits, op.low, op.guard)
         call.params += [op.params["significant"], op.low]
@@ -63,15 +66,15 @@ def _float_bits(value: float) -> int:
     return int(np.float32(value).view(np.uint32))
 
 
-def _line(kernel: str, *names: str) -> Maker:
+def _line(*names: str) -> Maker:
     """A function in single precision with whole numbers as parameters."""
 
     def make(flat: Operands, op: Op) -> Call:
         if op.domain != SINGLE:
-            raise Unsupported(f"kernel '{kernel}' of operands in the {op.domain} domain")
+            raise Unsupported(f"kernel '{op.kernel}' of operands in the {op.domain} domain")
         inputs, data = flat.batched(op, 0)
         first, second, *more = (_float_bits(op.params[name]) for name in names)
-        return Call(kernel, [op.params["count"], 0, first, second, op.params["shift"], *more], inputs, data)
+        return Call(op.kernel, [op.params["count"], 0, first, second, op.params["shift"], *more], inputs, data)
 
     return make
 
@@ -79,19 +82,19 @@ def _line(kernel: str, *names: str) -> Maker:
 def _compare(flat: Operands, op: Op) -> Call:
     inputs, data = flat.batched(op, 0, 1)
     params = [op.params[name] for name in ("count", "a_period", "b_period", "a_shift", "b_shift", "mode")]
-    return Call("compare", params, inputs, data, _finished(flat, op, 0, op.params["one"]))
+    return Call(op.kernel, params, inputs, data, _finished(flat, op, 0, op.params["one"]))
 
 
 def _sign(flat: Operands, op: Op) -> Call:
     inputs, data = flat.batched(op, 0)
     reals = _finished(flat, op, op.params["below"], op.params["zero"], op.params["above"])
-    return Call("sign", [op.params["count"]], inputs, data, reals)
+    return Call(op.kernel, [op.params["count"]], inputs, data, reals)
 
 
 def _truncate(flat: Operands, op: Op) -> Call:
     if op.domain not in (CODED, SINGLE):
-        raise Unsupported("kernel 'truncate' of integers that have no table")
-    return _plain("truncate", "count", "drop", "shift")(flat, op)
+        raise Unsupported(f"kernel '{op.kernel}' of integers that have no table")
+    return _plain("count", "drop", "shift")(flat, op)
 
 
 def _where(flat: Operands, op: Op) -> Call:
@@ -99,16 +102,16 @@ def _where(flat: Operands, op: Op) -> Call:
     condition, codes = flat.batched(op, 0, raw=True)
     inputs, data = flat.batched(op, 1, 2)
     names = ("count", "c_period", "a_period", "b_period", "a_shift", "b_shift")
-    return Call("where", [op.params[name] for name in names], condition + inputs, codes + data)
+    return Call(op.kernel, [op.params[name] for name in names], condition + inputs, codes + data)
 
 
 def _fill(flat: Operands, op: Op) -> Call:
-    return Call("fill", [op.params["count"]], reals=_finished(flat, op, op.params["value"]))
+    return Call(op.kernel, [op.params["count"]], reals=_finished(flat, op, op.params["value"]))
 
 
 def _copy(flat: Operands, op: Op) -> Call:
     inputs, data = flat.batched(op, 0, raw=True)
-    return Call("copy", [op.params["count"]], inputs, data)
+    return Call(op.kernel, [op.params["count"]], inputs, data)
 
 
 def _move(flat: Operands, op: Op) -> Call:
@@ -118,7 +121,9 @@ def _move(flat: Operands, op: Op) -> Call:
 def _moved(flat: Operands, op: Op, index: int, positions: np.ndarray) -> Call:
     shift, mode = _rounding(op)
     inputs, data = flat.batched(op, index, raw=mode == RAW)
-    return Call("move", [len(positions), shift], inputs, (*data, 0, flat.keep(positions, np.int64)), mode=mode)
+    return Call(
+        ops.movement.MOVE.form, [len(positions), shift], inputs, (*data, 0, flat.keep(positions, np.int64)), mode=mode
+    )
 
 
 def _rounding(op: Op) -> tuple[int, int]:
@@ -142,7 +147,7 @@ def _place(flat: Operands, op: Op) -> Call:
         inputs, data = inputs + beside, data + codes
     params = [len(positions), shift, int(more)]
     placed = (*data[:2], *(0,) * (2 - len(data)), flat.keep(positions, np.int64))
-    return Call("place", params, inputs, placed, mode=mode)
+    return Call(ops.movement.PLACE.form, params, inputs, placed, mode=mode)
 
 
 def _gather_at(flat: Operands, op: Op) -> Call:
@@ -150,22 +155,19 @@ def _gather_at(flat: Operands, op: Op) -> Call:
     index, codes = flat.batched(op, 0, raw=True)
     inputs, data = flat.batched(op, 1)
     names = ("outer", "chosen", "size", "inner", "drop", "shift")
-    return Call("gather_at", [op.params[name] for name in names], index + inputs, codes + data)
+    return Call(op.kernel, [op.params[name] for name in names], index + inputs, codes + data)
 
 
-def _rows(kernel: str) -> Maker:
-    def make(flat: Operands, op: Op) -> Call:
-        flat.require_ints(op, 0 if kernel == "take_row" else 1)
-        inputs, data = flat.batched(op, *range(len(op.inputs)), raw=True)
-        return Call(kernel, [op.params["inner"]], inputs, data)
-
-    return make
+def _row(flat: Operands, op: Op) -> Call:
+    flat.require_ints(op, 0 if op.kernel == ops.index.TAKE_ROW.form else 1)
+    inputs, data = flat.batched(op, *range(len(op.inputs)), raw=True)
+    return Call(op.kernel, [op.params["inner"]], inputs, data)
 
 
 def _count(flat: Operands, op: Op) -> Call:
     flat.require_ints(op, 0)
     inputs, data = flat.batched(op, 0, raw=True)
-    return Call("count", [op.params["by"]], inputs, data)
+    return Call(op.kernel, [op.params["by"]], inputs, data)
 
 
 def _max_pool(flat: Operands, op: Op) -> Call:
@@ -173,7 +175,7 @@ def _max_pool(flat: Operands, op: Op) -> Call:
     if mode == RAW:
         flat.require_ints(op, 0)
     inputs, data = flat.batched(op, 0, raw=mode == RAW)
-    return Call("max_pool", _pool_params(op), inputs, data, mode=mode)
+    return Call(ops.pool.MAX_POOL.form, _pool_params(op), inputs, data, mode=mode)
 
 
 def _pool_params(op: Op, *rest: int) -> list[int]:
@@ -189,7 +191,7 @@ def _average_pool(flat: Operands, op: Op) -> Call:
     else:
         factors = np.full(w.pixels, op.params["factor"])
     inputs, data = flat.batched(op, len(op.inputs) - 1)
-    return Call("average_pool", _pool_params(op), inputs, (*data, 0, flat.keep(factors, np.int64)))
+    return Call(ops.pool.AVERAGE_POOL.form, _pool_params(op), inputs, (*data, 0, flat.keep(factors, np.int64)))
 
 
 def _average_pool_affine(flat: Operands, op: Op) -> Call:
@@ -201,17 +203,17 @@ def _average_pool_affine(flat: Operands, op: Op) -> Call:
     limit, ends = limit_of(flat, op)
     reals = (*ends, 1.0) if limit else ()
     return Call(
-        "average_pool_affine", _pool_params(op, p["x_zero"], p["zero"]), inputs, (*data, 0, multipliers, shifts), reals
+        op.kernel.bare, _pool_params(op, p["x_zero"], p["zero"]), inputs, (*data, 0, multipliers, shifts), reals
     )
 
 
-def _affine_pair(kernel: str, *names: str) -> Maker:
+def _affine_pair(*names: str) -> Maker:
     def make(flat: Operands, op: Op) -> Call:
         inputs, data = flat.batched(op, 0, 1, raw=True)
         shared = ("count", "a_period", "b_period", "a_zero", "b_zero", "zero")
         limit, ends = limit_of(flat, op)
         reals = (*ends, 1.0) if limit else ()
-        return Call(kernel, [op.params[name] for name in (*shared, *names)], inputs, data, reals)
+        return Call(op.kernel.bare, [op.params[name] for name in (*shared, *names)], inputs, data, reals)
 
     return make
 
@@ -228,7 +230,7 @@ def table_of(flat: Operands, op: Op) -> Call:
     made, clipped = _results(replace(op, name="", inputs=(), output="", params=_Params(op.params)), given, fmt, out)
     inputs, _ = flat.batched(op, len(op.inputs) - 1)
     data = (0, flat.keep(made, made.dtype), 0 if clipped is None else flat.keep(clipped, np.uint8), 0)
-    return Call("table", [op.params["count"], fmt.lowest], inputs, data)
+    return Call(Own.TABLE, [op.params["count"], fmt.lowest], inputs, data)
 
 
 class _Params(dict[str, int]):
@@ -247,7 +249,7 @@ def _results(op: Op, given: tuple[bytes, ...], fmt: Format, out: Format) -> tupl
     codes = np.arange(fmt.lowest, fmt.highest + 1)[None]
     tables = [np.frombuffer(table, np.int64)[None] for table in given]
     with np.errstate(all="ignore"):
-        run = KERNEL_BY_NAME[op.kernel].execute(
+        run = KERNEL_OF[op.kernel].execute(
             replace(op, params={**op.params, "count": codes.size}), [*tables, codes], out
         )
     clipped = run[1].reshape(-1)  # empty where nothing can be clipped
@@ -258,12 +260,12 @@ def _lookup(flat: Operands, op: Op) -> Call:
     """The table of an operand in a coded format of at most 8 bits; its codes are told from the upper half of floats."""
     fmt = flat.format(op, 1)
     if fmt.domain != CODED or fmt.bits > 8:
-        raise Unsupported(f"kernel 'lookup' in {fmt}")
+        raise Unsupported(f"kernel '{op.kernel}' in {fmt}")
     inputs, _ = flat.batched(op, 1)
     out = flat.program.tensors[op.output].format
     made = numbers_of(flat.codes(op, 0), out)
     data = (0, flat.keep(made, made.dtype), 0, flat.keep(_code_by_float(fmt.scaled(0)), np.uint8))
-    return Call("table", [op.params["count"]], inputs, data)
+    return Call(Own.TABLE, [op.params["count"]], inputs, data)
 
 
 @lru_cache(maxsize=64)
@@ -276,55 +278,58 @@ def _code_by_float(fmt: Format) -> np.ndarray:
     return found
 
 
-TABULATED = frozenset(
-    (
-        *("sigmoid", "tanh", "exp", "log", "sqrt", "curve", "sign", "truncate", "clip", "slopes"),
-        *("hard_sigmoid", "hard_swish", "lookup", "clamp_codes"),
-    )
+_FUNCTIONS = (
+    *(*ops.activation.KERNELS, *ops.exponential.KERNELS, ops.division.SQRT, ops.curve.CURVE),
+    *(ops.decisions.SIGN, ops.decisions.TRUNCATE, ops.affine_moves.CLAMP),
+    *(ops.piecewise.CLIP, ops.piecewise.SLOPES, ops.piecewise.HARD_SIGMOID, ops.piecewise.HARD_SWISH),
 )
+TABULATED = frozenset(kernel.form for kernel in (*_FUNCTIONS, ops.real_functions.LOOKUP))
 _SUM = ("count", "a_period", "b_period", "a_shift", "b_shift", "shift")
 _FUNCTION = ("count", "power", "first", "second", "shift")
 _REDUCE = ("outer", "along", "inner", "shift")
 _RESCALE = tuple(f"{key}_{what}" for key in "abo" for what in ("multiplier", "shift"))
-MAKERS: dict[str, Maker] = {
-    **{name: _pairwise(name, *_SUM) for name in ("add", "sub", "minimum", "maximum")},
-    "mul": _pairwise("mul", "count", "a_period", "b_period", "shift"),
-    "prelu": _pairwise("prelu", "count", "a_period", "b_period", "one_shift", "shift"),
-    "compare": _compare,
-    "where": _where,
-    "relu": _plain("relu", "count", "shift"),
-    "sign": _sign,
-    "truncate": _truncate,
-    "fill": _fill,
-    "copy": _copy,
-    "move": _move,
-    "gather_rows": _gather_rows,
-    "place": _place,
-    "place_more": _place,
-    "move_codes": _move,
-    "gather_rows_codes": _gather_rows,
-    "place_codes": _place,
-    "place_more_codes": _place,
-    "gather_at": _gather_at,
-    "take_row": _rows("take_row"),
-    "place_row": _rows("place_row"),
-    "count": _count,
-    "lookup": _lookup,
-    "sum_affine": _affine_pair("sum_affine", "sign", *_RESCALE),
-    "mul_affine": _affine_pair("mul_affine", "multiplier", "by"),
-    "reduce_sum": _plain("reduce_sum", *_REDUCE, "factor"),
-    **{name: _plain(name, *_REDUCE) for name in ("reduce_max", "reduce_min", "arg_max")},
-    "max_pool": _max_pool,
-    "max_pool_codes": _max_pool,
-    "average_pool": _average_pool,
-    "average_pool_inside": _average_pool,
-    "average_pool_affine": _average_pool_affine,
-    "squared_distance": _squared_distance,
-    **{name: _plain(name, *_FUNCTION) for name in KERNELS if name.startswith("single_")},
-    "single_div": _pairwise("single_div", "count", "a_period", "b_period", "shift"),
-    "slopes": _line("slopes", "below", "above"),
-    "hard_sigmoid": _line("hard_sigmoid", "factor", "offset", "one"),
-    "hard_swish": _line("hard_swish", "factor", "offset", "one"),
-    "single_normalize": _plain("single_normalize", *_REDUCE, "power", "centre", "mean", "epsilon"),
-    "single_softmax": _plain("single_softmax", *_REDUCE, "power"),
+_MOVES: dict[Kernel, Maker] = {
+    ops.movement.MOVE: _move,
+    ops.movement.GATHER: _gather_rows,
+    ops.movement.PLACE: _place,
+    ops.movement.PLACE_MORE: _place,
+    ops.pool.MAX_POOL: _max_pool,
+}
+_SUMS = (ops.elementwise.ADD, ops.elementwise.SUB, ops.piecewise.MINIMUM, ops.piecewise.MAXIMUM)
+_MAKERS: dict[Kernel, Maker] = {
+    **dict.fromkeys(_SUMS, _pairwise(*_SUM)),
+    ops.elementwise.MUL: _pairwise("count", "a_period", "b_period", "shift"),
+    ops.slope.PRELU: _pairwise("count", "a_period", "b_period", "one_shift", "shift"),
+    ops.decisions.COMPARE: _compare,
+    ops.decisions.WHERE: _where,
+    ops.elementwise.RELU: _plain("count", "shift"),
+    ops.decisions.SIGN: _sign,
+    ops.decisions.TRUNCATE: _truncate,
+    ops.scan.FILL: _fill,
+    ops.scan.COPY: _copy,
+    **_MOVES,
+    ops.index.GATHER_AT: _gather_at,
+    ops.index.TAKE_ROW: _row,
+    ops.index.PLACE_ROW: _row,
+    ops.index.COUNT: _count,
+    ops.real_functions.LOOKUP: _lookup,
+    ops.affine.SUM: _affine_pair("sign", *_RESCALE),
+    ops.affine.PRODUCT: _affine_pair("multiplier", "by"),
+    ops.reduce.REDUCE_SUM: _plain(*_REDUCE, "factor"),
+    **dict.fromkeys((ops.reduce.REDUCE_MAX, ops.reduce.REDUCE_MIN, ops.reduce.ARG_MAX), _plain(*_REDUCE)),
+    ops.pool.AVERAGE_POOL: _average_pool,
+    ops.pool.AVERAGE_POOL_INSIDE: _average_pool,
+    ops.affine_moves.MEAN: _average_pool_affine,
+    ops.distance.SQUARED_DISTANCE: _squared_distance,
+    **dict.fromkeys(ops.real_functions.OF_ONE_OPERAND, _plain(*_FUNCTION)),
+    ops.real_functions.DIV: _pairwise("count", "a_period", "b_period", "shift"),
+    ops.piecewise.SLOPES: _line("below", "above"),
+    ops.piecewise.HARD_SIGMOID: _line("factor", "offset", "one"),
+    ops.piecewise.HARD_SWISH: _line("factor", "offset", "one"),
+    ops.normalize.SINGLE_NORMALIZE: _plain(*_REDUCE, "power", "centre", "mean", "epsilon"),
+    ops.real_functions.SOFTMAX: _plain(*_REDUCE, "power"),
+}
+MAKERS: dict[Form, Maker] = {
+    **{kernel.form: maker for kernel, maker in _MAKERS.items()},
+    **{kernel.form.on_codes: maker for kernel, maker in _MOVES.items()},
 }

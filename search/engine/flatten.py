@@ -7,31 +7,28 @@ from __future__ import annotations
 
 import numpy as np
 
+from tinyhil.form import Form
 from tinyhil.formats.format import INTEGER, SINGLE
-from tinyhil.ops import KERNEL_BY_NAME
-from tinyhil.ops.limits import CLIP, RELU
+from tinyhil.ops.real_functions import LOOKUP
 from tinyhil.program import Loop, Op, Program, Role, walk
 from tinyhil.search.engine import batch_sums, elements, integer_functions
-from tinyhil.search.engine.batch_sums import LIMITED
 from tinyhil.search.engine.elements import TABULATED, table_of
 from tinyhil.search.engine.numbers import BATCH, INTS, NUMBERS, Unsupported, kind_of
 from tinyhil.search.engine.operands import Maker, Operands
 from tinyhil.search.engine.restart import Restart, from_the_start
 from tinyhil.search.engine.tables import (
     DOMAINS,
-    LOOP,
-    NUMBER,
     OP,
-    SLICE,
     TENSOR,
     BatchTables,
     Call,
+    Own,
     row_of,
     tensor_row,
 )
 from tinyhil.search.engine.versions import touched
 
-MAKERS: dict[str, Maker] = {**batch_sums.MAKERS, **elements.MAKERS, **integer_functions.MAKERS}
+MAKERS: dict[Form, Maker] = {**batch_sums.MAKERS, **elements.MAKERS, **integer_functions.MAKERS}
 
 
 def flatten_program(program: Program) -> BatchTables:
@@ -64,10 +61,10 @@ class Flattening:
                 logged += names
                 used.update(touched(step.item))
             used.update(name for name, _ in step.load)
-            extra = [self._transfer("load", *pair) for pair in step.load]
-            extra += [self._transfer("save", *pair) for pair in step.save]
+            extra = [self._transfer(Own.LOAD, *pair) for pair in step.load]
+            extra += [self._transfer(Own.SAVE, *pair) for pair in step.save]
             if step.tally is not None:
-                extra.append(row_of(NUMBER["tally"], Call("", [], data=(step.tally.ctypes.data,))))
+                extra.append(row_of(Call(Own.TALLY, [], data=(step.tally.ctypes.data,))))
             if extra:
                 rows.append(np.array(extra, OP))
         tensors, size = self._tensors(used)
@@ -88,10 +85,10 @@ class Flattening:
             self._made[id(item)] = np.array(rows, OP), logged
         return self._made[id(item)]
 
-    def _transfer(self, kernel: str, name: str, array: np.ndarray) -> tuple[object, ...]:
+    def _transfer(self, kernel: Own, name: str, array: np.ndarray) -> tuple[object, ...]:
         """Between a tensor and what is kept of it."""
         call = Call(kernel, [array.itemsize], data=(array.ctypes.data,))
-        return row_of(NUMBER[kernel], call, out=self.operands.number(name), count=self.program.tensors[name].count)
+        return row_of(call, out=self.operands.number(name), count=self.program.tensors[name].count)
 
     def _body(self, body: tuple[Op | Loop, ...]) -> tuple[list[tuple[object, ...]], list[str]]:
         rows: list[tuple[object, ...]] = []
@@ -102,14 +99,14 @@ class Flattening:
                 logged.append(item.output)
                 continue
             inner, names = self._body(item.body)
-            rows.append(row_of(LOOP, Call("", [item.count, len(inner), len(item.slices)])))
+            rows.append(row_of(Call(Own.LOOP, [item.count, len(inner), len(item.slices)])))
             for sequence, row in item.slices:
                 if sequence in self.program.constants:
                     raise Unsupported("a loop over a constant")
                 tensor = self.program.tensors[row]
                 size = tensor.count * BATCH * np.dtype(NUMBERS[kind_of(tensor.format)]).itemsize
-                shown = Call("", [size], (self.operands.number(sequence),))
-                rows.append(row_of(SLICE, shown, out=self.operands.number(row)))
+                shown = Call(Own.SLICE, [size], (self.operands.number(sequence),))
+                rows.append(row_of(shown, out=self.operands.number(row)))
             rows += inner
             logged += names * item.count
         return rows, logged
@@ -117,25 +114,24 @@ class Flattening:
     def _call(self, op: Op) -> Call:
         if op.kernel in TABULATED and self._has_table(op):
             return table_of(self.operands, op)
-        base = base_of(op.kernel)
-        maker = MAKERS.get(base) if base == op.kernel or base in LIMITED else None
+        maker = MAKERS.get(op.kernel.bare)
         try:
             if maker is not None:
                 return maker(self.operands, op)
         except Unsupported:
             pass
         self.by_numpy.append(op)
-        return Call("numpy", [len(self.by_numpy) - 1])
+        return Call(Own.NUMPY, [len(self.by_numpy) - 1])
 
     def _has_table(self, op: Op) -> bool:
-        if op.domain != INTEGER and op.kernel != "lookup":
+        if op.domain != INTEGER and op.kernel != LOOKUP.form:
             return False
         tensor = self.program.tensors[op.inputs[-1]]
         return tensor.name not in self.program.constants and kind_of(tensor.format) == INTS
 
     def _row(self, op: Op, call: Call) -> tuple[object, ...]:
         out, count = self.operands.number(op.output), self.program.tensors[op.output].count
-        return row_of(NUMBER[call.kernel], call, domain=DOMAINS[op.domain], out=out, count=count)
+        return row_of(call, domain=DOMAINS[op.domain], out=out, count=count)
 
     def _tensors(self, used: set[str]) -> tuple[np.ndarray, int]:
         """All of them, with room in memory for those that are used."""
@@ -156,11 +152,3 @@ def _joined(parts: list[np.ndarray]) -> np.ndarray:
         rows[at : at + len(part)] = part
         at += len(part)
     return rows
-
-
-def base_of(kernel: str) -> str:
-    """The layer without the activation inside of it (tinyhil/ops/limits.py)."""
-    for form in (RELU, CLIP):
-        if kernel.endswith(form) and KERNEL_BY_NAME[kernel].limit:
-            return kernel.removesuffix(form)
-    return kernel

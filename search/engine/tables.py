@@ -3,28 +3,49 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
+from tinyhil import ops
+from tinyhil.form import Form
 from tinyhil.formats.format import CODED, INTEGER, SINGLE, Rule
 from tinyhil.program import Op, Tensor
 from tinyhil.search.engine.numbers import kind_of
 
-# in the order of KERNELS in batch.cpp; loop and slice are the engine's own
-KERNELS = (
-    *("dense", "conv", "matmul", "add", "sub", "mul", "minimum", "maximum", "compare", "where", "relu", "sign"),
-    *("truncate", "fill", "copy", "move", "place", "gather_at", "take_row", "place_row", "count", "table"),
-    *("sum_affine", "mul_affine", "reduce_sum", "reduce_max", "reduce_min", "arg_max", "max_pool", "average_pool"),
-    "average_pool_affine",
-    *("squared_distance", "single_sigmoid", "single_tanh", "single_exp", "single_log", "single_sqrt"),
-    *("single_reciprocal", "single_erf", "single_gelu", "single_gelu_tanh", "single_softplus"),
-    *("single_elu", "single_clip"),
-    *("single_div", "single_softmax", "single_normalize", "slopes", "hard_sigmoid", "hard_swish", "dense_at"),
-    *("div", "prelu", "softmax", "normalize", "interpolate", "conv_transpose"),
-    *("numpy", "load", "save", "tally"),
+
+class Own(StrEnum):
+    """What the engine does besides kernels."""
+
+    TABLE = "table"
+    NUMPY = "numpy"
+    LOAD = "load"
+    SAVE = "save"
+    TALLY = "tally"
+    LOOP = "loop"
+    SLICE = "slice"
+
+
+_SIGNS = (ops.decisions.SIGN, ops.decisions.TRUNCATE)
+_PAIRS = (ops.elementwise.ADD, ops.elementwise.SUB, ops.elementwise.MUL, ops.piecewise.MINIMUM, ops.piecewise.MAXIMUM)
+_CHOICES = (ops.decisions.COMPARE, ops.decisions.WHERE, ops.elementwise.RELU, *_SIGNS)
+_MOVES = (ops.scan.FILL, ops.scan.COPY, ops.movement.MOVE, ops.movement.PLACE)
+_ROWS = (ops.index.GATHER_AT, ops.index.TAKE_ROW, ops.index.PLACE_ROW, ops.index.COUNT)
+_POOLS = (ops.pool.MAX_POOL, ops.pool.AVERAGE_POOL, ops.affine_moves.MEAN, ops.distance.SQUARED_DISTANCE)
+_SINGLE = (*ops.real_functions.OF_ONE_OPERAND, ops.real_functions.DIV, ops.real_functions.SOFTMAX)
+_LINES = (ops.normalize.SINGLE_NORMALIZE, ops.piecewise.SLOPES, ops.piecewise.HARD_SIGMOID, ops.piecewise.HARD_SWISH)
+_ROUNDED = (ops.gathered.DENSE_AT, ops.division.DIV, ops.slope.PRELU, ops.softmax.SOFTMAX, ops.normalize.NORMALIZE)
+_GROUPS = (
+    *((ops.linear.DENSE, ops.conv.CONV, ops.linear.MATMUL), _PAIRS, _CHOICES, _MOVES, _ROWS),
+    *((ops.affine.SUM, ops.affine.PRODUCT), ops.reduce.KERNELS, _POOLS, _SINGLE, _LINES, _ROUNDED),
+    (ops.upsample.INTERPOLATE, ops.upsample.CONV_TRANSPOSE),
 )
-NUMBER = {name: index for index, name in enumerate(KERNELS)}
-LOOP, SLICE = len(KERNELS), len(KERNELS) + 1
+# in the order of KERNELS in batch.cpp, which has no functions for loop and slice
+KERNELS: tuple[Form | Own, ...] = (
+    *(kernel.form for group in _GROUPS for kernel in group),
+    *(own for own in Own if own not in (Own.LOOP, Own.SLICE)),
+)
+NUMBER = {kernel: number for number, kernel in enumerate((*KERNELS, Own.LOOP, Own.SLICE))}
 RULES = (Rule.FIXED, Rule.POSIT, Rule.FLOATING, Rule.AFFINE, Rule.SIGN)
 INT32, FLOAT64, INT64, WINDOW, FLOAT32 = range(5)
 PLAIN, ONCE, TWICE, WIDE = range(4)
@@ -71,7 +92,7 @@ class BatchTables:
 class Call:
     """One row of `ops` under construction."""
 
-    kernel: str
+    kernel: Form | Own
     params: list[int]
     inputs: tuple[int, ...] = ()
     data: tuple[int, ...] = ()
@@ -80,15 +101,15 @@ class Call:
     clipped: int = 0
 
 
-def row_of(number: int, call: Call, *, domain: int = 0, out: int = 0, count: int = 0) -> tuple[object, ...]:
-    """The row of `ops` for `call`: its kernel's number, the domain, the output tensor and its elements."""
+def row_of(call: Call, *, domain: int = 0, out: int = 0, count: int = 0) -> tuple[object, ...]:
+    """The row of `ops` for `call`: the number of its kernel, the domain, the output tensor and its elements."""
     padded = (
         call.inputs + (0,) * (4 - len(call.inputs)),
         call.data + (0,) * (6 - len(call.data)),
         (*call.params, *(0,) * (MOST_PARAMS - len(call.params))),
         call.reals + (0.0,) * (4 - len(call.reals)),
     )
-    return (number, domain, call.mode, out, count, call.clipped, *padded)
+    return (NUMBER[call.kernel], domain, call.mode, out, count, call.clipped, *padded)
 
 
 def tensor_row(tensor: Tensor, special: bool) -> tuple[object, ...]:

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tinyhil import ops
+from tinyhil.form import Arithmetic, Form, Joined
 from tinyhil.formats.format import AFFINE, CODED, INTEGER, SINGLE
 from tinyhil.lowering_context import Loaded, loaded
-from tinyhil.ops import affine_softmax, curve, exponential, piecewise, softmax
+from tinyhil.ops import KERNEL_OF
 from tinyhil.program import Op, Program, Role
 
 SINGLE_ULP = 2.0**-23
@@ -41,9 +43,9 @@ def error_bound(op: Op, program: Program, computed: Computed) -> np.ndarray:
     out = program.tensors[op.output].format
     bound = SINGLE_ULP / 2 * (terms(op) + 4) * computed.size  # of the float model itself, and of single precision
     bound = bound + SINGLE_ULP / 2 * np.abs(computed.value) + SMALLEST
-    for kernel, extra in _EXTRA.items():
-        if op.kernel == kernel or op.kernel.startswith(f"{kernel}_"):
-            bound = bound + extra(op, program, computed)
+    extra = _EXTRA.get(op.kernel.whole)
+    if extra is not None:
+        bound = bound + extra(op, program, computed)
     if op.domain == CODED:
         bound = bound + _window(op, program)
     if out.grid is not None and (out.domain == AFFINE or _is_rescaled(op)):
@@ -53,7 +55,7 @@ def error_bound(op: Op, program: Program, computed: Computed) -> np.ndarray:
             bound = bound + 0.5 * _rescaled_unit(op, program)  # a bias is no finer than the sum
     if "bias_shift" in op.params and op.domain == INTEGER:
         bound = bound + 0.5 * 2.0 ** _unit(op, program)  # the same
-    if op.kernel.startswith(("dense_channels", "conv_channels")) and op.domain == INTEGER:
+    if op.kernel.arithmetic is Arithmetic.CHANNELS and op.domain == INTEGER:
         bound = bound + 0.5 * 2.0 ** (out.exponent - float(program.constants[op.inputs[3]].min()))  # the same
     return bound
 
@@ -66,17 +68,18 @@ def terms(op: Op) -> int:
     return max(
         p.get("inner", 1) + p.get("more_inner", 0),
         p.get("along", 1),
-        p.get("count", 1) if op.kernel.startswith("softmax") else 1,
+        p.get("count", 1) if op.kernel in (ops.softmax.SOFTMAX.form, ops.affine_softmax.SOFTMAX.form) else 1,
     )
 
 
 def _is_asymmetric(op: Op) -> bool:
-    return "affine" in op.kernel
+    return op.kernel.arithmetic is Arithmetic.AFFINE
 
 
 def _is_rescaled(op: Op) -> bool:
     """Layers with a multiplier for each output, of whatever integers."""
-    return op.kernel.startswith(("dense_affine", "conv_affine")) and "lift" not in op.params
+    is_layer = KERNEL_OF[op.kernel].is_sum and op.kernel.joined is Joined.NOTHING
+    return is_layer and op.kernel.arithmetic is Arithmetic.AFFINE
 
 
 def _rescaled_unit(op: Op, program: Program) -> float:
@@ -103,7 +106,7 @@ def _window(op: Op, program: Program) -> float:
     operands = [program.tensors[name] for name in op.inputs if program.tensors[name].role != Role.TABLE]
     if op.low == 0 and op.guard == 0 and op.accumulator_bits not in (32, 64):
         return 0.0
-    if "squared" in op.kernel:
+    if op.kernel == ops.distance.SQUARED_DISTANCE.form:
         unit = 2 * min(loaded(tensor.format).exponent for tensor in operands)
     else:
         unit = sum(loaded(tensor.format).exponent for tensor in operands[:2])
@@ -111,18 +114,7 @@ def _window(op: Op, program: Program) -> float:
 
 
 def _sums(op: Op) -> bool:
-    names = (
-        "dense",
-        "conv",
-        "matmul",
-        "batch_matmul",
-        "squared_distance",
-        "sparse",
-        "stream",
-        "sign_dense",
-        "sign_conv",
-    )
-    return op.kernel.startswith(names)
+    return KERNEL_OF[op.kernel].is_sum or op.kernel in _PRODUCTS
 
 
 def _relative(factor: float) -> Bound:
@@ -136,7 +128,7 @@ def _absolute(error: float) -> Bound:
 def _mean(op: Op, program: Program, computed: Computed) -> np.ndarray:
     """n * 2**-16 units of the operand; nothing but rounding in single precision."""
     x = _operand(op, program)
-    if op.domain != INTEGER or ("factor" not in op.params and "inside" not in op.kernel):
+    if op.domain != INTEGER or ("factor" not in op.params and op.kernel.whole != ops.pool.AVERAGE_POOL_INSIDE.form):
         return np.zeros_like(computed.value)
     return np.full_like(computed.value, terms(op) / max(1, op.params.get("channels", 1)) * 2.0 ** (x.exponent - 16))
 
@@ -148,26 +140,26 @@ def _slopes(op: Op, program: Program, computed: Computed) -> np.ndarray:
 def _gate(op: Op, program: Program, computed: Computed) -> np.ndarray:
     """A slope of 16 bits, of 24 in single precision, an offset of as many fraction bits; for HardSwish times x."""
     gate = (SLOPE if op.domain == INTEGER else 4 * SINGLE_ULP) + 1.0 / op.params["one"]
-    return np.full_like(computed.value, gate * (computed.largest if op.kernel.startswith("hard_swish") else 1.0))
+    return np.full_like(
+        computed.value, gate * (computed.largest if op.kernel.whole == ops.piecewise.HARD_SWISH.form else 1.0)
+    )
 
 
 def _clip(op: Op, program: Program, computed: Computed) -> np.ndarray:
     """Ends are rounded to the scale of the operand where that moves them by no more than `END_ERROR`."""
     ends = max(abs(op.params["low"]), abs(op.params["high"]))
     return np.full_like(
-        computed.value, min(0.5, piecewise.END_ERROR * (ends + 1)) * 2.0 ** _operand(op, program).exponent
+        computed.value, min(0.5, ops.piecewise.END_ERROR * (ends + 1)) * 2.0 ** _operand(op, program).exponent
     )
 
 
 def _softmax(op: Op, program: Program, computed: Computed) -> np.ndarray:
-    worst = affine_softmax.WORST_ERROR if _is_asymmetric(op) else softmax.WORST_ERROR
+    worst = ops.affine_softmax.WORST_ERROR if _is_asymmetric(op) else ops.softmax.WORST_ERROR
     return worst * (1 + op.params["count"] * np.abs(computed.value))
 
 
 def _curve(op: Op, program: Program, computed: Computed) -> np.ndarray:
-    bound = max(curve.ERF.worst_error, curve.GELU.worst_error, curve.SOFTPLUS.worst_error)
-    bound = bound if not op.inputs[0].startswith("elu") else curve.elu(float(op.inputs[0].split("_")[2])).worst_error
-    return np.full_like(computed.value, 1.2 * bound)
+    return np.full_like(computed.value, 1.2 * ops.curve.worst_error(op))
 
 
 def _function(op: Op, program: Program, computed: Computed) -> np.ndarray:
@@ -202,27 +194,34 @@ def _interpolate(op: Op, program: Program, computed: Computed) -> np.ndarray:
     return np.full_like(computed.value, INTERPOLATION * computed.largest)
 
 
-_EXTRA: dict[str, Bound] = {
-    "sigmoid": _absolute(SIGMOID),
-    "tanh": _absolute(TANH),
-    "average_pool": _mean,
-    "reduce_sum": _mean,
-    "slopes": _slopes,
-    "prelu": _slopes,
-    "hard_sigmoid": _gate,
-    "hard_swish": _gate,
-    "clip": _clip,
-    "softmax": _softmax,
-    "curve": _curve,
-    "exp": _relative(exponential.WORST_ULP * 2.0**-15),
-    "log": _absolute(exponential.LOG_ERROR),
-    "normalize": _relative(2.0**-20),
-    "squared_distance": _distance,
-    "interpolate": _interpolate,
-    "single_softmax": _single_softmax,
-    "single_exp": _exp,
-    "lookup": _function,
-    **dict.fromkeys(("single_sigmoid", "single_tanh", "single_log", "single_erf"), _function),
-    **dict.fromkeys(("single_gelu", "single_gelu_tanh", "single_softplus", "single_elu"), _function),
-    **dict.fromkeys(("single_sqrt", "single_reciprocal", "single_div"), _relative(4 * SINGLE_ULP)),
+_PRODUCTS = (ops.linear.MATMUL.form, ops.batched.BATCH_MATMUL.form, ops.upsample.CONV_TRANSPOSE.form)
+_FUNCTION_KERNELS = ops.real_functions.KERNEL_BY_OPERATOR
+_IN_SINGLE: dict[Bound, tuple[str, ...]] = {
+    _function: ("Sigmoid", "Tanh", "Log", "Erf", "Gelu", ops.real_functions.GELU_TANH, "Softplus", "Elu"),
+    _relative(4 * SINGLE_ULP): ("Sqrt", "Reciprocal"),
+    _exp: ("Exp",),
+}
+_EXTRA: dict[Form, Bound] = {
+    ops.activation.SIGMOID.form: _absolute(SIGMOID),
+    ops.activation.TANH.form: _absolute(TANH),
+    ops.pool.AVERAGE_POOL.form: _mean,
+    ops.pool.AVERAGE_POOL_INSIDE.form: _mean,
+    ops.reduce.REDUCE_SUM.form: _mean,
+    ops.piecewise.SLOPES.form: _slopes,
+    ops.slope.PRELU.form: _slopes,
+    ops.piecewise.HARD_SIGMOID.form: _gate,
+    ops.piecewise.HARD_SWISH.form: _gate,
+    ops.piecewise.CLIP.form: _clip,
+    ops.softmax.SOFTMAX.form: _softmax,
+    ops.affine_softmax.SOFTMAX.form: _softmax,
+    ops.curve.CURVE.form: _curve,
+    ops.exponential.EXP.form: _relative(ops.exponential.WORST_ULP * 2.0**-15),
+    ops.exponential.LOG.form: _absolute(ops.exponential.LOG_ERROR),
+    ops.normalize.NORMALIZE.form: _relative(2.0**-20),
+    ops.distance.SQUARED_DISTANCE.form: _distance,
+    ops.upsample.INTERPOLATE.form: _interpolate,
+    ops.real_functions.LOOKUP.form: _function,
+    ops.real_functions.SOFTMAX.form: _single_softmax,
+    ops.real_functions.DIV.form: _relative(4 * SINGLE_ULP),
+    **{_FUNCTION_KERNELS[name].form: bound for bound, names in _IN_SINGLE.items() for name in names},
 }

@@ -8,15 +8,22 @@ from dataclasses import replace
 import numpy as np
 
 from tinyhil.agreement.spread import LINEAR
+from tinyhil.form import Arithmetic
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.format import AFFINE, Format
 from tinyhil.graph import Graph, Node
+from tinyhil.ops import KERNEL_OF
 from tinyhil.ops.norm import scale_and_offset
-from tinyhil.program import Program, Role, walk
+from tinyhil.program import Op, Program, Role, walk
 
 Arrays = dict[str, np.ndarray]
 JOINING = LINEAR | {"Add", "Sub"}  # a constant that is added may be stored as a bias, in a form of its own
-BY_CHANNEL = ("dense_channels", "conv_channels", "dense_affine", "conv_affine")  # kernels
+BY_CHANNEL = (Arithmetic.CHANNELS, Arithmetic.CODED_CHANNELS, Arithmetic.AFFINE)
+
+
+def is_by_channel(op: Op) -> bool:
+    """Whether it is a layer each of whose outputs has a scale of its own."""
+    return op.kernel.arithmetic in BY_CHANNEL and KERNEL_OF[op.kernel].is_sum
 
 
 def with_stored_constants(graph: Graph, program: Program, formats: Mapping[str, Format]) -> tuple[Graph, Arrays]:
@@ -27,7 +34,7 @@ def with_stored_constants(graph: Graph, program: Program, formats: Mapping[str, 
     """
     constants = {name: array for name, array in graph.all_constants().items() if array.dtype.kind == "f"}
     stored, readers = stored_constants(program, formats), _readers(graph)
-    scaled = {name for op in walk(program.body) if op.kernel.startswith(BY_CHANNEL) for name in op.inputs}
+    scaled = {name for op in walk(program.body) if is_by_channel(op) for name in op.inputs}
     exact: Arrays = {name: array.astype(np.float64) for name, array in constants.items()}
     errors: Arrays = {}
     for name, array in constants.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinyhil.fuse.rewriting import ProgramFusion
-from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops import KERNEL_OF
 from tinyhil.ops.scan import COPY
 from tinyhil.program import Loop, Op, Program, Role, reads_of, walk
 
@@ -23,7 +23,7 @@ def _apply(program: Program) -> Program:
 
 
 def _is_copy_of_input(program: Program, op: Op) -> bool:
-    if op.kernel != COPY.name or op.inputs[0] != program.input:
+    if op.kernel != COPY.form or op.inputs[0] != program.input:
         return False
     source, made = (program.tensors[name] for name in (program.input, op.output))
     writers = [other for other in walk(program.body) if other.output == op.output]
@@ -33,8 +33,8 @@ def _is_copy_of_input(program: Program, op: Op) -> bool:
 
 
 def _reads_codes(op: Op, name: str) -> bool:
-    codes = KERNEL_BY_NAME[op.kernel].codes
-    return op.kernel != COPY.name and all(at in codes for at, other in enumerate(op.inputs) if other == name)
+    codes = KERNEL_OF[op.kernel].codes
+    return op.kernel != COPY.form and all(at in codes for at, other in enumerate(op.inputs) if other == name)
 
 
 def _without(program: Program, copy: Op) -> Program:

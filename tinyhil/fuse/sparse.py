@@ -13,19 +13,18 @@ from dataclasses import replace
 
 import numpy as np
 
+from tinyhil.form import Weights
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
 from tinyhil.fuse.rewriting import ProgramFusion
 from tinyhil.names import free_name
-from tinyhil.ops.limits import CLIP, RELU
+from tinyhil.ops.linear import DENSE
 from tinyhil.ops.sparse import index_lists
-from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
+from tinyhil.program import Op, Program, Role, Tensor, mapped, walk
 
-_FORMS = ("", "_bias", RELU, CLIP, f"_bias{RELU}", f"_bias{CLIP}")
 INDEX_BYTES = 2
 MOST_COLUMNS = 1 << 16
 CYCLES_RATIO = 3  # of a product from a list to one of a dense row, on the chip that loses most
-KERNELS = {f"dense{form}": f"sparse_dense{form}" for form in _FORMS}
 
 
 def list_pays(weights: np.ndarray, element_bytes: int) -> bool:
@@ -39,7 +38,7 @@ def list_pays(weights: np.ndarray, element_bytes: int) -> bool:
 def _apply(program: Program) -> Program:
     chosen: dict[str, np.ndarray] = {}
     for op in walk(program.body):
-        if op.kernel not in KERNELS or op.domain != INTEGER:
+        if op.kernel.bare != DENSE.form or op.domain != INTEGER:
             continue
         tensor = program.tensors[op.inputs[0]]
         weights = program.constants[tensor.name].reshape(op.params["outputs"], op.params["inner"])
@@ -56,7 +55,7 @@ def _apply(program: Program) -> Program:
         tensors[names[name][0]] = Tensor(names[name][0], table.size, Fixed(16, 0), Role.TABLE)
         tensors[names[name][1]] = Tensor(names[name][1], values.size, tensors[name].format, Role.CONSTANT)
         constants[names[name][0]], constants[names[name][1]] = table, values
-    body = _body(program.body, names)
+    body = mapped(program.body, lambda op: _listed(op, names))
     used = {name for op in walk(body) for name in op.inputs}
     for name in chosen:
         if name not in used:
@@ -64,17 +63,10 @@ def _apply(program: Program) -> Program:
     return replace(program, tensors=tensors, constants=constants, body=body)
 
 
-def _body(body: tuple[Op | Loop, ...], names: Mapping[str, tuple[str, str]]) -> tuple[Op | Loop, ...]:
-    changed: list[Op | Loop] = []
-    for item in body:
-        if isinstance(item, Loop):
-            changed.append(replace(item, body=_body(item.body, names)))
-        elif item.kernel in KERNELS and item.inputs[0] in names:
-            inputs = (*names[item.inputs[0]], *item.inputs[1:])
-            changed.append(replace(item, kernel=KERNELS[item.kernel], inputs=inputs))
-        else:
-            changed.append(item)
-    return tuple(changed)
+def _listed(op: Op, names: Mapping[str, tuple[str, str]]) -> Op:
+    if op.kernel.bare != DENSE.form or op.inputs[0] not in names:
+        return op
+    return replace(op, kernel=replace(op.kernel, weights=Weights.LISTS), inputs=(*names[op.inputs[0]], *op.inputs[1:]))
 
 
 SPARSE = ProgramFusion("sparse", "index lists for weights that are mostly zero, where they are cheaper", _apply)

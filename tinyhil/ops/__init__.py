@@ -115,7 +115,7 @@ KERNELS: tuple[Kernel, ...] = (
 
 OPERATOR_BY_NAME = {operator.name: operator for operator in OPERATORS}
 LOOP_BY_NAME = {loop.name: loop for loop in LOOPS}
-KERNEL_BY_NAME = {kernel.name: kernel for kernel in KERNELS}
+KERNEL_OF = {kernel.form: kernel for kernel in KERNELS}
 
 _MODULES = tuple(value for name, value in sorted(vars().items()) if isinstance(value, ModuleType) and name[0] != "_")
 completeness.require_complete(_MODULES, OPERATORS, KERNELS)

@@ -20,7 +20,7 @@ from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape
 from tinyhil.lowering_context import Lowering
 from tinyhil.ops import real_functions
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, by_domain
+from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, accumulator_bits, by_domain
 from tinyhil.program import Op
 
 STEPS_LOG2 = 5  # table steps of 1/32
@@ -62,7 +62,7 @@ def _evaluate_tanh(node: Node, arrays: Arrays) -> list[np.ndarray]:
     return [np.tanh(arrays[0])]
 
 
-def _lower(kernel_name: str, doubling: int) -> Callable[[Node, Lowering], None]:
+def _lower(kernel: Kernel, doubling: int) -> Callable[[Node, Lowering], None]:
     """`doubling` is 1 for tanh, whose argument and result are doubled."""
 
     def lower(node: Node, lowering: Lowering) -> None:
@@ -81,7 +81,7 @@ def _lower(kernel_name: str, doubling: int) -> Callable[[Node, Lowering], None]:
         }
         bound = 1 << (TABLE_FRACTION_BITS + fraction_bits)
         bits = accumulator_bits(bound, params["shift"])
-        lowering.emit(node, Op(kernel_name, node.name, (table, x), out.name, params, bits))
+        lowering.emit(node, Op(kernel.form, node.name, (table, x), out.name, params, bits))
 
     return lower
 
@@ -103,9 +103,9 @@ def _execute_tanh(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.n
 
 _PARAMS = ("count", "drop", "fraction_bits", "lift", "shift")
 SIGMOID = Kernel(
-    "sigmoid", "logistic function by table and interpolation", _execute_sigmoid, _PARAMS, _PARAMS, in_place=True
+    Form("sigmoid"), "logistic function by table and interpolation", _execute_sigmoid, _PARAMS, _PARAMS, in_place=True
 )
-TANH = Kernel("tanh", "hyperbolic tangent from the same table", _execute_tanh, _PARAMS, _PARAMS, in_place=True)
+TANH = Kernel(Form("tanh"), "hyperbolic tangent from the same table", _execute_tanh, _PARAMS, _PARAMS, in_place=True)
 KERNELS = (SIGMOID, TANH)
 
 OPERATORS = (
@@ -114,13 +114,13 @@ OPERATORS = (
         "logistic function, worst error 1 unit of the last place (at 2^-15 or coarser)",
         _infer,
         _evaluate_sigmoid,
-        by_domain(_lower("sigmoid", 0), real_functions.function(_evaluate_sigmoid)),
+        by_domain(_lower(SIGMOID, 0), real_functions.function(_evaluate_sigmoid)),
     ),
     Operator(
         "Tanh",
         "hyperbolic tangent, worst error 1.5 units of the last place (at 2^-15 or coarser)",
         _infer,
         _evaluate_tanh,
-        by_domain(_lower("tanh", 1), real_functions.function(_evaluate_tanh)),
+        by_domain(_lower(TANH, 1), real_functions.function(_evaluate_tanh)),
     ),
 )

@@ -32,9 +32,9 @@ from tinyhil.formats.format import AFFINE, INTEGER, Format
 from tinyhil.graph import Node
 from tinyhil.lowering_context import Lowering
 from tinyhil.ops import window
-from tinyhil.ops.limits import forms, limit_of
+from tinyhil.ops.limits import forms, limited_form
 from tinyhil.ops.movement import MOVE, block, repeated
-from tinyhil.ops.operator import Arrays, Kernel, Lower, refuse, signed_bits
+from tinyhil.ops.operator import Arithmetic, Arrays, Form, Kernel, Limit, Lower, refuse, signed_bits
 from tinyhil.program import Op, Tensor
 
 WORD = Fixed(32, 0)
@@ -97,9 +97,9 @@ def whole_steps(bias: np.ndarray, units: np.ndarray, name: str) -> np.ndarray:
 
 
 def emit_layer(
-    node: Node, lowering: Lowering, kernel: Kernel, x: str, made: Layer, params: dict[str, int], scratch: Tensor | None
+    node: Node, lowering: Lowering, form: Form, x: str, made: Layer, params: dict[str, int], scratch: Tensor | None
 ) -> None:
-    """One call of `kernel` (dense_affine or conv_affine) on `x`, asymmetric or of fixed point; `params` lacks what the
+    """One call of the form's base (DENSE's or CONV's) on `x`, asymmetric or of fixed point; `params` lacks what the
     scales decide."""
     source, out = lowering.format(x), lowering.define(node.outputs[0])
     x_scale, x_zero = grid(source) or (1.0, 0)
@@ -115,15 +115,15 @@ def emit_layer(
     weights = lowering.add_codes(made.name, codes.reshape(-1), BYTE if np.abs(codes + 0.5).max() < 128 else HALF)
     constants, bits = constants_of(node, lowering, np.abs(codes).sum(axis=1), bias, factors, 8 * source.storage_bytes)
     names = (weights, lowering.tensor(x), *constants)
-    suffix, ends = limit_of(node, target.format)
+    form, ends = limited_form(replace(form, arithmetic=Arithmetic.AFFINE), node, target.format)
     params = {**params, "zero": zero, "pad": x_zero, **ends}
     patch = scratch.name if scratch is not None else ""
     if scratch is not None and source.domain == INTEGER:  # patches are of codes
         lowering.tensors[patch] = replace(scratch, format=BYTE if source.storage_bytes == 1 else HALF)
-    lowering.emit(node, Op(kernel.name + suffix, node.name, names, target.name, params, bits, patch))
+    lowering.emit(node, Op(form, node.name, names, target.name, params, bits, patch))
     if target is not out:
         whole = {**block(node, [out.count], [1], 0), "shift": out.format.exponent}
-        lowering.emit(node, Op(MOVE.name, node.name, (target.name,), out.name, whole))
+        lowering.emit(node, Op(MOVE.form, node.name, (target.name,), out.name, whole))
 
 
 def constants_of(
@@ -230,11 +230,11 @@ def lower_sum(sign: int) -> Lower:
         names, periods, a, b, out = _operands(node, lowering)
         twice = 2 * max(a.scale, b.scale)
         factors = (a.scale / twice, b.scale / twice, twice / ((1 << ADD_LIFT) * as_affine(out.format).scale))
-        suffix, ends = limit_of(node, out.format)
+        form, ends = limited_form(SUM.form, node, out.format)
         params = {**_shared(out, periods, a, b), "sign": sign, **ends}
         for key, factor in zip("abo", factors, strict=True):
             params[f"{key}_multiplier"], params[f"{key}_shift"] = multiplier(factor)
-        lowering.emit(node, Op(SUM.name + suffix, node.name, names, out.name, params))
+        lowering.emit(node, Op(form, node.name, names, out.name, params))
 
     return lower
 
@@ -259,9 +259,9 @@ def lower_mul(node: Node, lowering: Lowering) -> None:
     """Mul of asymmetric integers of 8 bits."""
     names, periods, a, b, out = _operands(node, lowering)
     m, shift = multiplier(a.scale * b.scale / as_affine(out.format).scale)
-    suffix, ends = limit_of(node, out.format)
+    form, ends = limited_form(PRODUCT.form, node, out.format)
     params = {**_shared(out, periods, a, b), "multiplier": m, "by": shift, **ends}
-    lowering.emit(node, Op(PRODUCT.name + suffix, node.name, names, out.name, params))
+    lowering.emit(node, Op(form, node.name, names, out.name, params))
 
 
 def _execute_mul(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
@@ -275,7 +275,7 @@ def units_of_product(p: Mapping[str, int], a: np.ndarray, b: np.ndarray) -> np.n
 
 _ALL = (0, 1, 2, 3, 4)
 DENSE = Kernel(
-    "dense_affine",
+    Form("dense", Arithmetic.AFFINE),
     "constant rows times codes, multiplier and shift per output",
     _execute_dense,
     ("rows", "outputs", "inner", "zero"),
@@ -284,7 +284,7 @@ DENSE = Kernel(
     codes=_ALL,
 )
 CONV = Kernel(
-    "conv_affine",
+    Form("conv", Arithmetic.AFFINE),
     "windows times constant weights, multiplier and shift per channel",
     _execute_conv,
     ("groups", "outputs", "zero", "pad"),
@@ -296,7 +296,7 @@ CONV = Kernel(
 _PAIR = ("count", "a_period", "b_period", "a_zero", "b_zero", "zero")
 _SUM = tuple(f"{key}_{what}" for key in "abo" for what in ("multiplier", "shift"))
 SUM = Kernel(
-    "sum_affine",
+    Form("sum", Arithmetic.AFFINE),
     "a + b or a - b, each rescaled to a common scale",
     _execute_sum,
     (*_PAIR, "sign", *_SUM),
@@ -305,7 +305,7 @@ SUM = Kernel(
     codes=_ALL,
 )
 PRODUCT = Kernel(
-    "mul_affine",
+    Form("mul", Arithmetic.AFFINE),
     "a * b, rescaled",
     _execute_mul,
     (*_PAIR, "multiplier", "by"),
@@ -313,4 +313,4 @@ PRODUCT = Kernel(
     in_place=True,
     codes=_ALL,
 )
-KERNELS = (DENSE, CONV, SUM, PRODUCT, *forms((DENSE, CONV, SUM, PRODUCT), only_clip=True))
+KERNELS = (DENSE, CONV, SUM, PRODUCT, *forms((DENSE, CONV, SUM, PRODUCT), (Limit.CLIP,)))

@@ -14,8 +14,8 @@ from tinyhil.graph import Node
 from tinyhil.lowering_context import Lowering
 from tinyhil.ops import movement, window
 from tinyhil.ops.affine import BYTE, WORD, limited
-from tinyhil.ops.limits import forms, limit_of
-from tinyhil.ops.operator import Arrays, Kernel, Lower, attr, refuse
+from tinyhil.ops.limits import forms, limited_form
+from tinyhil.ops.operator import Arithmetic, Arrays, Form, Kernel, Limit, Lower, attr, refuse
 from tinyhil.ops.reciprocal import MAX_COUNT
 from tinyhil.ops.window import Window
 from tinyhil.program import Op
@@ -98,9 +98,9 @@ def lower_mean(node: Node, lowering: Lowering) -> None:
     )
     x_zero, zero = (0, 0) if raw else (x.zero, result.zero)
     params = {**w.params(), "x_zero": x_zero, "zero": zero, "varies": int(varies)}
-    suffix, ends = limit_of(node, out.format)
+    form, ends = limited_form(MEAN.form, node, out.format)
     params |= ends
-    lowering.emit(node, Op(MEAN.name + suffix, node.name, names, out.name, params))
+    lowering.emit(node, Op(form, node.name, names, out.name, params))
 
 
 # ---- clamps and tables
@@ -130,28 +130,29 @@ def _lower_clamp(node: Node, lowering: Lowering) -> None:
     x, out = lowering.operand(node.inputs[0]), lowering.define(node.outputs[0])
     low, high = (int(np.clip(np.rint(end / fmt.scale) + fmt.zero, fmt.lowest, fmt.highest)) for end in _ends(node))
     params = {"count": out.count, "low": low, "high": high}
-    lowering.emit(node, Op(CLAMP.name, node.name, (x,), out.name, params))
+    lowering.emit(node, Op(CLAMP.form, node.name, (x,), out.name, params))
 
 
 # ---- records
 
-MOVE = Kernel("move_codes", "read codes with strides", _execute_move, (), struct=_BLOCK, codes=(0,))
+MOVE = Kernel(Form("move").on_codes, "read codes with strides", _execute_move, (), struct=_BLOCK, codes=(0,))
 PLACE = Kernel(
-    "place_codes", "write codes as a block of a larger tensor", _execute_place, (), struct=_BLOCK, codes=(0,)
+    Form("place").on_codes, "write codes as a block of a larger tensor", _execute_place, (), struct=_BLOCK, codes=(0,)
 )
 PLACE_MORE = Kernel(
-    "place_more_codes", "the same beside what is there already", _execute_place, (), struct=_BLOCK, codes=(0, 1)
+    Form("place_more").on_codes, "the same beside what is there", _execute_place, (), struct=_BLOCK, codes=(0, 1)
 )
 GATHER = Kernel(
-    "gather_rows_codes",
+    Form("gather_rows", Arithmetic.CODES),
     "rows of codes chosen by a constant table",
     _execute_gather,
     ("outer", "chosen", "size", "inner"),
     codes=(1,),
 )
-MAX_POOL = Kernel("max_pool_codes", "largest code of each window", _execute_max, (), struct=_WINDOW, codes=(0,))
+_LARGEST = "largest code of each window"
+MAX_POOL = Kernel(Form("max_pool").on_codes, _LARGEST, _execute_max, (), struct=_WINDOW, codes=(0,))
 MEAN = Kernel(
-    "average_pool_affine",
+    Form("average_pool", Arithmetic.AFFINE),
     "mean of what lies inside of the plane: exact sum, multiplier and shift, one rounding, ties away from zero",
     _execute_mean,
     ("x_zero", "zero", "varies"),
@@ -160,7 +161,7 @@ MEAN = Kernel(
     codes=(0, 1, 2),
 )
 CLAMP = Kernel(
-    "clamp_codes",
+    Form("clamp", Arithmetic.CODES),
     "codes clamped to two ends",
     _execute_clamp,
     ("count", "low", "high"),
@@ -168,4 +169,4 @@ CLAMP = Kernel(
     in_place=True,
     codes=(0,),
 )
-KERNELS = (MOVE, PLACE, PLACE_MORE, GATHER, MAX_POOL, MEAN, CLAMP, *forms((MEAN,), only_clip=True))
+KERNELS = (MOVE, PLACE, PLACE_MORE, GATHER, MAX_POOL, MEAN, CLAMP, *forms((MEAN,), (Limit.CLIP,)))

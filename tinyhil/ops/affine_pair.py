@@ -17,8 +17,8 @@ from tinyhil.formats.format import Format
 from tinyhil.graph import Node
 from tinyhil.lowering_context import Lowering
 from tinyhil.ops import affine
-from tinyhil.ops.limits import forms, limit_of
-from tinyhil.ops.operator import Arrays, Kernel, attr
+from tinyhil.ops.limits import forms, limited_form
+from tinyhil.ops.operator import Arithmetic, Arrays, Form, Joined, Kernel, Limit, attr
 from tinyhil.program import Op
 
 LARGEST = 127  # code of a weight
@@ -72,7 +72,7 @@ def lower(node: Node, lowering: Lowering) -> None:
         lowering.add_codes(coarse.name, more.reshape(-1), affine.BYTE),
         lowering.tensor(coarse.x),
     )
-    suffix, ends = limit_of(node, target)
+    form, ends = limited_form(PAIR.form, node, target)
     params = {
         "rows": out.count // len(codes),
         "outputs": len(codes),
@@ -82,7 +82,7 @@ def lower(node: Node, lowering: Lowering) -> None:
         "zero": target.zero,
         **ends,
     }
-    lowering.emit(node, Op(PAIR.name + suffix, node.name, names, out.name, params, bits))
+    lowering.emit(node, Op(form, node.name, names, out.name, params, bits))
 
 
 def _product(layer: Node, lowering: Lowering) -> _Product:
@@ -120,7 +120,7 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
 
 
 PAIR = Kernel(
-    "dense_affine_pair",
+    Form("dense", Arithmetic.AFFINE, joined=Joined.PAIR),
     "two dense_affine in one exact sum, one rounding",
     _execute,
     ("rows", "outputs", "inner", "more_inner", "lift", "zero"),
@@ -128,4 +128,4 @@ PAIR = Kernel(
     is_sum=True,
     codes=tuple(range(7)),
 )
-KERNELS = (PAIR, *forms((PAIR,), only_clip=True))
+KERNELS = (PAIR, *forms((PAIR,), (Limit.CLIP,)))

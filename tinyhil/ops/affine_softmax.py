@@ -18,7 +18,7 @@ from tinyhil.graph import Node, element_count
 from tinyhil.lowering_context import Lowering
 from tinyhil.ops import real_functions
 from tinyhil.ops.affine import WORD
-from tinyhil.ops.operator import Arrays, Kernel, attr, axis_of
+from tinyhil.ops.operator import Arithmetic, Arrays, Form, Kernel, attr, axis_of
 from tinyhil.program import Op
 
 ONE = (1 << MULTIPLIER_BITS) - 1
@@ -95,11 +95,11 @@ def lower(node: Node, lowering: Lowering) -> None:
     params = {"outer": element_count(shape[:-1]), "count": shape[-1]}
     params["entries"] = lowering.tensors[table].count
     names = (table, lowering.operand(node.inputs[0]))
-    lowering.emit(node, Op(SOFTMAX.name, node.name, names, defined.name, params))
+    lowering.emit(node, Op(SOFTMAX.form, node.name, names, defined.name, params))
 
 
 SOFTMAX = Kernel(
-    "softmax_affine",
+    Form("softmax", Arithmetic.AFFINE),
     "TensorFlow Lite's integers: exponentials by table, the reciprocal of their sum by Newton's method",
     _execute,
     ("outer", "count", "entries"),

@@ -13,7 +13,7 @@ from tinyhil.kernel import QUIRE
 from tinyhil.lowering_context import Lowering
 from tinyhil.ops.linear import placed_pair
 from tinyhil.ops.movement import spread
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, broadcast, by_domain, refuse
+from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, accumulator_bits, align, broadcast, by_domain, refuse
 from tinyhil.program import Op
 
 
@@ -60,7 +60,7 @@ def _lower(node: Node, lowering: Lowering) -> None:
         "shift": shift,
     }
     bits = accumulator_bits(inner * left.lowest * right.lowest, shift)
-    op = Op(BATCH_MATMUL.name, node.name, (a, b), out.name, params, bits)
+    op = Op(BATCH_MATMUL.form, node.name, (a, b), out.name, params, bits)
     lowering.emit(node, placed_pair(op, node, lowering, inner))
 
 
@@ -73,7 +73,7 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
 
 _PARAMS = ("batch", "a_step", "b_step", "rows", "inner", "columns", "shift")
 BATCH_MATMUL = Kernel(
-    "batch_matmul",
+    Form("batch_matmul"),
     "products of pairs of matrices, exact sums, one rounding",
     _execute,
     _PARAMS,

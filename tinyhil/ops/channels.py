@@ -17,11 +17,11 @@ from tinyhil.formats.format import AFFINE, CODED, INTEGER, Format
 from tinyhil.formats.quire import Window, place
 from tinyhil.formats.single import FLOAT32
 from tinyhil.graph import Node
-from tinyhil.kernel import QUIRE
+from tinyhil.kernel import QUIRE, Execute
 from tinyhil.lowering_context import Lowering, loaded
 from tinyhil.ops import window
-from tinyhil.ops.limits import forms, limit_of
-from tinyhil.ops.operator import Arrays, Kernel, accumulator_bits, refuse
+from tinyhil.ops.limits import forms, limited_form
+from tinyhil.ops.operator import Arithmetic, Arrays, Form, Kernel, accumulator_bits, refuse
 from tinyhil.program import Op, Tensor
 from tinyhil.reram.array import matmul
 
@@ -74,7 +74,7 @@ def scaled_rows(rows: np.ndarray, fmt: Format, bias: np.ndarray, x: Format) -> S
 def emit_layer(
     node: Node,
     lowering: Lowering,
-    kernel: Kernel,
+    form: Form,
     operands: tuple[str, np.ndarray, np.ndarray | None, str],
     params: dict[str, int],
     scratch: Tensor | None,
@@ -89,7 +89,7 @@ def emit_layer(
         what = f"'{result}' is an asymmetric integer, its weights are {fmt} with a scale per channel"
         raise refuse(node, what, "give the result another format, or the weights fixed8pc")
     if fmt.domain == CODED:
-        _emit_coded(node, lowering, kernel, operands, params, scratch)
+        _emit_coded(node, lowering, form, operands, params, scratch)
         return
     bits = fmt.bits
     rows = array.reshape(len(array), -1).astype(np.float64)
@@ -111,14 +111,14 @@ def emit_layer(
         lowering.add_codes(f"{node.outputs[0]}.shifts", np.clip(shifts, -64, 127), Fixed(8, 0)),
     )
     patch = scratch.name if scratch is not None else ""
-    suffix, ends = limit_of(node, out.format)
-    lowering.emit(node, Op(kernel.name + suffix, node.name, names, out.name, {**params, **ends}, max(widths), patch))
+    form, ends = limited_form(replace(form, arithmetic=Arithmetic.CHANNELS), node, out.format)
+    lowering.emit(node, Op(form, node.name, names, out.name, {**params, **ends}, max(widths), patch))
 
 
 def _emit_coded(
     node: Node,
     lowering: Lowering,
-    kernel: Kernel,
+    form: Form,
     operands: tuple[str, np.ndarray, np.ndarray | None, str],
     params: dict[str, int],
     scratch: Tensor | None,
@@ -144,9 +144,8 @@ def _emit_coded(
         lowering.add_codes(f"{node.outputs[0]}.shifts", np.clip(out.format.exponent - units, -128, 127), Fixed(8, 0)),
     )
     patch = scratch.name if scratch is not None else ""
-    chosen = {DENSE.name: DENSE_CODED, CONV.name: CONV_CODED}[kernel.name]
-    suffix, ends = limit_of(node, out.format)
-    op = Op(chosen.name + suffix, node.name, names, out.name, {**params, **ends}, window.bits, patch)
+    form, ends = limited_form(replace(form, arithmetic=Arithmetic.CODED_CHANNELS), node, out.format)
+    op = Op(form, node.name, names, out.name, {**params, **ends}, window.bits, patch)
     lowering.emit(node, replace(op, low=window.low, guard=window.guard))
 
 
@@ -210,7 +209,7 @@ def _execute_conv_coded(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray
 
 _CODES = (0, 2, 3)
 DENSE = Kernel(
-    "dense_channels",
+    Form("dense", Arithmetic.CHANNELS),
     "constant rows times run-time rows, a shift per output",
     _execute_dense,
     ("rows", "outputs", "inner"),
@@ -218,7 +217,7 @@ DENSE = Kernel(
     codes=_CODES,
 )
 CONV = Kernel(
-    "conv_channels",
+    Form("conv", Arithmetic.CHANNELS),
     "windows times constant weights, a shift per channel",
     _execute_conv,
     ("groups", "outputs"),
@@ -226,12 +225,13 @@ CONV = Kernel(
     struct=("Window", window.FIELDS),
     codes=_CODES,
 )
-# The same C++ templates: the kernels differ in what their operands are
-DENSE_CODED = replace(
-    DENSE, name="dense_channels_coded", execute=_execute_dense_coded, codes=(2, 3), coded=QUIRE, template=DENSE.name
-)
-CONV_CODED = replace(
-    CONV, name="conv_channels_coded", execute=_execute_conv_coded, codes=(2, 3), coded=QUIRE, template=CONV.name
-)
-_LAYERS = (DENSE, CONV, DENSE_CODED, CONV_CODED)
-KERNELS = (*_LAYERS, *forms(_LAYERS))
+
+
+def _of_minifloats(kernel: Kernel, execute: Execute) -> Kernel:
+    """The same C++ template: what differs is what the operands are."""
+    form = replace(kernel.form, arithmetic=Arithmetic.CODED_CHANNELS)
+    return replace(kernel, form=form, execute=execute, codes=(2, 3), coded=QUIRE)
+
+
+LAYERS = (DENSE, CONV, _of_minifloats(DENSE, _execute_dense_coded), _of_minifloats(CONV, _execute_conv_coded))
+KERNELS = (*LAYERS, *forms(LAYERS))

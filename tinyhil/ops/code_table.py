@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tinyhil.form import Form
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.format import Format
 from tinyhil.kernel import Arrays, Kernel
@@ -34,7 +35,7 @@ def _execute_linear(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np
 
 
 CODE_TABLE = Kernel(
-    "code_table",
+    Form("code_table"),
     "function of an 8-bit operand by a table of its codes, made by its reference; codes beyond two limits are clipped",
     _execute,
     ("count", "mask", "lowest", "highest"),
@@ -44,7 +45,7 @@ CODE_TABLE = Kernel(
 )
 _SUM_PARAMS = ("count", "a_period", "b_period", "base", "lowest", "highest", "least", "most")
 SUM_TABLE = Kernel(
-    "sum_table",
+    Form("sum_table"),
     "function of an 8-bit operand plus a constant from 0 to 255 by a table; two pairs of limits, of result and sum",
     _execute_sum,
     _SUM_PARAMS,
@@ -54,7 +55,7 @@ SUM_TABLE = Kernel(
 )
 _LINEAR_PARAMS = ("count", "a_period", "b_period", "slope", "right", "lowest", "highest", "least", "most")
 LINEAR_TABLE = Kernel(
-    "linear_table",
+    Form("linear_table"),
     "function of (slope * an 8-bit operand + a constant) / 2^right by a table; two pairs of limits, of result and sum",
     _execute_linear,
     _LINEAR_PARAMS,
@@ -63,4 +64,4 @@ LINEAR_TABLE = Kernel(
     codes=(0, 1, 2),
 )
 KERNELS = (CODE_TABLE, SUM_TABLE, LINEAR_TABLE)
-TABLES = tuple(kernel.name for kernel in KERNELS)
+TABLES = tuple(kernel.form for kernel in KERNELS)

@@ -33,14 +33,14 @@ def require_complete(modules: Sequence[ModuleType], operators: Sequence[Operator
 def _unregistered(
     modules: Sequence[ModuleType], operators: Sequence[Operator], kernels: Sequence[Kernel]
 ) -> Iterator[str]:
-    known = {operator.name for operator in operators}, {kernel.name for kernel in kernels}
+    known = {operator.name for operator in operators}, {kernel.form for kernel in kernels}
     for module in modules:
         where = module.__name__.replace(".", "/") + ".py"
         for item in _items(module):
             if isinstance(item, Operator) and item.name not in known[0]:
                 yield f"operator '{item.name}' of {where} is not among the OPERATORS of {INIT}"
-            if isinstance(item, Kernel) and item.name not in known[1]:
-                yield f"kernel '{item.name}' of {where} is not among the KERNELS of {where}, or these not of {INIT}"
+            if isinstance(item, Kernel) and item.form not in known[1]:
+                yield f"kernel '{item.form}' of {where} is not among the KERNELS of {where}, or these not of {INIT}"
 
 
 def _items(module: ModuleType) -> Iterator[object]:
@@ -50,7 +50,7 @@ def _items(module: ModuleType) -> Iterator[object]:
 
 
 def _doubled(operators: Sequence[Operator], kernels: Sequence[Kernel]) -> Iterator[str]:
-    for what, names in (("operator", [o.name for o in operators]), ("kernel", [k.name for k in kernels])):
+    for what, names in (("operator", [o.name for o in operators]), ("kernel", [str(k.form) for k in kernels])):
         for name, count in Counter(names).items():
             if count > 1:
                 yield f"{what} '{name}' is defined {count} times"

@@ -16,10 +16,10 @@ from tinyhil.formats.format import INTEGER, Format
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import QUIRE
 from tinyhil.lowering_context import Lowering
-from tinyhil.ops import affine, channels, window
+from tinyhil.ops import window
 from tinyhil.ops.limits import clamped, forms
-from tinyhil.ops.operator import Arrays, Kernel, Operator, attr, by_domain, refuse, require_constants
-from tinyhil.ops.sums import Constant, LayerKernels, emit_layer
+from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, attr, by_domain, refuse, require_constants
+from tinyhil.ops.sums import Constant, emit_layer, with_bias
 from tinyhil.ops.window import Window
 from tinyhil.program import Op
 from tinyhil.reram.array import Mapped, matmul
@@ -85,9 +85,7 @@ def emit_convolution(
     outputs = len(weights.array)
     patch = lowering.scratch(f"{node.outputs[0]}.patch", weights.array.size // outputs, lowering.format(x))
     params = {**w.params(), "groups": groups, "outputs": outputs}
-    emit_layer(
-        node, lowering, LayerKernels(CONV, CONV_BIAS, affine.CONV, channels.CONV), (weights, x, bias), params, patch
-    )
+    emit_layer(node, lowering, CONV.form, (weights, x, bias), params, patch)
 
 
 def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
@@ -110,7 +108,7 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
 
 
 CONV = Kernel(
-    "conv",
+    Form("conv"),
     "windows times constant weights, exact sum, one rounding",
     _execute,
     ("groups", "outputs", "shift"),
@@ -119,18 +117,8 @@ CONV = Kernel(
     coded=QUIRE,
     struct=("Window", window.FIELDS),
 )
-CONV_BIAS = Kernel(
-    "conv_bias",
-    "conv plus a constant bias per channel inside the exact sum",
-    _execute,
-    ("groups", "outputs", "shift", "bias_shift"),
-    ("shift", "bias_shift"),
-    is_sum=True,
-    coded=QUIRE,
-    struct=("Window", window.FIELDS),
-)
-FORMS = forms((CONV, CONV_BIAS))
-KERNELS = (CONV, CONV_BIAS, *FORMS)
+LAYERS = with_bias(CONV)
+KERNELS = (*LAYERS, *forms(LAYERS))
 
 OPERATORS = (
     Operator(

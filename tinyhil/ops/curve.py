@@ -29,7 +29,7 @@ from tinyhil.graph import Node
 from tinyhil.lowering_context import Lowering
 from tinyhil.ops import real_functions
 from tinyhil.ops.exponential import infer_same
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, by_domain
+from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, accumulator_bits, attr, by_domain
 from tinyhil.program import Op
 
 STEPS_LOG2 = 5
@@ -110,6 +110,12 @@ def elu(alpha: float) -> Curve:
     return Curve(f"elu_table_{alpha!r}", lambda t: size * -np.expm1(-t), 12.0, 1, sign, 0)
 
 
+def worst_error(op: Op) -> float:
+    """Of what an operation with this kernel interpolates: told by its table."""
+    elus = [elu(float(alpha)) for alpha in op.inputs[0].split("_")[2:3] if op.inputs[0].startswith("elu")]
+    return max(curve.worst_error for curve in elus or (ERF, GELU, SOFTPLUS))
+
+
 def curve_of(node: Node) -> Curve:
     """The curve that an Erf, Gelu, Softplus or Elu is."""
     if node.op == "Elu":
@@ -147,7 +153,7 @@ def _lower(node: Node, lowering: Lowering) -> None:
         "shift": shift,
     }
     bound = curve.line * (-fmt.lowest << x_lift) + (1 << (ENTRY_BITS + GUARD_BITS + h_lift + 1))
-    lowering.emit(node, Op(CURVE.name, node.name, (table, x), out.name, params, accumulator_bits(bound, shift)))
+    lowering.emit(node, Op(CURVE.form, node.name, (table, x), out.name, params, accumulator_bits(bound, shift)))
 
 
 def between(table: np.ndarray, position: np.ndarray, fraction_bits: int, last: int) -> np.ndarray:
@@ -176,7 +182,7 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
 
 _SHAPE = ("last", "drop", "fraction_bits", "lift", "line", "below", "above", "x_lift", "h_lift", "shift")
 CURVE = Kernel(
-    "curve",
+    Form("curve"),
     "a line above zero plus a tabulated function of |x|, parabolas between entries",
     _execute,
     ("count", *_SHAPE),

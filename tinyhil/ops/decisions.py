@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tinyhil.arithmetic import scaled
+from tinyhil.form import Form
 from tinyhil.formats.codec import quantize, requantize
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.graph import Node, Shape
@@ -92,7 +93,7 @@ def _lower(mode: int, swapped: bool) -> Callable[[Node, Lowering], None]:
             "one": one_in(node, out.format),
             "mode": mode,
         }
-        lowering.emit(node, Op(COMPARE.name, node.name, (a, b), out.name, params, bits))
+        lowering.emit(node, Op(COMPARE.form, node.name, (a, b), out.name, params, bits))
 
     return lower
 
@@ -122,7 +123,7 @@ def _lower_signs(negative: int, zero: int, positive: int) -> Callable[[Node, Low
         x, out = lowering.operand(node.inputs[0]), lowering.define(node.outputs[0])
         one = one_in(node, out.format)
         params = {"count": out.count, "below": negative * one, "zero": zero * one, "above": positive * one}
-        lowering.emit(node, Op(SIGN.name, node.name, (x,), out.name, params, 32))
+        lowering.emit(node, Op(SIGN.form, node.name, (x,), out.name, params, 32))
 
     return lower
 
@@ -150,7 +151,7 @@ def _lower_truncate(node: Node, lowering: Lowering) -> None:
         shift, drop = out.format.exponent, -fmt.exponent
     params = {"count": out.count, "drop": drop, "shift": shift}
     bits = accumulator_bits(-fmt.lowest, shift)
-    lowering.emit(node, Op(TRUNCATE.name, node.name, (x,), out.name, params, bits))
+    lowering.emit(node, Op(TRUNCATE.form, node.name, (x,), out.name, params, bits))
 
 
 def _execute_truncate(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
@@ -180,7 +181,7 @@ def _lower_where(node: Node, lowering: Lowering) -> None:
         "a_shift": shifts[0],
         "b_shift": shifts[1],
     }
-    lowering.emit(node, Op(WHERE.name, node.name, names, out.name, params, bits))
+    lowering.emit(node, Op(WHERE.form, node.name, names, out.name, params, bits))
 
 
 def _execute_where(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
@@ -192,7 +193,7 @@ def _execute_where(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.
 
 _PAIR = ("count", "a_period", "b_period", "a_shift", "b_shift")
 COMPARE = Kernel(
-    "compare",
+    Form("compare"),
     "1 where a < b (or <=, =, and, or), else 0, exact",
     _execute_compare,
     (*_PAIR, "one", "mode"),
@@ -201,7 +202,7 @@ COMPARE = Kernel(
     coded=REAL,
 )
 SIGN = Kernel(
-    "sign",
+    Form("sign"),
     "one of three numbers by the sign of x",
     _execute_sign,
     ("count", "below", "zero", "above"),
@@ -209,7 +210,7 @@ SIGN = Kernel(
     coded=REAL,
 )
 TRUNCATE = Kernel(
-    "truncate",
+    Form("truncate"),
     "x without its fraction",
     _execute_truncate,
     ("count", "drop", "shift"),
@@ -219,7 +220,7 @@ TRUNCATE = Kernel(
 )
 _WHERE = ("count", "c_period", "a_period", "b_period", "a_shift", "b_shift")
 WHERE = Kernel(
-    "where",
+    Form("where"),
     "a where c is not 0, else b, one rounding",
     _execute_where,
     _WHERE,

@@ -23,7 +23,7 @@ from tinyhil.formats.quire import Operand, Window, granule_of, place_squares
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.kernel import QUIRE
 from tinyhil.lowering_context import Lowering
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, by_domain
+from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, accumulator_bits, align, by_domain
 from tinyhil.program import Op
 
 DIFFERENCE_BITS = 16
@@ -78,7 +78,7 @@ def _lower(node: Node, lowering: Lowering) -> None:
     drop = exponent - min(exponents)
     lowests = [lowering.loaded(value).lowest for value in node.inputs] if is_integer else []
     bits = accumulator_bits(inner * _largest_difference(lowests, lifts(exponents), drop) ** 2, shift)
-    op = Op(SQUARED_DISTANCE.name, node.name, names, out.name, params, bits)
+    op = Op(SQUARED_DISTANCE.form, node.name, names, out.name, params, bits)
     if not is_integer:
         is_long = any(lowering.tensors[name].format.storage_bytes == 4 for name in names)
         operands = [_operand(lowering, *pair) for pair in zip(node.inputs, names, lifts(exponents), strict=True)]
@@ -133,7 +133,7 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
 
 _PARAMS = ("rows", "inner", "a_step", "b_step", "a_shift", "b_shift", "drop", "shift")
 SQUARED_DISTANCE = Kernel(
-    "squared_distance",
+    Form("squared_distance"),
     "sums of squared differences: difference rounded to 16 bits (24 of coded formats), exact sum, one rounding",
     _execute,
     _PARAMS,

@@ -14,7 +14,7 @@ from tinyhil.lowering_context import Loaded, Lowering, loaded
 from tinyhil.ops import real_functions
 from tinyhil.ops.exponential import infer_same
 from tinyhil.ops.movement import repeated
-from tinyhil.ops.operator import Arrays, Kernel, Operator, align, broadcast, by_domain, signed_bits
+from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, align, broadcast, by_domain, signed_bits
 from tinyhil.program import Op
 
 ONE = "one"
@@ -67,7 +67,7 @@ def _emit_div(
     params = {"count": out.count, "a_period": periods[0], "b_period": periods[1], "a_lift": a_lift, "b_lift": b_lift}
     divisor = 1 << (b.bits - 1 + b_lift)
     bits = signed_bits(max((1 << (a.bits + a_lift)) + divisor, 2 * divisor))
-    lowering.emit(node, Op(DIV.name, node.name, names, out.name, params, bits))
+    lowering.emit(node, Op(DIV.form, node.name, names, out.name, params, bits))
 
 
 def _lower_div(node: Node, lowering: Lowering) -> None:
@@ -106,7 +106,7 @@ def _lower_sqrt(node: Node, lowering: Lowering) -> None:
     # the root of 4 X 2**(e - 2 o) is twice the result: its lowest bit rounds
     lift = 2 + lowering.loaded(node.inputs[0]).exponent - 2 * out.format.exponent
     params = {"count": out.count, "lift": min(max(lift, -MOST_SHIFT), MOST_SHIFT)}
-    lowering.emit(node, Op(SQRT.name, node.name, (x,), out.name, params, 32))
+    lowering.emit(node, Op(SQRT.form, node.name, (x,), out.name, params, 32))
 
 
 def whole_root(radicand: np.ndarray) -> np.ndarray:
@@ -126,7 +126,7 @@ def _execute_sqrt(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.n
 
 
 DIV = Kernel(
-    "div",
+    Form("div"),
     "a / b, exact quotient, one rounding; the end of the format for b = 0, counted",
     _execute_div,
     ("count", "a_period", "b_period", "a_lift", "b_lift"),
@@ -134,7 +134,7 @@ DIV = Kernel(
     in_place=True,
 )
 SQRT = Kernel(
-    "sqrt",
+    Form("sqrt"),
     "exact square root, one rounding; 0 for x < 0, counted",
     _execute_sqrt,
     ("count", "lift"),

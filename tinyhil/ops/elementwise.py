@@ -15,7 +15,7 @@ from tinyhil.lowering_context import Lowering
 from tinyhil.ops import affine, real_functions
 from tinyhil.ops.affine_moves import clamp
 from tinyhil.ops.movement import repeated
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, broadcast, by_domain
+from tinyhil.ops.operator import Arrays, Execute, Form, Kernel, Operator, accumulator_bits, align, broadcast, by_domain
 from tinyhil.program import Op
 
 
@@ -58,7 +58,7 @@ def lower_aligned(kernel: Kernel) -> Callable[[Node, Lowering], None]:
             "b_shift": shifts[1],
             "shift": shift,
         }
-        lowering.emit(node, Op(kernel.name, node.name, names, out.name, params, accumulator_bits(bound, shift)))
+        lowering.emit(node, Op(kernel.form, node.name, names, out.name, params, accumulator_bits(bound, shift)))
 
     return lower
 
@@ -71,7 +71,7 @@ def _lower_mul(node: Node, lowering: Lowering) -> None:
     shift = out.format.exponent - a_format.exponent - b_format.exponent
     bits = accumulator_bits(a_format.lowest * b_format.lowest, shift)
     params = {"count": out.count, "a_period": periods[0], "b_period": periods[1], "shift": shift}
-    lowering.emit(node, Op(MUL.name, node.name, names, out.name, params, bits))
+    lowering.emit(node, Op(MUL.form, node.name, names, out.name, params, bits))
 
 
 def _lower_relu(node: Node, lowering: Lowering) -> None:
@@ -80,7 +80,7 @@ def _lower_relu(node: Node, lowering: Lowering) -> None:
     out = lowering.define(node.outputs[0])
     shift = out.format.exponent - x_format.exponent
     params = {"count": out.count, "shift": shift}
-    lowering.emit(node, Op(RELU.name, node.name, (x,), out.name, params, accumulator_bits(-x_format.lowest, shift)))
+    lowering.emit(node, Op(RELU.form, node.name, (x,), out.name, params, accumulator_bits(-x_format.lowest, shift)))
 
 
 def _repeat(array: np.ndarray, count: int) -> np.ndarray:
@@ -112,15 +112,18 @@ def _execute_relu(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.n
 
 
 SUM_PARAMS = ("count", "a_period", "b_period", "a_shift", "b_shift", "shift")
-ADD = Kernel(
-    "add", "a + b, aligned exactly, one rounding", _execute_sum(1), SUM_PARAMS, SUM_PARAMS, in_place=True, coded=REAL
-)
-SUB = Kernel(
-    "sub", "a - b, aligned exactly, one rounding", _execute_sum(-1), SUM_PARAMS, SUM_PARAMS, in_place=True, coded=REAL
-)
+
+
+def aligned_kernel(base: str, summary: str, execute: Execute) -> Kernel:
+    """The kernel of two operands that are brought to one unit."""
+    return Kernel(Form(base), summary, execute, SUM_PARAMS, SUM_PARAMS, in_place=True, coded=REAL)
+
+
+ADD = aligned_kernel("add", "a + b, aligned exactly, one rounding", _execute_sum(1))
+SUB = aligned_kernel("sub", "a - b, aligned exactly, one rounding", _execute_sum(-1))
 _MUL_PARAMS = ("count", "a_period", "b_period", "shift")
 MUL = Kernel(
-    "mul",
+    Form("mul"),
     "a * b, exact product, one rounding",
     _execute_mul,
     _MUL_PARAMS,
@@ -128,9 +131,8 @@ MUL = Kernel(
     in_place=True,
     coded=REAL,
 )
-RELU = Kernel(
-    "relu", "max(x, 0), rescaled", _execute_relu, ("count", "shift"), ("count", "shift"), in_place=True, coded=REAL
-)
+_RELU_PARAMS = ("count", "shift")
+RELU = Kernel(Form("relu"), "max(x, 0), rescaled", _execute_relu, _RELU_PARAMS, _RELU_PARAMS, in_place=True, coded=REAL)
 KERNELS = (ADD, SUB, MUL, RELU)
 
 OPERATORS = (

@@ -22,7 +22,7 @@ from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape
 from tinyhil.lowering_context import Lowering
 from tinyhil.ops import real_functions
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, by_domain
+from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, accumulator_bits, attr, by_domain
 from tinyhil.program import Op
 
 WORST_ULP = 1.0
@@ -77,7 +77,7 @@ def _lower_exp(node: Node, lowering: Lowering) -> None:
     out = lowering.define(node.outputs[0])
     exponent = lowering.loaded(node.inputs[0]).exponent
     params = {"count": out.count, **exp_params(attr(node, "factor", 1.0), exponent, out.format.exponent)}
-    lowering.emit(node, Op(EXP.name, node.name, (table, x), out.name, params, 63))
+    lowering.emit(node, Op(EXP.form, node.name, (table, x), out.name, params, 63))
 
 
 def power_of_two(t: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -116,7 +116,7 @@ def _lower_log(node: Node, lowering: Lowering) -> None:
     shift = out.format.exponent + LOG_BITS
     bits = accumulator_bits(abs(offset) + (12 << LOG_BITS), shift)
     params = {"count": out.count, "offset": offset, "shift": shift}
-    lowering.emit(node, Op(LOG.name, node.name, (table, x), out.name, params, bits))
+    lowering.emit(node, Op(LOG.form, node.name, (table, x), out.name, params, bits))
 
 
 def natural_log(x: np.ndarray, table: np.ndarray) -> np.ndarray:
@@ -139,14 +139,14 @@ def _execute_log(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.nd
 
 
 EXP = Kernel(
-    "exp",
+    Form("exp"),
     f"e to the power of a constant times x, worst error {WORST_ULP} unit of the last place",
     _execute_exp,
     ("count", "factor", "drop", "shift"),
     in_place=True,
 )
 LOG = Kernel(
-    "log",
+    Form("log"),
     f"natural logarithm, worst error {LOG_ERROR} besides its rounding; the lowest value for x <= 0, counted",
     _execute_log,
     ("count", "offset", "shift"),

@@ -17,7 +17,7 @@ from tinyhil.graph import Node, Shape
 from tinyhil.kernel import QUIRE
 from tinyhil.lowering_context import Lowering, loaded
 from tinyhil.ops.index import inside
-from tinyhil.ops.operator import Arrays, Kernel, Operator, by_domain
+from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, by_domain
 from tinyhil.ops.sums import Constant, proven
 from tinyhil.program import Op
 
@@ -60,7 +60,7 @@ def _lower(node: Node, lowering: Lowering) -> None:
     }
     stored = lowering.add_constant(table, weights.array, weights.format)
     names = (lowering.operand(chooser), stored, lowering.tensor(x))
-    op = Op(DENSE_AT.name, node.name, names, out.name, params)
+    op = Op(DENSE_AT.form, node.name, names, out.name, params)
     lowering.emit(node, proven(op, lowering, weights, (stored,), x))
 
 
@@ -76,7 +76,7 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
 
 
 DENSE_AT = Kernel(
-    "dense_at",
+    Form("dense_at"),
     "dense with the weights that an index chooses at run time; one outside is clamped and counted",
     _execute,
     ("rows", "outputs", "inner", "size", "drop", "shift"),

@@ -15,7 +15,7 @@ from tinyhil.formats.format import INTEGER, Format
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.kernel import REAL
 from tinyhil.lowering_context import Lowering
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, axis_of, by_domain, refuse
+from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, accumulator_bits, attr, axis_of, by_domain, refuse
 from tinyhil.program import Op
 
 COUNTER = Fixed(16, 0)
@@ -65,13 +65,13 @@ def _lower(node: Node, lowering: Lowering) -> None:
     shift = out.format.exponent - fmt.exponent
     params = {**dict(zip(_EXTENT, extent, strict=True)), "drop": -index_format.exponent, "shift": shift}
     bits = accumulator_bits(-fmt.lowest, shift)
-    lowering.emit(node, Op(GATHER_AT.name, node.name, (index, x), out.name, params, bits))
+    lowering.emit(node, Op(GATHER_AT.form, node.name, (index, x), out.name, params, bits))
 
 
 def take_row(node: Node, lowering: Lowering, counter: str, sequence: str, row: str) -> Op:
     """`row` becomes row `counter` of `sequence`, which has its format."""
     inner = {"inner": lowering.tensors[row].count}
-    return Op(TAKE_ROW.name, f"{node.name}.{row}", (counter, sequence), row, inner)
+    return Op(TAKE_ROW.form, f"{node.name}.{row}", (counter, sequence), row, inner)
 
 
 class Counters:
@@ -92,14 +92,14 @@ class Counters:
                 raise refuse(self._node, what, "shorten the sequence")
             counter = self._lowering.scratch(f"{self._node.name}.step", 1, COUNTER)
             first = {"count": 1, "value": self._count - 1 if downward else 0}
-            self._lowering.append(Op("fill", counter.name, (), counter.name, first))
+            self._lowering.append(Op(Form("fill"), counter.name, (), counter.name, first))
             self._names[downward] = counter.name
         return self._names[downward]
 
     def advance(self) -> list[Op]:
         """What the end of a step does."""
         by = {True: -1, False: 1}
-        return [Op(COUNT.name, name, (name,), name, {"by": by[down]}) for down, name in self._names.items()]
+        return [Op(COUNT.form, name, (name,), name, {"by": by[down]}) for down, name in self._names.items()]
 
 
 def _execute_gather(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
@@ -132,7 +132,7 @@ def _execute_count(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.
 
 _EXTENT = ("outer", "chosen", "size", "inner")
 GATHER_AT = Kernel(
-    "gather_at",
+    Form("gather_at"),
     "rows chosen at run time; indices outside are clamped and counted",
     _execute_gather,
     (*_EXTENT, "drop", "shift"),
@@ -140,11 +140,11 @@ GATHER_AT = Kernel(
     coded=REAL,
     codes=(0,),
 )
-TAKE_ROW = Kernel("take_row", "read one row of a tensor", _execute_take_row, ("inner",), coded=REAL, codes=(0, 1))
+TAKE_ROW = Kernel(Form("take_row"), "read one row of a tensor", _execute_take_row, ("inner",), coded=REAL, codes=(0, 1))
 PLACE_ROW = Kernel(
-    "place_row", "write one row of a tensor", _execute_place_row, ("inner",), coded=REAL, codes=(0, 1, 2)
+    Form("place_row"), "write one row of a tensor", _execute_place_row, ("inner",), coded=REAL, codes=(0, 1, 2)
 )
-COUNT = Kernel("count", "add a small constant to a counter", _execute_count, ("by",), codes=(0,))
+COUNT = Kernel(Form("count"), "add a small constant to a counter", _execute_count, ("by",), codes=(0,))
 KERNELS = (GATHER_AT, TAKE_ROW, PLACE_ROW, COUNT)
 
 OPERATORS = (

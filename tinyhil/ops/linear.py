@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 
 from tinyhil.arithmetic import rounded, start_of_sums, sum_of_products
+from tinyhil.form import Form
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.formats.quire import place_pair
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import QUIRE
 from tinyhil.lowering_context import Lowering
-from tinyhil.ops import affine, channels
 from tinyhil.ops.limits import clamped, forms
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, attr, broadcast, by_domain, refuse
-from tinyhil.ops.sums import Constant, LayerKernels, emit_layer
+from tinyhil.ops.sums import Constant, emit_layer, with_bias
 from tinyhil.program import Op
 from tinyhil.reram.array import matmul
 
@@ -128,7 +128,7 @@ def _dense(node: Node, lowering: Lowering, x: str, rows: int, w: str, matrix: np
     if steps is not None and matrix is not lowering.constant(w):
         steps = steps.T
     operands = (Constant(w, matrix, lowering.format(w), steps), x, by_output)
-    emit_layer(node, lowering, LayerKernels(DENSE, DENSE_BIAS, affine.DENSE, channels.DENSE), operands, params)
+    emit_layer(node, lowering, DENSE.form, operands, params)
 
 
 def _matmul(node: Node, lowering: Lowering, rows: int, inner: int, columns: int) -> None:
@@ -138,7 +138,7 @@ def _matmul(node: Node, lowering: Lowering, rows: int, inner: int, columns: int)
     shift = out.format.exponent - a_format.exponent - b_format.exponent
     bits = accumulator_bits(inner * a_format.lowest * b_format.lowest, shift)
     params = {"rows": rows, "inner": inner, "columns": columns, "shift": shift}
-    op = Op(MATMUL.name, node.name, (a, b), out.name, params, bits)
+    op = Op(MATMUL.form, node.name, (a, b), out.name, params, bits)
     lowering.emit(node, placed_pair(op, node, lowering, inner))
 
 
@@ -173,34 +173,25 @@ def _execute_matmul(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np
     return rounded(*sum_of_products(op, a, b, np.zeros(1, a.dtype)), op, out)
 
 
-_DENSE_PARAMS = ("rows", "outputs", "inner", "shift")
 DENSE = Kernel(
-    "dense",
+    Form("dense"),
     "constant matrix times run-time rows, exact sum, one rounding",
     _execute_dense,
-    _DENSE_PARAMS,
+    ("rows", "outputs", "inner", "shift"),
     ("shift",),
     is_sum=True,
     coded=QUIRE,
 )
-DENSE_BIAS = Kernel(
-    "dense_bias",
-    "dense plus a constant bias inside the exact sum",
-    _execute_dense,
-    (*_DENSE_PARAMS, "bias_shift"),
-    ("shift", "bias_shift"),
-    is_sum=True,
-    coded=QUIRE,
-)
 MATMUL = Kernel(
-    "matmul",
+    Form("matmul"),
     "product of two run-time matrices, exact sum, one rounding",
     _execute_matmul,
     ("rows", "inner", "columns", "shift"),
     ("shift",),
     coded=QUIRE,
 )
-KERNELS = (DENSE, DENSE_BIAS, MATMUL, *forms((DENSE, DENSE_BIAS)))
+LAYERS = with_bias(DENSE)
+KERNELS = (*LAYERS, MATMUL, *forms(LAYERS))
 
 OPERATORS = (
     Operator(

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tinyhil.form import Form
 from tinyhil.formats.codec import quantize, requantize
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape, element_count
@@ -89,7 +90,7 @@ def emit_move(node: Node, lowering: Lowering, output: str, params: dict[str, int
     out = lowering.define(output)
     shift = out.format.exponent - fmt.exponent + halvings
     bits = accumulator_bits(-fmt.lowest, shift)
-    lowering.emit(node, Op(MOVE.name, node.name, (source,), out.name, {**params, "shift": shift}, bits))
+    lowering.emit(node, Op(MOVE.form, node.name, (source,), out.name, {**params, "shift": shift}, bits))
 
 
 def _emit_place(
@@ -101,7 +102,7 @@ def _emit_place(
     kernel = PLACE if first else PLACE_MORE
     params = {**params, "count": out.count, "shift": shift}
     bits = accumulator_bits(-fmt.lowest, shift)
-    lowering.emit(node, Op(kernel.name, node.name, inputs, target, params, bits))
+    lowering.emit(node, Op(kernel.form, node.name, inputs, target, params, bits))
 
 
 def _execute_move(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
@@ -275,7 +276,7 @@ def spread(node: Node, lowering: Lowering, value: str, target: Shape) -> str:
     fmt, source = lowering.format(value), lowering.tensor(value)
     tensor = lowering.scratch(f"{value}.spread", element_count(target), fmt)
     params = {**expansion(node, lowering.shape(value), target), "shift": 0}
-    lowering.emit(node, Op(MOVE.name, f"{node.name}.spread", (source,), tensor.name, params, fmt.bits))
+    lowering.emit(node, Op(MOVE.form, f"{node.name}.spread", (source,), tensor.name, params, fmt.bits))
     return tensor.name
 
 
@@ -330,7 +331,7 @@ def _evaluate_pad(node: Node, arrays: Arrays) -> list[np.ndarray]:
 def _lower_pad(node: Node, lowering: Lowering) -> None:
     out = lowering.define(node.outputs[0])
     value = int(quantize(np.array([node.attrs["value"]]), out.format)[0][0])
-    lowering.append(Op(FILL.name, f"{node.name}.value", (), out.name, {"count": out.count, "value": value}))
+    lowering.append(Op(FILL.form, f"{node.name}.value", (), out.name, {"count": out.count, "value": value}))
     strides = strides_of(lowering.shape(node.outputs[0]))
     offset = sum(front * stride for front, stride in zip(node.attrs["front"], strides, strict=True))
     params = block(node, lowering.shape(node.inputs[0]), strides, offset)
@@ -378,7 +379,7 @@ def _lower_gather(node: Node, lowering: Lowering) -> None:
         "shift": shift,
     }
     bits = accumulator_bits(-fmt.lowest, shift)
-    lowering.emit(node, Op(GATHER.name, node.name, (table, source), out.name, params, bits))
+    lowering.emit(node, Op(GATHER.form, node.name, (table, source), out.name, params, bits))
 
 
 def _execute_gather(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
@@ -389,27 +390,25 @@ def _execute_gather(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np
 
 _BLOCK = ("Block", FIELDS)
 MOVE = Kernel(
-    "move",
+    Form("move"),
     "read with strides",
     _execute_move,
     ("shift",),
     ("shift",),
     struct=_BLOCK,
     coded=REAL,
-    on_codes="move_codes",
 )
 PLACE = Kernel(
-    "place",
+    Form("place"),
     "write a block of a larger tensor",
     _execute_place,
     ("shift",),
     ("shift",),
     struct=_BLOCK,
     coded=REAL,
-    on_codes="place_codes",
 )
 PLACE_MORE = Kernel(
-    "place_more",
+    Form("place_more"),
     "place beside what is there already",
     _execute_place,
     ("shift",),
@@ -417,16 +416,14 @@ PLACE_MORE = Kernel(
     struct=_BLOCK,
     coded=REAL,
     codes=(1,),
-    on_codes="place_more_codes",
 )
 GATHER = Kernel(
-    "gather_rows",
+    Form("gather_rows"),
     "rows chosen by a constant table",
     _execute_gather,
     ("outer", "chosen", "size", "inner", "shift"),
     ("shift",),
     coded=REAL,
-    on_codes="gather_rows_codes",
 )
 KERNELS = (MOVE, PLACE, PLACE_MORE, GATHER)
 

@@ -23,7 +23,7 @@ from tinyhil.formats.format import SINGLE, Format
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.lowering_context import Lowering
 from tinyhil.ops.division import rounded_quotient, whole_root
-from tinyhil.ops.operator import Arrays, Kernel, Operator, axis_of, by_domain, refuse
+from tinyhil.ops.operator import Arithmetic, Arrays, Form, Kernel, Operator, axis_of, by_domain, refuse
 from tinyhil.program import Op
 
 MAX_COUNT = 1 << 14  # n Q - S**2 stays below 2**58
@@ -90,7 +90,7 @@ def _lower(node: Node, lowering: Lowering) -> None:
     }
     if not -24 <= out.format.exponent <= 24:
         raise refuse(node, f"results in units of 2^{out.format.exponent}", "calibrate on other inputs")
-    lowering.emit(node, Op(NORMALIZE.name, node.name, (x,), out.name, params, 63))
+    lowering.emit(node, Op(NORMALIZE.form, node.name, (x,), out.name, params, 63))
 
 
 def _epsilon(node: Node, scaled: float, exponent: int, bound: int) -> tuple[int, int]:
@@ -116,7 +116,7 @@ def _lower_single(node: Node, lowering: Lowering) -> None:
         "power": lowering.loaded(node.inputs[0]).exponent,
         "shift": out.format.exponent,
     }
-    lowering.emit(node, Op(SINGLE_NORMALIZE.name, node.name, (x,), out.name, params, domain=SINGLE))
+    lowering.emit(node, Op(SINGLE_NORMALIZE.form, node.name, (x,), out.name, params, domain=SINGLE))
 
 
 def _execute_single(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
@@ -158,13 +158,13 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
 
 _PARAMS = ("outer", "along", "inner", "unit", "centre", "epsilon_low", "epsilon_high", "lift", "exponent")
 NORMALIZE = Kernel(
-    "normalize",
+    Form("normalize"),
     "rows less their mean over their deviation: exact sums, a root of 24 bits, one rounding",
     _execute,
     _PARAMS,
 )
 SINGLE_NORMALIZE = Kernel(
-    "single_normalize",
+    Form("normalize", Arithmetic.SINGLE),
     "rows less their mean over their deviation in single precision",
     _execute_single,
     ("outer", "along", "inner", "centre", "mean", "epsilon", "power", "shift"),

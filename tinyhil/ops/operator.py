@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from tinyhil.errors import ModelError
+from tinyhil.form import Arithmetic, Form, Joined, Limit, Weights
 from tinyhil.formats.format import AFFINE, CODED, INTEGER, SINGLE, Domain
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import Arrays, Execute, Kernel
 from tinyhil.lowering_context import Lowering
 
-__all__ = ["Arrays", "Execute", "Kernel", "Operator"]
+__all__ = ["Arithmetic", "Arrays", "Execute", "Form", "Joined", "Kernel", "Limit", "Operator", "Weights"]
 
 Infer = Callable[[Node, Sequence[Shape], Sequence[np.ndarray | None]], list[Shape]]
 Settle = Callable[[Node, Sequence[Shape], Sequence[np.ndarray | None]], Node]

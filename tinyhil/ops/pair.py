@@ -7,6 +7,7 @@ first the one whose sums have the finer unit. The sums of the other are moved le
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,9 +16,9 @@ from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape
 from tinyhil.lowering_context import Lowering
 from tinyhil.ops import affine_pair, linear
-from tinyhil.ops.limits import clamped, forms, limit_of
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, by_domain
-from tinyhil.ops.sums import joining
+from tinyhil.ops.limits import clamped, forms, limited_form
+from tinyhil.ops.operator import Arrays, Form, Joined, Kernel, Operator, accumulator_bits, attr, by_domain
+from tinyhil.ops.sums import joining, with_bias
 from tinyhil.program import Op
 
 _PRODUCTS = {operator.name: operator for operator in linear.OPERATORS}
@@ -65,7 +66,7 @@ def _lower(node: Node, lowering: Lowering) -> None:
         names[0].append(lowering.add_constant(bias, by_output, fmt))
         bound = bound + lowering.magnitudes(names[0][2]).astype(np.int64).astype(object) * (1 << bias_shift)
     out = lowering.define(node.outputs[0])
-    suffix, ends = limit_of(node, out.format)
+    form, ends = limited_form(PAIR.form, node, out.format)
     params = {
         "rows": out.count // len(bound),
         "outputs": len(bound),
@@ -77,8 +78,8 @@ def _lower(node: Node, lowering: Lowering) -> None:
         **ends,
     }
     bits = accumulator_bits(int(bound.max(initial=0)), params["shift"])
-    kernel = PAIR if bias is None else BIAS_PAIR
-    lowering.emit(node, Op(kernel.name + suffix, node.name, (*names[0], *names[1]), out.name, params, bits))
+    form = replace(form, bias=bias is not None)
+    lowering.emit(node, Op(form, node.name, (*names[0], *names[1]), out.name, params, bits))
 
 
 def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
@@ -95,18 +96,16 @@ def _products(arrays: Arrays, rows: int, inner: int) -> np.ndarray:
     return np.asarray(x.reshape(-1, rows, inner) @ weights.reshape(-1, inner).T)
 
 
-_PARAMS = ("rows", "outputs", "inner", "more_inner", "lift", "shift")
-_STATIC = ("lift", "shift")
-PAIR = Kernel("dense_pair", "two dense in one exact sum, one rounding", _execute, _PARAMS, _STATIC, is_sum=True)
-BIAS_PAIR = Kernel(
-    "dense_bias_pair",
-    "dense_pair plus a constant bias inside the exact sum",
+PAIR = Kernel(
+    Form("dense", joined=Joined.PAIR),
+    "two dense in one exact sum, one rounding",
     _execute,
-    (*_PARAMS, "bias_shift"),
-    (*_STATIC, "bias_shift"),
+    ("rows", "outputs", "inner", "more_inner", "lift", "shift"),
+    ("lift", "shift"),
     is_sum=True,
 )
-KERNELS = (PAIR, BIAS_PAIR, *forms((PAIR, BIAS_PAIR)), *affine_pair.KERNELS)
+_PAIRS = with_bias(PAIR)
+KERNELS = (*_PAIRS, *forms(_PAIRS), *affine_pair.KERNELS)
 
 OPERATORS = (
     Operator(

@@ -14,14 +14,14 @@ from dataclasses import replace
 import numpy as np
 
 from tinyhil.arithmetic import like
+from tinyhil.form import Form
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import AFFINE, INTEGER, SINGLE, Format
 from tinyhil.graph import Node, Shape
-from tinyhil.kernel import REAL
 from tinyhil.lowering_context import Lowering
 from tinyhil.ops import real_functions
 from tinyhil.ops.affine_moves import clamp
-from tinyhil.ops.elementwise import SUM_PARAMS, aligned, binary, lower_aligned
+from tinyhil.ops.elementwise import aligned, aligned_kernel, binary, lower_aligned
 from tinyhil.ops.operator import (
     Arrays,
     Kernel,
@@ -107,7 +107,7 @@ def _emit(
     shift = out.format.exponent - fmt.exponent + bits
     params = {"count": out.count, **params, "shift": shift}
     width = accumulator_bits(-fmt.lowest * growth, shift)
-    lowering.emit(node, Op(kernel.name, node.name, (x,), out.name, params, width))
+    lowering.emit(node, Op(kernel.form, node.name, (x,), out.name, params, width))
 
 
 def _execute_clip(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
@@ -177,7 +177,7 @@ def _lower_gate(times_operand: bool) -> Callable[[Node, Lowering], None]:
         params = {"count": out.count, "factor": factor, "offset": offset, "one": one, "shift": shift}
         width = max(accumulator_bits(bound, shift), signed_bits(line), signed_bits(one))
         kernel = HARD_SWISH if times_operand else HARD_SIGMOID
-        lowering.emit(node, Op(kernel.name, node.name, (x,), out.name, params, width))
+        lowering.emit(node, Op(kernel.form, node.name, (x,), out.name, params, width))
 
     return lower
 
@@ -203,7 +203,7 @@ def _execute_extreme(larger: bool) -> Execute:
 
 
 def _one(name: str, summary: str, execute: Execute, params: tuple[str, ...], coded: str = SINGLE) -> Kernel:
-    return Kernel(name, summary, execute, ("count", *params, "shift"), ("shift",), in_place=True, coded=coded)
+    return Kernel(Form(name), summary, execute, ("count", *params, "shift"), ("shift",), in_place=True, coded=coded)
 
 
 CLIP = _one("clip", "clamped to two ends, rescaled", _execute_clip, ("low", "high"), "")
@@ -211,24 +211,8 @@ SLOPES = _one("slopes", "one factor below zero, another above, one rounding", _e
 _LINE = ("factor", "offset", "one")
 HARD_SIGMOID = _one("hard_sigmoid", "a line clamped to 0..1", _execute_gate(False), _LINE)
 HARD_SWISH = _one("hard_swish", "x times a line clamped to 0..1, one rounding", _execute_gate(True), _LINE)
-MINIMUM = Kernel(
-    "minimum",
-    "the smaller, aligned exactly",
-    _execute_extreme(False),
-    SUM_PARAMS,
-    SUM_PARAMS,
-    in_place=True,
-    coded=REAL,
-)
-MAXIMUM = Kernel(
-    "maximum",
-    "the larger, aligned exactly",
-    _execute_extreme(True),
-    SUM_PARAMS,
-    SUM_PARAMS,
-    in_place=True,
-    coded=REAL,
-)
+MINIMUM = aligned_kernel("minimum", "the smaller, aligned exactly", _execute_extreme(False))
+MAXIMUM = aligned_kernel("maximum", "the larger, aligned exactly", _execute_extreme(True))
 KERNELS = (CLIP, SLOPES, HARD_SIGMOID, HARD_SWISH, MINIMUM, MAXIMUM)
 
 OPERATORS = (

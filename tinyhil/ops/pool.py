@@ -12,7 +12,7 @@ from tinyhil.formats.format import SINGLE, Format
 from tinyhil.graph import Node, Shape
 from tinyhil.lowering_context import Lowering
 from tinyhil.ops import affine_moves, reciprocal, window
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, by_domain, refuse
+from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, accumulator_bits, attr, by_domain, refuse
 from tinyhil.ops.window import Window
 from tinyhil.program import Op
 
@@ -74,7 +74,7 @@ def _lower_max(node: Node, lowering: Lowering) -> None:
     shift = out.format.exponent - fmt.exponent
     params = {**w.params(), "shift": shift}
     bits = accumulator_bits(-fmt.lowest, shift)
-    lowering.emit(node, Op(MAX_POOL.name, node.name, (x,), out.name, params, bits))
+    lowering.emit(node, Op(MAX_POOL.form, node.name, (x,), out.name, params, bits))
 
 
 def _lower_average(node: Node, lowering: Lowering) -> None:
@@ -91,10 +91,10 @@ def _lower_average(node: Node, lowering: Lowering) -> None:
     params = {**w.params(), "shift": shift}
     if len(counts) == 1:
         params["factor"] = reciprocal.reciprocal(int(counts[0]), bits)
-        op = Op(AVERAGE_POOL.name, node.name, (x,), out.name, params, accumulator_bits(bound, shift))
+        op = Op(AVERAGE_POOL.form, node.name, (x,), out.name, params, accumulator_bits(bound, shift))
     else:
         name = lowering.add_table(f"{out.name}.reciprocals", reciprocal.table(int(counts.max()), bits))
-        op = Op(AVERAGE_POOL_INSIDE.name, node.name, (name, x), out.name, params, accumulator_bits(bound, shift))
+        op = Op(AVERAGE_POOL_INSIDE.form, node.name, (name, x), out.name, params, accumulator_bits(bound, shift))
     lowering.emit(node, op)
 
 
@@ -126,17 +126,16 @@ def _execute_average(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, n
 
 _STRUCT = ("Window", window.FIELDS)
 MAX_POOL = Kernel(
-    "max_pool",
+    Form("max_pool"),
     "largest element of each window",
     _execute_max,
     ("shift",),
     ("shift",),
     struct=_STRUCT,
     coded=SINGLE,
-    on_codes="max_pool_codes",
 )
 AVERAGE_POOL = Kernel(
-    "average_pool",
+    Form("average_pool"),
     "mean of each window: exact sum times a constant reciprocal, one rounding",
     _execute_average,
     ("factor", "shift"),
@@ -145,7 +144,7 @@ AVERAGE_POOL = Kernel(
     coded=SINGLE,
 )
 AVERAGE_POOL_INSIDE = Kernel(
-    "average_pool_inside",
+    Form("average_pool_inside"),
     "mean of what lies inside of the plane: the reciprocal comes from a table",
     _execute_average,
     ("shift",),

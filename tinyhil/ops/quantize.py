@@ -75,7 +75,7 @@ def _converted(node: Node, lowering: Lowering, source: str, target: Tensor) -> N
     params = block(node, [target.count], [1], 0)
     fmt = lowering.tensors[source].format
     shift = target.format.exponent - fmt.exponent
-    lowering.emit(node, Op(MOVE.name, node.name, (source,), target.name, {**params, "shift": shift}, 32))
+    lowering.emit(node, Op(MOVE.form, node.name, (source,), target.name, {**params, "shift": shift}, 32))
 
 
 def _as(node: Node, lowering: Lowering, source: str, fmt: Format) -> str:
@@ -115,7 +115,7 @@ def _lower_codes(node: Node, lowering: Lowering) -> None:
         made = lowering.define(node.outputs[0])
     else:
         made = replace(lowering.scratch(f"{node.outputs[0]}.codes", count, after))
-    lowering.emit(node, Op(COPY.name, node.name, (source,), made.name, {"count": count}))
+    lowering.emit(node, Op(COPY.form, node.name, (source,), made.name, {"count": count}))
     if made.name != node.outputs[0]:
         _finish(node, lowering, after, made.name)
 

@@ -18,7 +18,7 @@ from tinyhil.formats.format import SINGLE, Format
 from tinyhil.graph import Node, element_count
 from tinyhil.lowering_context import Lowering
 from tinyhil.ops.movement import repeated
-from tinyhil.ops.operator import Arrays, Evaluate, Execute, Kernel, Lower, attr, axis_of
+from tinyhil.ops.operator import Arithmetic, Arrays, Evaluate, Execute, Form, Kernel, Lower, attr, axis_of
 from tinyhil.program import Op
 
 F = np.float32
@@ -60,7 +60,7 @@ def _execute_lookup(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np
 
 
 LOOKUP = Kernel(
-    "lookup",
+    Form("lookup"),
     "a table with a result for every code",
     _execute_lookup,
     ("count",),
@@ -154,7 +154,7 @@ def _execute_function(function: Callable[..., np.ndarray]) -> Execute:
 
 def _kernel(name: str, function: Callable[..., np.ndarray]) -> Kernel:
     return Kernel(
-        f"single_{name}",
+        Form(name, Arithmetic.SINGLE),
         f"{name} in single precision",
         _execute_function(function),
         _PARAMS,
@@ -164,7 +164,7 @@ def _kernel(name: str, function: Callable[..., np.ndarray]) -> Kernel:
     )
 
 
-_KERNEL_BY_OPERATOR = {op: _kernel(name, function) for op, (name, function, _) in FUNCTIONS.items()}
+KERNEL_BY_OPERATOR = {op: _kernel(name, function) for op, (name, function, _) in FUNCTIONS.items()}
 
 
 def _lower_by_table(evaluate: Evaluate, node: Node, lowering: Lowering) -> bool:
@@ -176,7 +176,7 @@ def _lower_by_table(evaluate: Evaluate, node: Node, lowering: Lowering) -> bool:
         return False
     out = lowering.define(result)
     table = lowering.add_codes(f"{out.name}.table", entries, out.format)
-    lowering.emit(node, Op(LOOKUP.name, node.name, (table, x), out.name, {"count": out.count}))
+    lowering.emit(node, Op(LOOKUP.form, node.name, (table, x), out.name, {"count": out.count}))
     return True
 
 
@@ -218,7 +218,7 @@ def _lower_function(node: Node, lowering: Lowering) -> None:
         "second": _bits(second),
         "shift": out.format.exponent,
     }
-    lowering.emit(node, Op(_KERNEL_BY_OPERATOR[function].name, node.name, (x,), out.name, params, domain=SINGLE))
+    lowering.emit(node, Op(KERNEL_BY_OPERATOR[function].form, node.name, (x,), out.name, params, domain=SINGLE))
 
 
 # ---- Div
@@ -240,12 +240,12 @@ def lower_div(node: Node, lowering: Lowering) -> None:
         "b_period": periods[1],
         "shift": out.format.exponent - a.exponent + b.exponent,
     }
-    lowering.emit(node, Op(DIV.name, node.name, names, out.name, params, domain=SINGLE))
+    lowering.emit(node, Op(DIV.form, node.name, names, out.name, params, domain=SINGLE))
 
 
 _DIV_PARAMS = ("count", "a_period", "b_period", "shift")
 DIV = Kernel(
-    "single_div",
+    Form("div", Arithmetic.SINGLE),
     "a / b in single precision",
     _execute_div,
     _DIV_PARAMS,
@@ -284,11 +284,11 @@ def lower_softmax(node: Node, lowering: Lowering) -> None:
         "power": lowering.loaded(node.inputs[0]).exponent,
         "shift": out.format.exponent,
     }
-    lowering.emit(node, Op(SOFTMAX.name, node.name, (x,), out.name, params, domain=SINGLE))
+    lowering.emit(node, Op(SOFTMAX.form, node.name, (x,), out.name, params, domain=SINGLE))
 
 
 SOFTMAX = Kernel(
-    "single_softmax",
+    Form("softmax", Arithmetic.SINGLE),
     "exponentials over their sum in single precision",
     _execute_softmax,
     ("outer", "along", "inner", "power", "shift"),
@@ -296,4 +296,5 @@ SOFTMAX = Kernel(
     coded=SINGLE,
 )
 
-KERNELS = (LOOKUP, DIV, SOFTMAX, *{kernel.name: kernel for kernel in _KERNEL_BY_OPERATOR.values()}.values())
+OF_ONE_OPERAND = tuple(KERNEL_BY_OPERATOR.values())
+KERNELS = (LOOKUP, DIV, SOFTMAX, *OF_ONE_OPERAND)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from tinyhil.arithmetic import first_extreme, like, sum_along
+from tinyhil.form import Form
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import SINGLE, Format
 from tinyhil.graph import Node, Shape, element_count
@@ -81,7 +82,7 @@ def _lower_sum(node: Node, lowering: Lowering) -> None:
         factor, bound = reciprocal.reciprocal(extent["along"], bits), reciprocal.mean_bound(fmt, extent["along"])
     shift = out.format.exponent - fmt.exponent + bits
     params = {**extent, "factor": factor, "shift": shift}
-    lowering.emit(node, Op(REDUCE_SUM.name, node.name, (x,), out.name, params, accumulator_bits(bound, shift)))
+    lowering.emit(node, Op(REDUCE_SUM.form, node.name, (x,), out.name, params, accumulator_bits(bound, shift)))
 
 
 def _lower_extreme(kernel: Kernel) -> Callable[[Node, Lowering], None]:
@@ -92,7 +93,7 @@ def _lower_extreme(kernel: Kernel) -> Callable[[Node, Lowering], None]:
         if node.op == "ArgMax":
             shift, bound = out.format.exponent, extent["along"]
         params = {**extent, "shift": shift}
-        lowering.emit(node, Op(kernel.name, node.name, (x,), out.name, params, accumulator_bits(bound, shift)))
+        lowering.emit(node, Op(kernel.form, node.name, (x,), out.name, params, accumulator_bits(bound, shift)))
 
     return lower
 
@@ -110,7 +111,7 @@ _EXTENT = ("outer", "along", "inner")
 
 
 def _kernel(name: str, summary: str, reduce: Reduce, *more: str) -> Kernel:
-    return Kernel(name, summary, _execute(reduce), (*_EXTENT, *more, "shift"), ("shift",), coded=SINGLE)
+    return Kernel(Form(name), summary, _execute(reduce), (*_EXTENT, *more, "shift"), ("shift",), coded=SINGLE)
 
 
 REDUCE_SUM = _kernel("reduce_sum", "exact sum times a constant, one rounding", lambda x: sum_along(x, 2), "factor")

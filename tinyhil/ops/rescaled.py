@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tinyhil.form import Arithmetic, Limit
 from tinyhil.formats.affine import multiplier
 from tinyhil.formats.format import Format
 from tinyhil.kernel import Arrays, Kernel
@@ -41,8 +42,8 @@ def _rescaled(base: Kernel) -> Kernel:
 
     return replace(
         base,
-        name=base.name.replace("affine", "rescaled"),
-        summary=f"{base.name}, bias, multiplier and shift of each output as one record",
+        form=replace(base.form, arithmetic=Arithmetic.RESCALED),
+        summary=f"{base.summary}: bias, multiplier and shift of each output as one record",
         execute=execute,
         params=(*base.params, "doubled"),
         static_params=(*base.static_params, "doubled"),
@@ -67,10 +68,10 @@ def _execute_factored(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, 
 DENSE, CONV, PAIR = (_rescaled(base) for base in (affine.DENSE, affine.CONV, affine_pair.PAIR))
 FACTORED = replace(
     affine_pair.PAIR,
-    name="dense_factored_pair",
-    summary="dense_affine_pair, start and factor of each output as one record",
+    form=replace(affine_pair.PAIR.form, arithmetic=Arithmetic.FACTORED),
+    summary=f"{affine_pair.PAIR.summary}: start and factor of each output as one record",
     execute=_execute_factored,
     codes=tuple(range(5)),
 )
 _BASES = (DENSE, CONV, PAIR, FACTORED)
-KERNELS = (*_BASES, *forms(_BASES, only_clip=True))
+KERNELS = (*_BASES, *forms(_BASES, (Limit.CLIP,)))

@@ -17,7 +17,7 @@ from tinyhil.kernel import Kernel
 from tinyhil.lowering_context import Lowering
 from tinyhil.ops import conv, linear
 from tinyhil.ops.limits import ADDEND, ENDS, clamped, forms
-from tinyhil.ops.operator import Arrays, Operator, by_domain
+from tinyhil.ops.operator import Arrays, Joined, Operator, by_domain
 
 _OPERATORS = {operator.name: operator for operator in (*linear.OPERATORS, *conv.OPERATORS)}
 
@@ -44,23 +44,19 @@ def _lower(node: Node, lowering: Lowering) -> None:
     _OPERATORS[layer.op].lower[lowering.domain(layer.inputs)](inner, lowering)
 
 
-def _with_sum(base: Kernel, addend_at: int) -> Kernel:
+def _with_sum(base: Kernel) -> Kernel:
     return replace(
         base,
-        name=f"{base.name}_sum",
-        summary=f"{base.name} with a computed tensor inside of the exact sum",
+        form=replace(base.form, joined=Joined.SUM),
         params=(*base.params, "add_shift"),
         static_params=(*base.static_params, "add_shift"),
         coded="",
         in_place=True,
-        in_place_at=(addend_at,),
+        in_place_at=(3 if base.form.bias else 2,),
     )
 
 
-_SUMS = tuple(
-    _with_sum(kernel, at)
-    for kernel, at in ((linear.DENSE, 2), (linear.DENSE_BIAS, 3), (conv.CONV, 2), (conv.CONV_BIAS, 3))
-)
+_SUMS = tuple(map(_with_sum, (*linear.LAYERS, *conv.LAYERS)))
 KERNELS = (*_SUMS, *forms(_SUMS))
 
 OPERATORS = (

@@ -37,7 +37,6 @@ from tinyhil.ops import (
 )
 from tinyhil.program import Op
 
-SUFFIX = "_rows"
 LINES = ("x_plane", "x_row", "x_ring", "out_plane", "out_row", "out_ring")
 STEP = ("x_step",)  # between the columns of an operand that is no planes
 JOINED = ("b_plane", "b_row", "b_ring")
@@ -45,29 +44,32 @@ FIRST, JOINED_FIRST = "x_first", "b_first"
 OPERAND, SECOND, RESULT = "x", "b", "out"  # what the names of such parameters begin with
 SHAPE = ("channels", "width")
 COUNTS = ("count", "a_period", "b_period")  # of whole tensors
-ASYMMETRIC_CONV = tuple(kernel for kernel in affine.KERNELS if kernel.name.startswith(affine.CONV.name))
-CHANNEL_CONV = tuple(kernel for kernel in channels.KERNELS if kernel.name.startswith(channels.CONV.name))
-RESCALED_CONV = tuple(kernel for kernel in rescaled.KERNELS if kernel.name.startswith(rescaled.CONV.name))
-ASYMMETRIC_MEAN = tuple(kernel for kernel in affine_moves.KERNELS if kernel.name.startswith(affine_moves.MEAN.name))
-SUMS = tuple(kernel for kernel in residual.KERNELS if kernel.name.startswith(conv.CONV.name))
-ASYMMETRIC_PAIRS = tuple(
-    kernel for kernel in affine.KERNELS if kernel.name.startswith((affine.SUM.name, affine.PRODUCT.name))
-)
+
+
+def _of(base: Kernel, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+    return tuple(kernel for kernel in kernels if kernel.form.base == base.form.base)
+
+
+EXACT_CONV = _of(conv.CONV, conv.KERNELS)
+ASYMMETRIC_CONV = _of(affine.CONV, affine.KERNELS)
+CHANNEL_CONV = _of(channels.CONV, channels.KERNELS)
+RESCALED_CONV = _of(rescaled.CONV, rescaled.KERNELS)
+ASYMMETRIC_MEAN = _of(affine_moves.MEAN, affine_moves.KERNELS)
+SUMS = _of(conv.CONV, residual.KERNELS)
+ASYMMETRIC_PAIRS = (*_of(affine.SUM, affine.KERNELS), *_of(affine.PRODUCT, affine.KERNELS))
 # position of the operand that goes by rows; elsewhere the last one
-X_AT = {kernel.name: 1 for kernel in (*conv.KERNELS, *CHANNEL_CONV, *ASYMMETRIC_CONV, *RESCALED_CONV, *SUMS)}
+X_AT = {kernel.form: 1 for kernel in (*EXACT_CONV, *CHANNEL_CONV, *ASYMMETRIC_CONV, *RESCALED_CONV, *SUMS)}
 
 # with the number of their inputs
 WINDOWED: tuple[tuple[Kernel, int], ...] = (
-    (conv.CONV, 2),
-    (conv.CONV_BIAS, 3),
-    *((kernel, 3 if "bias" in kernel.name else 2) for kernel in conv.FORMS),
+    *((kernel, 2 + kernel.form.bias) for kernel in EXACT_CONV),
     (pool.MAX_POOL, 1),
     (pool.AVERAGE_POOL, 1),
     (pool.AVERAGE_POOL_INSIDE, 2),
     *((kernel, 4) for kernel in CHANNEL_CONV),
     *((kernel, 5) for kernel in ASYMMETRIC_CONV),
     *((kernel, 3) for kernel in RESCALED_CONV),
-    *((kernel, 4 if "bias" in kernel.name else 3) for kernel in SUMS),
+    *((kernel, 3 + kernel.form.bias) for kernel in SUMS),
     *((kernel, 3) for kernel in ASYMMETRIC_MEAN),
     (affine_moves.MAX_POOL, 1),
 )
@@ -89,13 +91,13 @@ PAIRED: tuple[tuple[Kernel, int], ...] = (
     *((kernel, 2) for kernel in ASYMMETRIC_PAIRS),
 )
 MOVES: tuple[tuple[Kernel, int], ...] = ((movement.MOVE, 1), (affine_moves.MOVE, 1))  # any order of axes into planes
-X_AT |= {kernel.name: 0 for kernel, _ in PAIRED}
+X_AT |= {kernel.form: 0 for kernel, _ in PAIRED}
 # position of the second operand that goes by rows
-JOINED_AT = {kernel.name: kernel.in_place_at[0] for kernel in SUMS} | {kernel.name: 1 for kernel, _ in PAIRED}
-BASE = {kernel.name: kernel for kernel, _ in (*WINDOWED, *MAPPED, *PAIRED, *MOVES)}
-HAS_WINDOW = frozenset(kernel.name for kernel, _ in WINDOWED)
-IS_MOVE = frozenset(kernel.name for kernel, _ in MOVES)
-IS_PAIR = frozenset(kernel.name for kernel, _ in PAIRED)
+JOINED_AT = {kernel.form: kernel.in_place_at[0] for kernel in SUMS} | {kernel.form: 1 for kernel, _ in PAIRED}
+BASE = {kernel.form: kernel for kernel, _ in (*WINDOWED, *MAPPED, *PAIRED, *MOVES)}
+HAS_WINDOW = frozenset(kernel.form for kernel, _ in WINDOWED)
+IS_MOVE = frozenset(kernel.form for kernel, _ in MOVES)
+IS_PAIR = frozenset(kernel.form for kernel, _ in PAIRED)
 
 
 def operand_of(op: Op) -> str:
@@ -137,9 +139,9 @@ def moves_of(op: Op, which: str) -> Moves | None:
 
 def side_of(op: Op, index: int) -> str | None:
     """Whether input `index` of a kernel of rows is the operand that goes by rows or the second one."""
-    if op.kernel not in ROWED:
+    if not op.kernel.rows:
         return None
-    base = op.kernel.removesuffix(SUFFIX)
+    base = op.kernel.whole
     if index == 1 + X_AT.get(base, len(op.inputs) - 3):
         return OPERAND
     return SECOND if index == 1 + JOINED_AT.get(base, -1) else None
@@ -160,7 +162,7 @@ def positions(rows: np.ndarray, channels: int, width: int, layout: tuple[int, in
 
 def read_by(op: Op, begin: int, end: int) -> dict[str, np.ndarray]:
     """Which elements of the operands that go by rows a kernel of rows reads for the rows [begin, end) of its result."""
-    base, p = op.kernel.removesuffix(SUFFIX), op.params
+    base, p = op.kernel.whole, op.params
     inner, made = op.inputs[1:-1], np.arange(begin, end)
     at, width = X_AT.get(base, len(inner) - 1), p.get("out_width", p["width"])
     taken, channels = made, p.get("outputs", p["channels"])
@@ -178,7 +180,7 @@ def read_by(op: Op, begin: int, end: int) -> dict[str, np.ndarray]:
 
 def first_needed(op: Op, name: str, row: int) -> int:
     """The first row of an operand that a kernel of rows needs for `row` of its result and later ones."""
-    base = op.kernel.removesuffix(SUFFIX)
+    base = op.kernel.whole
     inner = op.inputs[1:-1]
     if base not in HAS_WINDOW or name != inner[X_AT.get(base, len(inner) - 1)]:
         return row
@@ -199,11 +201,11 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
     present, inner = arrays[-1], list(arrays[1:-1])
     if begin == end:
         return present, np.zeros((len(present), 0), bool)
-    base = BASE[op.kernel.removesuffix(SUFFIX)]
-    at = X_AT.get(base.name, len(inner) - 1)
+    base = BASE[op.kernel.whole]
+    at = X_AT.get(base.form, len(inner) - 1)
     p, first = op.params, first_at(op, OPERAND, begin)
     layout = (p["x_plane"], p["x_row"], p["x_ring"])
-    if base.name in HAS_WINDOW:
+    if base.form in HAS_WINDOW:
         w = window.window_of(p)
         inner[at] = _planes(inner[at][:, first:], w, layout, begin, end)
         part = replace(w, out_height=end - begin, pad_y=w.pad_y - begin * w.stride_y)
@@ -213,12 +215,12 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
         channels, width = p["channels"], p["width"]
         taken = positions(np.arange(begin, end), channels, width, layout, p.get("x_step", 1)).reshape(-1)
         inner[at] = inner[at][:, first + taken]
-        params = movement.straight(taken.size) if base.name in IS_MOVE else dict.fromkeys(COUNTS, taken.size)
-    if base.name in JOINED_AT:
-        joined, lines = JOINED_AT[base.name], (p["b_plane"], p["b_row"], p["b_ring"])
+        params = movement.straight(taken.size) if base.form in IS_MOVE else dict.fromkeys(COUNTS, taken.size)
+    if base.form in JOINED_AT:
+        joined, lines = JOINED_AT[base.form], (p["b_plane"], p["b_row"], p["b_ring"])
         taken = positions(np.arange(begin, end), channels, width, lines).reshape(-1)
         inner[joined] = inner[joined][:, first_at(op, SECOND, begin) + taken]
-    base_op = replace(op, kernel=base.name, inputs=op.inputs[1:-1], params={**p, **params})
+    base_op = replace(op, kernel=base.form, inputs=op.inputs[1:-1], params={**p, **params})
     values, clipped = base.execute(base_op, inner, out)
     made = np.broadcast_to(present, (max(len(values), len(present)), present.shape[1])).copy()
     made[:, written_by(op, begin, end)] = values
@@ -242,25 +244,22 @@ def _planes(x: np.ndarray, w: window.Window, layout: tuple[int, int, int], begin
 
 def _places(base: Kernel) -> tuple[str, ...]:
     """Where the rows of a kernel's operands lie, besides `LINES`."""
-    return JOINED if base.name in JOINED_AT else STEP if base.name in IS_MOVE else ()
+    return JOINED if base.form in JOINED_AT else STEP if base.form in IS_MOVE else ()
 
 
 def _rowed(base: Kernel, inputs: int) -> Kernel:
-    fields = window.FIELDS if base.name in HAS_WINDOW else SHAPE
+    fields = window.FIELDS if base.form in HAS_WINDOW else SHAPE
     return Kernel(
-        base.name + SUFFIX,
-        f"rows of {base.name}, in and out of line buffers",
+        replace(base.form, rows=True),
+        base.summary,
         _execute,
         (*_places(base), *(param for param in base.params if param not in COUNTS)),
         tuple(param for param in base.static_params if param not in COUNTS),
         is_sum=base.is_sum,
-        struct=("RowWindow" if base.name in HAS_WINDOW else "Lines", (*fields, *LINES)),
+        struct=("RowWindow" if base.form in HAS_WINDOW else "Lines", (*fields, *LINES)),
         coded=base.coded,
         codes=(0, *(index + 1 for index in base.codes), inputs + 1),
-        limit=base.limit,
-        template=base.template + SUFFIX if base.template else "",
     )
 
 
 KERNELS = tuple(_rowed(kernel, inputs) for kernel, inputs in (*WINDOWED, *MAPPED, *PAIRED, *MOVES))
-ROWED = {kernel.name: kernel for kernel in KERNELS}

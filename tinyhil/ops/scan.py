@@ -17,7 +17,7 @@ from tinyhil.graph import Graph, Node, Shape, element_count
 from tinyhil.kernel import REAL
 from tinyhil.lowering_context import Lowering
 from tinyhil.ops.index import PLACE_ROW, Counters, take_row
-from tinyhil.ops.operator import Arrays, Kernel, attr, axis_of, refuse
+from tinyhil.ops.operator import Arrays, Form, Kernel, attr, axis_of, refuse
 from tinyhil.program import Loop, Op, Role, Tensor
 
 Run = Callable[[dict[str, np.ndarray]], list[np.ndarray]]
@@ -145,7 +145,7 @@ def lower_loop(node: Node, lowering: Lowering, count: int) -> None:
     stacks = list(zip(body.outputs[states:], node.outputs[states:], strict=True))
     for index, (_, stack) in enumerate(stacks):
         count_fill = {"count": lowering.define(stack).count, "value": 0}
-        lowering.append(Op(FILL.name, f"{node.name}.{stack}", (), stack, count_fill))
+        lowering.append(Op(FILL.form, f"{node.name}.{stack}", (), stack, count_fill))
         counters.name(_backward(node, "output", index))
     steps += lowering.lower_body(body)
     for index, (row, stack) in enumerate(stacks):
@@ -160,7 +160,7 @@ def lower_loop(node: Node, lowering: Lowering, count: int) -> None:
 def _place_row(node: Node, lowering: Lowering, counter: str, row: str, stack: str) -> Op:
     source = lowering.operand(row)
     inner = {"inner": lowering.tensors[source].count}
-    return Op(PLACE_ROW.name, f"{node.name}.{stack}", (source, counter, stack), stack, inner)
+    return Op(PLACE_ROW.form, f"{node.name}.{stack}", (source, counter, stack), stack, inner)
 
 
 def _next_states(node: Node, lowering: Lowering, body: Graph, states: int) -> list[Op]:
@@ -185,7 +185,7 @@ def _copy(node: Node, lowering: Lowering, value: str, target: Tensor) -> None:
     if constant is not None and not constant.any():
         zero = int(quantize(np.zeros(1), target.format)[0][0])  # a code: an asymmetric integer's is not 0
         params = {"count": target.count, "value": zero}
-        lowering.append(Op(FILL.name, f"{node.name}.{target.name}", (), target.name, params))
+        lowering.append(Op(FILL.form, f"{node.name}.{target.name}", (), target.name, params))
     else:
         lowering.append(_copy_op(node, lowering, lowering.operand(value), target.name))
 
@@ -193,7 +193,7 @@ def _copy(node: Node, lowering: Lowering, value: str, target: Tensor) -> None:
 def _copy_op(node: Node, lowering: Lowering, source: str, target: str) -> Op:
     """Source and target share one format: `lower.py` ties the values of a state together."""
     params = {"count": lowering.tensors[target].count}
-    return Op(COPY.name, f"{node.name}.{target}", (source,), target, params)
+    return Op(COPY.form, f"{node.name}.{target}", (source,), target, params)
 
 
 def _execute_copy(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
@@ -205,8 +205,8 @@ def _execute_fill(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.n
     return values, np.zeros(values.shape, bool)
 
 
-COPY = Kernel("copy", "move a tensor", _execute_copy, ("count",), coded=REAL, codes=(0,))
-FILL = Kernel("fill", "set a tensor to one value", _execute_fill, ("count", "value"))
+COPY = Kernel(Form("copy"), "move a tensor", _execute_copy, ("count",), coded=REAL, codes=(0,))
+FILL = Kernel(Form("fill"), "set a tensor to one value", _execute_fill, ("count", "value"))
 KERNELS = (COPY, FILL)
 
 SCAN = LoopOperator(

@@ -14,7 +14,8 @@ import numpy as np
 from tinyhil.formats.format import Format
 from tinyhil.ops import conv, linear, window
 from tinyhil.ops.limits import forms
-from tinyhil.ops.operator import Arrays, Kernel
+from tinyhil.ops.operator import Arrays, Form, Kernel, Weights
+from tinyhil.ops.sums import with_bias
 from tinyhil.program import Op
 
 
@@ -47,42 +48,22 @@ def _execute_conv(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.n
     return conv.CONV.execute(plain, [weights.reshape(1, -1), *arrays[1:]], out)
 
 
-_DENSE = ("rows", "outputs", "inner", "entry", "shift")
-_CONV = ("outputs", "entry", "shift")
-_WINDOW = ("Window", window.FIELDS)
 SIGN_DENSE = Kernel(
-    "sign_dense",
+    Form("dense", weights=Weights.SIGNS),
     "dense of signs and binary weights, by differing bits",
     _execute_dense,
-    _DENSE,
+    ("rows", "outputs", "inner", "entry", "shift"),
     ("shift",),
-    is_sum=True,
-)
-SIGN_DENSE_BIAS = Kernel(
-    "sign_dense_bias",
-    "dense_bias of signs and binary weights",
-    _execute_dense,
-    (*_DENSE, "bias_shift"),
-    ("shift", "bias_shift"),
     is_sum=True,
 )
 SIGN_CONV = Kernel(
-    "sign_conv",
+    Form("conv", weights=Weights.SIGNS),
     "conv of signs and binary weights, by differing bits",
     _execute_conv,
-    _CONV,
+    ("outputs", "entry", "shift"),
     ("shift",),
     is_sum=True,
-    struct=_WINDOW,
+    struct=("Window", window.FIELDS),
 )
-SIGN_CONV_BIAS = Kernel(
-    "sign_conv_bias",
-    "conv_bias of signs and binary weights",
-    _execute_conv,
-    (*_CONV, "bias_shift"),
-    ("shift", "bias_shift"),
-    is_sum=True,
-    struct=_WINDOW,
-)
-PLAIN = (SIGN_DENSE, SIGN_DENSE_BIAS, SIGN_CONV, SIGN_CONV_BIAS)
+PLAIN = with_bias(SIGN_DENSE, SIGN_CONV)
 KERNELS = (*PLAIN, *forms(PLAIN))

@@ -15,7 +15,7 @@ from tinyhil.kernel import REAL
 from tinyhil.lowering_context import Lowering
 from tinyhil.ops.division import tiled
 from tinyhil.ops.movement import repeated
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, broadcast, by_domain, refuse
+from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, accumulator_bits, align, broadcast, by_domain, refuse
 from tinyhil.program import Op
 
 
@@ -46,7 +46,7 @@ def _lower(node: Node, lowering: Lowering) -> None:
         "shift": shift,
     }
     bits = accumulator_bits(-fmt.lowest * max(-by.lowest, 1 << max(-by.exponent, 0)), shift)
-    lowering.emit(node, Op(PRELU.name, node.name, (x, slopes), out.name, params, bits))
+    lowering.emit(node, Op(PRELU.form, node.name, (x, slopes), out.name, params, bits))
 
 
 def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
@@ -62,7 +62,7 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
 
 _PARAMS = ("count", "a_period", "b_period", "one_shift", "shift")
 PRELU = Kernel(
-    "prelu",
+    Form("prelu"),
     "x above zero, x times its slope below, one rounding",
     _execute,
     _PARAMS,

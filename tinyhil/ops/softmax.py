@@ -19,7 +19,7 @@ from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.lowering_context import Lowering
 from tinyhil.ops import affine_softmax, real_functions
-from tinyhil.ops.operator import Arrays, Kernel, Operator, attr, axis_of, by_domain, refuse
+from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, attr, axis_of, by_domain, refuse
 from tinyhil.program import Op
 
 STEPS_LOG2 = 5
@@ -76,7 +76,7 @@ def _lower(node: Node, lowering: Lowering) -> None:
     }
     if not 0 <= params["fraction_bits"] <= 40:
         raise refuse(node, f"results in units of 2^{out.format.exponent}", "calibrate on other inputs")
-    lowering.emit(node, Op(SOFTMAX.name, node.name, (table, x), out.name, params, 63))
+    lowering.emit(node, Op(SOFTMAX.form, node.name, (table, x), out.name, params, 63))
 
 
 def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
@@ -90,7 +90,7 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
 
 
 _PARAMS = ("outer", "count", "inner", "scale", "fraction_bits")
-SOFTMAX = Kernel("softmax", "exponentials by table, one division per element", _execute, _PARAMS)
+SOFTMAX = Kernel(Form("softmax"), "exponentials by table, one division per element", _execute, _PARAMS)
 KERNELS = (SOFTMAX,)
 
 OPERATORS = (

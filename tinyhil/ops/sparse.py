@@ -11,7 +11,8 @@ import numpy as np
 from tinyhil.arithmetic import limited
 from tinyhil.formats.format import Format
 from tinyhil.ops.limits import forms
-from tinyhil.ops.operator import Arrays, Kernel
+from tinyhil.ops.operator import Arrays, Form, Kernel, Weights
+from tinyhil.ops.sums import with_bias
 from tinyhil.program import Op
 
 
@@ -85,31 +86,20 @@ def _summed(op: Op, weights: np.ndarray, x: np.ndarray, bias: Arrays, out: Forma
 
 _PARAMS = ("rows", "outputs", "inner", "shift")
 SPARSE = Kernel(
-    "sparse_dense", "dense from index lists, exact sum, one rounding", _execute, _PARAMS, ("shift",), is_sum=True
-)
-SPARSE_BIAS = Kernel(
-    "sparse_dense_bias",
-    "dense_bias from index lists",
+    Form("dense", weights=Weights.LISTS),
+    "dense from index lists, exact sum, one rounding",
     _execute,
-    (*_PARAMS, "bias_shift"),
-    ("shift", "bias_shift"),
+    _PARAMS,
+    ("shift",),
     is_sum=True,
 )
 STREAM = Kernel(
-    "stream_dense",
+    Form("dense", weights=Weights.STREAM),
     "sparse_dense from one stream of bytes: per output a count, then steps to the next column and weights in turn",
     _execute_stream,
     _PARAMS,
     ("shift",),
     is_sum=True,
 )
-STREAM_BIAS = Kernel(
-    "stream_dense_bias",
-    "sparse_dense_bias from such a stream",
-    _execute_stream,
-    (*_PARAMS, "bias_shift"),
-    ("shift", "bias_shift"),
-    is_sum=True,
-)
-BOTH = (SPARSE, SPARSE_BIAS, STREAM, STREAM_BIAS)
+BOTH = with_bias(SPARSE, STREAM)
 KERNELS = (*BOTH, *forms(BOTH))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tinyhil.form import Form, Joined
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER, Domain, Format
 from tinyhil.formats.quire import granule_of, place
@@ -15,10 +16,11 @@ from tinyhil.graph import Node
 from tinyhil.kernel import Kernel
 from tinyhil.lowering_context import Lowering, domain_of, loaded
 from tinyhil.ops import affine, channels
-from tinyhil.ops.limits import ADDEND, limit_of
+from tinyhil.ops.limits import ADDEND, limited_form
 from tinyhil.ops.operator import accumulator_bits, refuse
 from tinyhil.program import Op, Tensor
 
+BIAS_SHIFT = "bias_shift"
 BIAS_BITS = 56  # of a bias in units of the sum it joins; the widest accumulator has 63
 
 
@@ -37,42 +39,41 @@ class Constant:
         return Constant(name, array, like.fitted(float(np.abs(array).max(initial=0.0))))
 
 
-@dataclass(frozen=True, slots=True)
-class LayerKernels:
-    """Without bias, with bias, for asymmetric integers, and for a scale per output channel."""
-
-    plain: Kernel
-    biased: Kernel
-    affine: Kernel | None = None
-    channels: Kernel | None = None
+def with_bias(*kernels: Kernel) -> tuple[Kernel, ...]:
+    """Each kernel, and its form with a constant bias inside the exact sum."""
+    both: list[Kernel] = []
+    for kernel in kernels:
+        params, static = (*kernel.params, BIAS_SHIFT), (*kernel.static_params, BIAS_SHIFT)
+        form = replace(kernel.form, bias=True)
+        both += [kernel, replace(kernel, form=form, params=params, static_params=static)]
+    return tuple(both)
 
 
 def emit_layer(
     node: Node,
     lowering: Lowering,
-    kernels: LayerKernels,
+    form: Form,
     operands: tuple[Constant, str, Constant | None],
     params: dict[str, int],
     scratch: Tensor | None = None,
 ) -> None:
-    """One call of one of `kernels` on the constant weights, the value x and the bias.
+    """One call of the form's base, in the arithmetic that the operands ask for, on constant weights, the value x and
+    the bias.
 
     `params` lacks the shifts. The bias joins the exact sum. ModelError for operands of two kinds.
     """
     weights, x, bias = operands
     source, start = lowering.format(x), None if bias is None else bias.array
-    if kernels.affine is not None and affine.is_affine(weights.format, source):
+    if affine.is_affine(weights.format, source):
         made = affine.layer(node, weights.name, (weights.array, weights.steps), start, source.smallest)
-        affine.emit_layer(node, lowering, kernels.affine, x, made, params, scratch)
+        affine.emit_layer(node, lowering, form, x, made, params, scratch)
         return
-    if kernels.affine is not None and _needs_multipliers(
-        weights.format, source, lowering.format(node.outputs[0]), is_window=scratch is not None
-    ):
-        affine.emit_layer(node, lowering, kernels.affine, x, _as_it_is(weights, source, start), params, scratch)
+    if _needs_multipliers(weights.format, source, lowering.format(node.outputs[0]), is_window=scratch is not None):
+        affine.emit_layer(node, lowering, form, x, _as_it_is(weights, source, start), params, scratch)
         return
-    if kernels.channels is not None and channels.takes(weights.format, lowering.format(x)):
+    if channels.takes(weights.format, lowering.format(x)):
         given = (weights.name, weights.array, None if bias is None else bias.array, x)
-        channels.emit_layer(node, lowering, kernels.channels, given, params, scratch)
+        channels.emit_layer(node, lowering, form, given, params, scratch)
         return
     if scratch is not None and affine.is_affine(lowering.format(x)):
         what = f"'{x}' is an asymmetric integer, its weights are {weights.format}"
@@ -89,16 +90,15 @@ def emit_layer(
     if bias is not None:
         fmt, bias_shift = joining(bias.format, unit, domain_of((weights.format, lowering.format(x))))
         names.append(lowering.add_constant(bias.name, bias.array, fmt))
-    kernel = kernels.plain if bias is None else kernels.biased
     stored = (names[0], *names[2:])
-    suffix, ends = limit_of(node, out.format)
+    form, ends = limited_form(form, node, out.format)
     if ADDEND in node.attrs:  # tinyhil/ops/residual.py
         names.append(node.attrs[ADDEND])
-        suffix = f"_sum{suffix}"
+        form = replace(form, joined=Joined.SUM)
         ends = {**ends, "add_shift": loaded(lowering.tensors[names[-1]].format).exponent - unit}
     params = {**params, "bias_shift": bias_shift, "shift": out.format.exponent - unit, **ends}
     patch = scratch.name if scratch is not None else ""
-    op = Op(kernel.name + suffix, node.name, tuple(names), out.name, params, scratch=patch)
+    op = Op(replace(form, bias=bias is not None), node.name, tuple(names), out.name, params, scratch=patch)
     lowering.emit(node, proven(op, lowering, weights, stored, x))
 
 

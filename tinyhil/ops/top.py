@@ -15,7 +15,7 @@ from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import SINGLE, Format
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.lowering_context import Lowering
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, by_domain
+from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, accumulator_bits, by_domain
 from tinyhil.program import Op
 
 VALUES, INDICES = "TopValues", "TopIndices"
@@ -55,24 +55,22 @@ def _lower(node: Node, lowering: Lowering) -> None:
     }
     bits = accumulator_bits(max(along, -fmt.lowest), shift)
     kernel = TOP_INDICES if index else TOP_VALUES
-    lowering.emit(node, Op(kernel.name, node.name, (x,), out.name, params, bits))
+    lowering.emit(node, Op(kernel.form, node.name, (x,), out.name, params, bits))
 
 
 def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     x = arrays[0].reshape(-1, p["outer"], p["along"], p["inner"])
     at = _order(x, 2, p["k"], p["largest"])
-    numbers = at if op.kernel == TOP_INDICES.name else np.take_along_axis(x, at, 2)
+    numbers = at if op.kernel == TOP_INDICES.form else np.take_along_axis(x, at, 2)
     return requantize(numbers.reshape(len(x), -1) * like(1, x), p["shift"], out)
 
 
 _PARAMS = ("outer", "along", "inner", "k", "largest", "shift")
-TOP_VALUES = Kernel(
-    "top_values", "the k largest or smallest in order", _execute, _PARAMS, ("largest", "shift"), coded=SINGLE
-)
-TOP_INDICES = Kernel(
-    "top_indices", "where they are, the first of equals first", _execute, _PARAMS, ("largest", "shift"), coded=SINGLE
-)
+_STATIC = ("largest", "shift")
+TOP_VALUES = Kernel(Form("top_values"), "the k largest or smallest in order", _execute, _PARAMS, _STATIC, coded=SINGLE)
+_PLACES = "where they are, the first of equals first"
+TOP_INDICES = Kernel(Form("top_indices"), _PLACES, _execute, _PARAMS, _STATIC, coded=SINGLE)
 KERNELS = (TOP_VALUES, TOP_INDICES)
 OPERATORS = (
     Operator(VALUES, "the values of TopK", _infer, _evaluate, by_domain(_lower), ("axis", "k", "largest")),

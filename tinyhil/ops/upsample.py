@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from tinyhil.arithmetic import rounded, sum_of_products
+from tinyhil.form import Form
 from tinyhil.formats import quire as sums
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.fixed import Fixed
@@ -147,7 +148,7 @@ def _emit(node: Node, lowering: Lowering, weights: np.ndarray, bias: np.ndarray,
         lowering.add_constant(node.inputs[2] if len(node.inputs) == 3 else f"{out.name}.bias", bias, like),
     )
     params = {**params, "bias_shift": bias_shift, "shift": out.format.exponent - unit}
-    op = Op(CONV_TRANSPOSE.name, node.name, names, out.name, params)
+    op = Op(CONV_TRANSPOSE.form, node.name, names, out.name, params)
     lowering.emit(node, proven(op, lowering, Constant(node.inputs[1], weights, fmt), (names[0], names[2]), x))
 
 
@@ -214,7 +215,7 @@ def _lower_interpolate(node: Node, lowering: Lowering) -> None:
         "shift": shift,
     }
     bits = accumulator_bits(-fmt.lowest << WEIGHT_BITS, shift)
-    op = Op(INTERPOLATE.name, node.name, (table, x), out.name, params, bits)
+    op = Op(INTERPOLATE.form, node.name, (table, x), out.name, params, bits)
     if lowering.domain(node.inputs) == CODED:
         pairs = np.stack([(1 << WEIGHT_BITS) - weights, weights], axis=1).astype(np.float64)
         placed = sums.place(pairs, lowering.format(node.inputs[0]), lowering.observed(node.inputs[0]))
@@ -238,7 +239,7 @@ def _execute_interpolate(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarra
 
 
 CONV_TRANSPOSE = Kernel(
-    "conv_transpose",
+    Form("conv_transpose"),
     "each output the exact sum of the taps that fall on an input, plus a bias, one rounding",
     _execute,
     ("groups", "outputs", "shift", "bias_shift"),
@@ -247,7 +248,7 @@ CONV_TRANSPOSE = Kernel(
     struct=("Window", window.FIELDS),
 )
 INTERPOLATE = Kernel(
-    "interpolate",
+    Form("interpolate"),
     "two neighbours by constant weights along one axis, one rounding",
     _execute_interpolate,
     ("outer", "chosen", "size", "inner", "shift"),

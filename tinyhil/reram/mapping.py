@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tinyhil.errors import ModelError
-from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.form import Arithmetic, Form, Joined, Weights
+from tinyhil.kernel import QUIRE
+from tinyhil.ops import KERNEL_OF, conv, linear
 from tinyhil.ops.window import window_of
-from tinyhil.program import Loop, Op, Program, Role, walk
+from tinyhil.program import Op, Program, Role, mapped, walk
 from tinyhil.reram.array import Mapped
 from tinyhil.reram.hardware import Hardware
 
 WIDTHS = (2, 16)  # bits of weights and inputs
 WIDEST_SUM = 63
 WITHOUT = ("sparse", "pair")  # fusions: a zero is a cell like any other, and crossbars round each product
-DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels")
-CONV = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels")
+BASES = (linear.DENSE.form.base, conv.CONV.form.base)
+BY_SHIFTS = (Arithmetic.EXACT, Arithmetic.CHANNELS, Arithmetic.CODED_CHANNELS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +32,20 @@ class Matrix:
     input_bits: int
 
 
+def _is_held(form: Form) -> bool:
+    """Whether a kernel is a product with a constant matrix, rounded by shifts."""
+    is_layer = form.base in BASES and form.weights is Weights.PLAIN and form.joined is not Joined.PAIR
+    return is_layer and form.arithmetic in BY_SHIFTS
+
+
 def matrix_of(program: Program, op: Op) -> Matrix | None:
     """What crossbars hold of an operation; None if it is none of theirs."""
-    kernel = KERNEL_BY_NAME[op.kernel]
-    template, p = kernel.template or kernel.name, op.params
-    if template not in (*DENSE, *CONV):
+    if not _is_held(op.kernel):
         return None
+    p = op.params
     weights, x = (program.tensors[name].format for name in op.inputs[:2])
     bits = weights.bits, x.bits
-    if template in DENSE:
+    if op.kernel.base == linear.DENSE.form.base:
         return Matrix(1, p["inner"], p["outputs"], p["rows"], *bits)
     w = window_of(p)
     groups = p["groups"]
@@ -48,11 +55,10 @@ def matrix_of(program: Program, op: Op) -> Matrix | None:
 def require_held(program: Program) -> None:
     """ModelError names a layer that crossbars can not hold, why, and what could be done."""
     for op in walk(program.body):
-        kernel = KERNEL_BY_NAME[op.kernel]
-        template = kernel.template or kernel.name
-        if template not in (*DENSE, *CONV):
-            if kernel.is_sum or kernel.coded == "quire":
-                raise _refused(op, f"'{template}' is no product with a constant matrix", _remedy(template))
+        kernel = KERNEL_OF[op.kernel]
+        if not _is_held(op.kernel):
+            if kernel.is_sum or kernel.coded == QUIRE:
+                raise _refused(op, f"'{op.kernel.bare}' is no product with a constant matrix", _remedy(op.kernel))
             continue
         for name, what in zip(op.inputs[:2], ("weights", "inputs"), strict=True):
             tensor = program.tensors[name]
@@ -66,8 +72,8 @@ def require_held(program: Program) -> None:
 _NONE = "run this model on another board"
 
 
-def _remedy(template: str) -> str:
-    if template.endswith("_affine"):
+def _remedy(form: Form) -> str:
+    if form.arithmetic is Arithmetic.AFFINE and form.joined is Joined.NOTHING:
         return "give it fixed8 instead of int8"
     return _NONE
 
@@ -79,22 +85,14 @@ def _refused(op: Op, why: str, remedy: str) -> ModelError:
 def on_crossbars(program: Program, hardware: Hardware) -> Program:
     """The program with its layers on crossbars; ModelError names one that they can not hold."""
     require_held(program)
-    return replace(program, body=_mapped(program, program.body, hardware))
+    return replace(program, body=mapped(program.body, lambda op: _on_crossbars(program, op, hardware)))
 
 
-def _mapped(program: Program, body: tuple[Op | Loop, ...], hardware: Hardware) -> tuple[Op | Loop, ...]:
-    made: list[Op | Loop] = []
-    for item in body:
-        if isinstance(item, Loop):
-            made.append(replace(item, body=_mapped(program, item.body, hardware)))
-            continue
-        matrix = matrix_of(program, item)
-        if matrix is None:
-            made.append(item)
-            continue
-        ticks = round(matrix.pixels * hardware.input_cycles(matrix.input_bits) * hardware.read_ns)
-        mapped = Mapped.on(hardware, matrix.weight_bits, matrix.input_bits, ticks)
-        # readings that are rounded may sum to more than what they stand for
-        bits = item.accumulator_bits if mapped.is_exact else WIDEST_SUM
-        made.append(replace(item, crossbar=mapped, accumulator_bits=bits))
-    return tuple(made)
+def _on_crossbars(program: Program, op: Op, hardware: Hardware) -> Op:
+    matrix = matrix_of(program, op)
+    if matrix is None:
+        return op
+    ticks = round(matrix.pixels * hardware.input_cycles(matrix.input_bits) * hardware.read_ns)
+    held = Mapped.on(hardware, matrix.weight_bits, matrix.input_bits, ticks)
+    # readings that are rounded may sum to more than what they stand for
+    return replace(op, crossbar=held, accumulator_bits=op.accumulator_bits if held.is_exact else WIDEST_SUM)
