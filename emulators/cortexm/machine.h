@@ -21,7 +21,7 @@ enum { MAX_RAMS = 6, CACHED_LINES = 32, ART_DATA_READS = 16, FLASH_LINE_NONE = ~
 
 enum { NO_IRQ = ~0u };
 
-enum core { CORTEX_M0PLUS, CORTEX_M3, CORTEX_M4, CORTEX_M7, CORTEX_M33 };
+enum core { CORTEX_M0PLUS = 1, CORTEX_M3, CORTEX_M4, CORTEX_M7, CORTEX_M33 };
 
 static inline bool has_fpu(enum core core) { return core >= CORTEX_M4; }
 

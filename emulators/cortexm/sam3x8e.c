@@ -165,6 +165,7 @@ static void reset(struct machine *m) {
 const struct chip sam3x8e = {
     .name = "sam3x8e",
     .cpu_model = UC_CPU_ARM_CORTEX_M3,
+    .core = CORTEX_M3,
     .flash_base = 0x00080000,
     .flash_size_bytes = 512 << 10,
     .flash_mirror = 0, /* GPNVM1 set: the chip boots from flash */
