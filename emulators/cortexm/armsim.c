@@ -12,7 +12,7 @@ static const struct chip *const chips[] = {&sam3x8e, &stm32h747, &stm32h745, &st
 
 struct options {
     const struct chip *chip;
-    const char *image, *flash_file, *link, *trace, *pins, *lines;
+    const char *image, *flash_file, *link, *trace, *pins, *lines, *stacks;
     bool true_uart, realtime, no_autoreset, boot0, single_bank;
     int64_t worn_offset, budget;
     uint32_t supply;
@@ -25,7 +25,7 @@ static _Noreturn void usage(const char *what, const char *argument) {
     for (size_t i = 0; i < sizeof chips / sizeof *chips; ++i) fprintf(stderr, " %s", chips[i]->name);
     fprintf(stderr, "; usage: armsim --chip NAME --image FILE.bin --link PATH "
             "[--uart true|lifted] [--realtime] [--trace FILE] [--no-autoreset] [--flash-file PATH] [--boot0] "
-            "[--worn OFFSET] [--supply smps|ldo] [--pins FILE] [--lines FILE] [--budget INSTRUCTIONS] [--single-bank]\n");
+            "[--worn OFFSET] [--supply smps|ldo] [--pins FILE] [--stacks FILE] [--lines FILE] [--budget INSTRUCTIONS] [--single-bank]\n");
     exit(2);
 }
 
@@ -61,6 +61,7 @@ static void take_value(struct options *o, const char *name, const char *value) {
     else if (!strcmp(name, "--link")) o->link = value;
     else if (!strcmp(name, "--trace")) o->trace = value;
     else if (!strcmp(name, "--pins")) o->pins = value;
+    else if (!strcmp(name, "--stacks")) o->stacks = value;
     else if (!strcmp(name, "--lines")) o->lines = value;
     else if (!strcmp(name, "--budget")) o->budget = number(value);
     else if (!strcmp(name, "--uart")) o->true_uart = uart_mode(value);
@@ -70,7 +71,7 @@ static void take_value(struct options *o, const char *name, const char *value) {
 
 static bool is_known(const char *name) {
     static const char *const known[] = {"--chip", "--image", "--flash-file", "--link", "--trace", "--pins", "--uart", "--worn",
-                                        "--supply", "--lines", "--budget"};
+                                        "--supply", "--lines", "--budget", "--stacks"};
     for (size_t i = 0; i < sizeof known / sizeof *known; ++i)
         if (!strcmp(name, known[i])) return true;
     return false;
@@ -131,6 +132,7 @@ static void set_up(struct machine *m, const struct options *o) {
     if (o->image) flash_load_image(m, o->image);
     if (o->trace && !(m->trace = fopen(o->trace, "w"))) usage("cannot write the trace ", o->trace);
     m->budget = o->budget;
+    if (o->stacks) m->stacks = stacks_new();
     if (o->lines && !(m->lines = fopen(o->lines, "w"))) usage("cannot write the lines ", o->lines);
     if (o->pins && !(m->pins = fopen(o->pins, "w"))) usage("cannot write the pins ", o->pins);
 }
@@ -164,6 +166,7 @@ static uint32_t reset_machine(struct machine *m, const char *why) {
     rom_forget_code(m);
     memcpy(vectors, m->flash, sizeof vectors);
     m->min_sp = vectors[0];
+    if (m->stacks) stacks_restart(m, vectors[1] & ~1u, vectors[0]);
     for (int id = UC_ARM_REG_R0; id <= UC_ARM_REG_R12; ++id) uc_reg_write(m->uc, id, &zero);
     uc_reg_write(m->uc, UC_ARM_REG_PRIMASK, &zero);
     uc_reg_write(m->uc, UC_ARM_REG_CONTROL, &zero);
@@ -215,6 +218,7 @@ int main(int count, char **arguments) {
     if (m->trace) fclose(m->trace);
     if (m->pins) fclose(m->pins);
     if (m->lines) fclose(m->lines);
+    if (o.stacks && !stacks_write(m, o.stacks)) usage("cannot write the stacks ", o.stacks);
     host_close();
     if (o.flash_file) flash_save_file(m, o.flash_file);
     report_exit(m, started);

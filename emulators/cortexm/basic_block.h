@@ -38,6 +38,7 @@ struct block {
     bool conditional, indirect;
     bool ends_open, paired_ends_open; /* M7: the branch at the end is alone in its cycle */
     bool first_pairs;                 /* M7: the first instruction may be issued beside a branch */
+    bool calls;            /* the branch at the end leaves an address to return to */
     bool odd_start;        /* M4: begins with a wide instruction at an odd halfword */
     bool sp_unknown, stores, uses_fpu;
     uint16_t first_reads, late; /* M33: registers read first; not ready for what comes behind the block */

@@ -253,12 +253,19 @@ static void find_accesses(struct block *b, unsigned count) {
         if (s->located) add_access(b, &s->access);
 }
 
+/* BL, BLX */
+static bool is_call(const uint8_t *code, unsigned bytes) {
+    const unsigned h1 = code[0] | code[1] << 8;
+    return bytes == 2 ? (h1 & 0xFF80) == 0x4780 : h1 >> 11 == 0x1E && ((code[2] | code[3] << 8) & 0xD000) == 0xD000;
+}
+
 void describe(struct machine *m, struct block *b, uint32_t addr, uint32_t size, const uint8_t *code) {
     *b = (struct block){.addr = addr, .size = size, .fetched = NEVER_FETCHED, .accesses = b->accesses, .stretches = b->stretches};
     const unsigned count = decode_all(b, code);
     const struct step *last = &steps[count - 1];
     add_prices(m, b, count);
     if (is_branch(&last->insn)) add_taken(b, last, m->chip->core);
+    b->calls = is_call(code + size - last->insn.bytes, last->insn.bytes);
     find_accesses(b, count);
     b->odd_start = m->chip->core == CORTEX_M4 && steps[0].insn.bytes == 4 && addr & 2;
     b->max += b->odd_start;

@@ -138,6 +138,7 @@ static void on_block(uc_engine *uc, uint64_t addr, uint32_t size, void *user) {
     m->taken_min = b->taken_min;
     m->taken_max = b->taken_max;
     if (b->lowest_sp < 0 || b->sp_unknown || m->check_sp) watch_stack(m, b);
+    if (m->stacks) stacks_block(m, b, (uint32_t)addr);
     if (m->chip->core == CORTEX_M0PLUS) return;
     if (b->access_count) wait_for_data(m, b);
     if (m->flash_wait_states && (uint32_t)addr - m->chip->flash_base < m->chip->flash_size_bytes)

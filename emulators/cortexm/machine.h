@@ -156,6 +156,7 @@ struct machine {
     uint8_t fuses;
     int64_t worn_offset; /* of a byte of flash that has lost the ability to hold ones; or -1 */
     FILE *trace, *pins, *lines;
+    struct stacks *stacks; /* what each function needs; NULL if nobody asks */
     uint64_t budget; /* of instructions; 0: none */
     enum stop stop;
     const char *stop_why;
@@ -251,6 +252,14 @@ void usart_write(struct machine *m, uint32_t *registers, uint32_t offset, uint32
 /* pins.c */
 void pins_changed(struct machine *m, unsigned port, uint32_t before, uint32_t after);
 void stm32_write_port(struct machine *m, unsigned number, uint32_t *port, uint32_t offset, uint32_t value);
+
+/* stacks.c */
+struct stacks *stacks_new(void);
+void stacks_restart(struct machine *m, uint32_t addr, uint32_t sp);
+void stacks_block(struct machine *m, const struct block *b, uint32_t addr);
+void stacks_enter_interrupt(struct machine *m, uint32_t handler);
+void stacks_leave_interrupt(struct machine *m);
+bool stacks_write(struct machine *m, const char *path);
 
 /* idle.c */
 bool idle_probe(struct machine *m, uint32_t addr, bool stores);

@@ -49,6 +49,7 @@ static void jump_to_handler(struct machine *m) {
     else m->nvic.pending[irq / 32] &= ~(1u << irq % 32);
     set(m, UC_ARM_REG_LR, EXCEPTION_RETURN | 1);
     set(m, UC_ARM_REG_PC, handler);
+    if (m->stacks) stacks_enter_interrupt(m, handler & ~1u);
     m->taken_typical = m->taken_min = m->taken_max = 0;
 }
 
@@ -119,6 +120,7 @@ uint32_t fault_enter(struct machine *m, uint32_t pc) {
     set(m, UC_ARM_REG_LR, EXCEPTION_RETURN | 1);
     set(m, UC_ARM_REG_CPSR, cpsr & ~IT_STATE);
     add_cycles(m, ENTRY_CYCLES);
+    if (m->stacks) stacks_restart(m, handler & ~1u, at);
     return handler & ~1u;
 }
 
@@ -139,6 +141,7 @@ static void unstack(struct machine *m, uint32_t sp) {
     m->nvic.active = false;
     uart_let_thread_run(m);
     set(m, UC_ARM_REG_PC, frame[6] | 1);
+    if (m->stacks) stacks_leave_interrupt(m);
 }
 
 /* The handler jumped to its EXC_RETURN value: take the next interrupt at once, or resume the thread. */
@@ -151,6 +154,7 @@ void interrupt_return(struct machine *m) {
     uart_tick(m);
     if (wanted(m) && !(get(m, UC_ARM_REG_PRIMASK) & 1)) {
         add_cycles(m, TAIL_CHAIN_CYCLES);
+        if (m->stacks) stacks_leave_interrupt(m);
         jump_to_handler(m);
         return;
     }

@@ -49,6 +49,7 @@ static void write_sp(avr_t *avr, avr_io_addr_t address, uint8_t value, void *par
     board->sp_half = 0;
     uint16_t sp = avr->data[R_SPL] | avr->data[R_SPH] << 8;
     if (sp < board->min_sp) board->min_sp = sp;
+    if (board->stacks) stacks_moved(board->stacks, avr, sp, board->interrupts);
     if (sp < board->lowest_legal_sp) {
         char why[120];
         snprintf(why, sizeof why, "stack overflow by %d B: SP 0x%04x, static data ends at 0x%04x",
@@ -60,6 +61,7 @@ static void write_sp(avr_t *avr, avr_io_addr_t address, uint8_t value, void *par
 static void on_interrupt(struct avr_irq_t *irq, uint32_t entered, void *param) {
     (void)irq;
     struct board *board = param;
+    if (entered && board->stacks) stacks_entered(board->stacks, board->avr->pc);
     if (entered) board->avr->cycle += INTERRUPT_ENTRY_CYCLES;  // simavr 1.6 charges none
 }
 
@@ -71,6 +73,7 @@ static void reset_with(struct board *board, avr_run_t simavr_reset) {
     usart_reset(&board->usart);
     board->avr->run_cycle_limit = board->skips.count ? 1 : BURST_CYCLES;
     board->min_sp = RAMEND;
+    if (board->stacks) stacks_reset(board->stacks, RAMEND);
     board->faulted = board->erased = false;
 }
 
@@ -121,10 +124,14 @@ void board_open(struct board *board, const struct flash_setup *flash, uint32_t r
 
 // ---- running ----
 
-static void service_interrupts(avr_t *avr) {
+static void service_interrupts(struct board *board) {
+    avr_t *avr = board->avr;
     // After sei, reti or a write to SREG the chip executes one more instruction; simavr 1.6 would execute two.
     if (avr->interrupt_state == -2) avr->interrupt_state = -1;
-    if (avr->interrupt_state) avr_service_interrupts(avr);
+    if (!avr->interrupt_state) return;
+    board->interrupts = true;
+    avr_service_interrupts(avr);
+    board->interrupts = false;
 }
 
 // One instruction where skips must be watched, else up to the next timer event of the chip.
@@ -134,7 +141,7 @@ static void step(struct board *board) {
     avr_flashaddr_t next = patched ? skips_execute(avr) : avr_run_one(avr);
     avr_cycle_timer_process(avr);
     avr->pc = next;
-    if (avr->state == cpu_Running || avr->state == cpu_Sleeping) service_interrupts(avr);
+    if (avr->state == cpu_Running || avr->state == cpu_Sleeping) service_interrupts(board);
 }
 
 // Sleeping: time jumps to the chip's next event.
@@ -145,7 +152,7 @@ static void sleep_until_event(struct board *board, avr_cycle_count_t until) {
     if (wake > avr->cycle) avr->cycle = wake;
     avr_cycle_timer_process(avr);
     if (avr->state == cpu_Running) avr->cycle += SLEEP_WAKE_CYCLES;
-    service_interrupts(avr);
+    service_interrupts(board);
 }
 
 // The watchdog asks for its reset by replacing avr->run.

@@ -6,6 +6,7 @@
 
 #include "flash.h"
 #include "skips.h"
+#include "stacks.h"
 #include "usart.h"
 
 enum { CLOCK_HZ = 16000000, SRAM_START = 0x100, RAMEND = 0x8FF };
@@ -17,6 +18,8 @@ struct board {
     uint16_t min_sp;           // lowest stack pointer since reset
     uint16_t lowest_legal_sp;  // just below .data and .bss
     uint8_t sp_half;           // register of the first write of an SPL/SPH pair, 0 if none is open
+    struct stacks *stacks;     // what each function needs; NULL if nobody asks
+    bool interrupts;           // an interrupt is being entered: what is pushed now is its return address
     bool erased;  // the program counter is in erased flash below a boot loader: silent until a reset
     bool faulted;
     uint32_t fault_pc;

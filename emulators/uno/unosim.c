@@ -18,10 +18,10 @@ enum { RESET_HOLD_MS = 20 };
 
 static const char usage[] =
     "usage: unosim --image FILE.hex --link PATH [--uart true|lifted] [--realtime] [--no-autoreset] [--ram-static BYTES] "
-    "[--boot FILE.hex] [--flash-file PATH] [--worn ADDRESS]";
+    "[--boot FILE.hex] [--flash-file PATH] [--worn ADDRESS] [--pins FILE] [--stacks FILE]";
 
 struct options {
-    const char *link, *pins;
+    const char *link, *pins, *stacks;
     struct flash_setup flash;
     bool lifted, realtime, autoreset;
     uint32_t ram_static_bytes;
@@ -59,6 +59,7 @@ static struct options parse_options(int count, char **arguments) {
         {"no-autoreset", no_argument, NULL, 'n'},    {"ram-static", required_argument, NULL, 's'},
         {"boot", required_argument, NULL, 'b'},      {"flash-file", required_argument, NULL, 'f'},
         {"worn", required_argument, NULL, 'w'},      {"pins", required_argument, NULL, 'p'},
+        {"stacks", required_argument, NULL, 'k'},
         {0},
     };
     struct options options = {.lifted = true, .autoreset = true, .flash.worn = -1};
@@ -70,6 +71,7 @@ static struct options parse_options(int count, char **arguments) {
         if (option == 'f') options.flash.file = optarg;
         if (option == 'w') options.flash.worn = parse_number(optarg, FLASH_BYTES - 1, "--worn must be 0 to 32767, not");
         if (option == 'p') options.pins = optarg;
+        if (option == 'k') options.stacks = optarg;
         if (option == 'l') options.link = optarg;
         if (option == 'r') options.realtime = true;
         if (option == 'n') options.autoreset = false;
@@ -174,6 +176,7 @@ int main(int count, char **arguments) {
 
     board_open(&board, &options.flash, options.ram_static_bytes, options.lifted);
     if (options.pins && !pins_watch(board.avr, options.pins)) refuse("cannot write", options.pins);
+    if (options.stacks) board.stacks = stacks_new(RAMEND);
     pty_open(&pty, options.link);
     printf("{\"event\":\"ready\",\"pty\":\"%s\"}\n", pty.name);
     fflush(stdout);
@@ -182,6 +185,7 @@ int main(int count, char **arguments) {
     run(&session);
     pty_close(&pty);
     flash_save(board.avr);
+    if (options.stacks && !stacks_write(board.stacks, options.stacks)) refuse("cannot write", options.stacks);
     report_exit(&board, session.resets, now_seconds() - started_s);
     return 0;
 }
