@@ -192,6 +192,7 @@ class BoardUnderTest:
             "stack_bytes": record["memory"]["stack_bytes"],
             "ram_bytes": record["memory"].get("total_bytes"),
             "stack_limit_bytes": record["memory"].get("stack_limit_bytes"),
+            "stack_limit_unknown": record["memory"].get("stack_limit_unknown"),
             "accuracy": record["accuracy"],
             "verdict": record.get("verdict"),
             "golden": golden.relative_to(self.config.rootpath).as_posix() if golden else None,

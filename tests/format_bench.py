@@ -12,9 +12,8 @@ import numpy as np
 import serial
 from boards_under_test import SESSION
 from direct_build import direct_build
+from stack_check import connected
 
-from tinyhil.harness.boards import host, simulated
-from tinyhil.harness.boards.connection import Session
 from tinyhil.harness.build.image import check_fits
 from tinyhil.harness.build.pipeline import project_sources
 from tinyhil.harness.config import BoardSpec
@@ -117,11 +116,10 @@ def run_on_board(cases: Sequence[Vectors], board: BoardSpec, cache_dir: Path) ->
     check_fits(image, board)
     log_dir = image.project_dir / "logs"
     log_dir.mkdir(exist_ok=True)
-    driver = host if board.chip.core == "host" else simulated
     deadline = time.monotonic() + DEADLINE_S
     data = b""
     with (
-        driver.connect(board, Session(image.load_path, log_dir)) as device,
+        connected(board, image, log_dir) as device,
         serial.Serial(device.port, board.baud, timeout=2.0) as port,
     ):
         _synchronize(port, deadline)

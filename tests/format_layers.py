@@ -11,14 +11,13 @@ import numpy as np
 import serial
 from boards_under_test import SESSION
 from direct_build import direct_build
+from stack_check import connected
 
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
 from tinyhil.formats.quire import Window, place
 from tinyhil.formats.single import Single
-from tinyhil.harness.boards import host, simulated
-from tinyhil.harness.boards.connection import Session
 from tinyhil.harness.build.image import check_fits
 from tinyhil.harness.build.pipeline import project_sources
 from tinyhil.harness.config import BoardSpec
@@ -93,9 +92,8 @@ def run(layers: Sequence[Layer], board: BoardSpec, cache_dir: Path) -> list[Cost
     logs = image.project_dir / "logs"
     logs.mkdir(exist_ok=True)
     sizes = [len(one.weights) * one.format.storage_bytes + 4 for one in layers]
-    driver = host if board.chip.core == "host" else simulated
     with (
-        driver.connect(board, Session(image.load_path, logs)) as device,
+        connected(board, image, logs) as device,
         serial.Serial(device.port, board.baud, timeout=0.2) as port,
     ):
         deadline, data = time.monotonic() + DEADLINE_S, b""

@@ -14,12 +14,11 @@ import numpy as np
 import serial
 from boards_under_test import SESSION
 from direct_build import direct_build
+from stack_check import connected
 
 from tinyhil.codegen.model import Target, emit_model
 from tinyhil.codegen.transfer import Transfer
 from tinyhil.formats.codec import storage_dtype
-from tinyhil.harness.boards import host, simulated
-from tinyhil.harness.boards.connection import Session
 from tinyhil.harness.build.image import Image, check_fits
 from tinyhil.harness.build.pipeline import project_sources
 from tinyhil.harness.config import BoardSpec
@@ -193,12 +192,11 @@ def run_on_board(cases: Sequence[Case], board: BoardSpec, cache_dir: Path) -> Re
 
 
 def collect(image: Image, board: BoardSpec, count: int) -> bytes:
-    driver = host if board.chip.core == "host" else simulated
     log_dir = image.project_dir / "logs"
     log_dir.mkdir(exist_ok=True)
     deadline = time.monotonic() + DEADLINE_S
     with (
-        driver.connect(board, Session(image.load_path, log_dir)) as device,
+        connected(board, image, log_dir) as device,
         serial.serial_for_url(device.port, board.baud, timeout=0.2) as port,
     ):
         data = b""

@@ -9,7 +9,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from tests.test_emulator_cortexm import H747, Board, compiler_command, program, read_exactly
-from tinyhil.harness.build.stack_depth import worst_stack_bytes
+from tinyhil.harness.build.stack_depth import stack_bound
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.job import Request
@@ -74,4 +74,4 @@ def test_copies_are_counted_in_flash_alone() -> None:
     assert code
     assert not any(symbol.in_ram for symbol in code)
     assert image.static_bytes < 2048 < image.flash_bytes
-    assert worst_stack_bytes(image, "cortex-m7") is not None
+    assert stack_bound(image, "cortex-m7").limit_bytes is not None

@@ -180,6 +180,7 @@ FAULTS: dict[str, dict[str, Any]] = {
     "ram-exceeded": {"memory": {"total_bytes": 3000}},
     "stack-beyond-bound": {"memory": {"stack_limit_bytes": 1}},
     "stack-could-overflow": {"memory": {"stack_limit_bytes": 2047}},
+    "stack-unbounded": {"memory": {"stack_limit_bytes": None, "stack_limit_unknown": "'sub sp, r3' at 0x80 in f"}},
     "float-disagrees": {"degraded": [{"tensor": "h"}]},
     "accuracy-collapsed": {"accuracy": 0.5, "float_accuracy": 0.9},
     "inputs-clipped": {"input_saturations": 30},

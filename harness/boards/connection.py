@@ -29,7 +29,7 @@ class Connection(Protocol):
         """Switch off; totals the board's surroundings know (emulators: cycles, instructions, lowest stack pointer)."""
 
 
-PINS = "pins.txt"
+PINS, STACKS = "pins.txt", "stacks.txt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +43,4 @@ class Session:
     static_bytes: int = 0  # of RAM; an emulator that knows them tells a stack that reaches them
     keeps_running: bool = False  # through the opening of its port, where the real board does
     watch_pins: bool = False  # an emulator writes every edge of an output into log_dir / PINS
+    watch_stacks: bool = False  # an emulator writes what stack each function needed into log_dir / STACKS

@@ -10,7 +10,7 @@ from pathlib import Path
 from tinyhil.errors import BoardError
 from tinyhil.harness.boards import qemu, renode
 from tinyhil.harness.boards.boot_loader import check_source, optiboot
-from tinyhil.harness.boards.connection import PINS, Connection, Session
+from tinyhil.harness.boards.connection import PINS, STACKS, Connection, Session
 from tinyhil.harness.boards.flash import NoAnswer, flash, required_tool
 from tinyhil.harness.boards.process import ProcessBoard
 from tinyhil.harness.build.emulators import compiled_emulator
@@ -97,5 +97,7 @@ def _start(board: BoardSpec, session: Session, args: tuple[str, ...], banner_s: 
             command.append("--no-autoreset")
         if session.watch_pins:
             command += ["--pins", str(session.log_dir / PINS)]
+        if session.watch_stacks:
+            command += ["--stacks", str(session.log_dir / STACKS)]
         with ProcessBoard(command, session.log_dir / "emulator.log", banner_s) as process:
             yield process

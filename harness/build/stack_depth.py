@@ -1,218 +1,247 @@
-"""The deepest stack that an image can need: the longest path through its call graph, with the deepest interrupt on top.
+"""The deepest stack that an image can need: the longest path through its call graph, with interrupts on top.
 
-What a board measures depends on when bytes arrive; this does not. Frames are read from the disassembly: pushes and
-allocations of each function are added up whichever branch they are on, so the result is never too small. An indirect
-call may go to every function whose address appears in the image. Recursion or a frame of a size that is not constant
-makes the answer unknown.
+What a board measures depends on when bytes arrive; this does not. Every path from the reset is followed
+(`stack_walk.py`); an indirect call may go to every function whose address appears in the image. What is not understood,
+a call of itself, an amount that only the program knows, leaves no bound but the reason.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
 
+from tinyhil.harness.build.disassembly import Code, read_code
 from tinyhil.harness.build.image import Image
+from tinyhil.harness.build.stack_arm import NUMBER, Arm
+from tinyhil.harness.build.stack_avr import ADDRESS_BYTES, Avr
+from tinyhil.harness.build.stack_walk import Core, Given, NotUnderstood, Walk, walk
 from tinyhil.processes import run
 
 SECONDS = 60.0
-HEAD = re.compile(r"^([0-9a-f]+) <([^>]+)>:$")
-LINE = re.compile(r"^\s+([0-9a-f]+):\t(?:[0-9a-f]{2,8} ?)+\s*\t([\w.]+)(?:\t([^;@]*))?")
-TARGET = re.compile(r"([0-9a-f]+) <")
-NUMBER = re.compile(r"#(-?\d+)")
-ISR_AVR = re.compile(r"^__vector_\d+$")
-ISR_ARM = "uart_interrupt"
-EXCEPTION_BYTES = {"cortex-m0": 32, "cortex-m0plus": 32, "cortex-m3": 32}  # eight words; with a floating point unit:
-EXCEPTION_FPU_BYTES = 104
+VECTORS = ".isr_vector"
+FIRST_SERVED = 11  # exceptions below are faults
+LOADED = re.compile(r"r(\d+), 0x([0-9A-Fa-f]+)")
+NEAR = 12  # instructions between the two halves of an address
+WITHOUT_FPU = ("cortex-m0", "cortex-m0plus", "cortex-m3", "cortex-m23")
+FRAME_BYTES, FPU_FRAME_BYTES = 32, 104  # eight words; with the registers of the floating point unit
 ALIGNMENT_BYTES = 4  # an exception aligns the stack to eight bytes
-AVR_ADDRESS_BYTES = 2
-BOOT_SECTION = ".boot"  # what a reset begins with, before the code is where it runs
+BOOT = (VECTORS, ".boot")  # hold the addresses of what a reset and exceptions begin with
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
-    """`frame`: bytes it takes for itself; `calls`: name -> bytes of its return address; `exact`: nothing is unknown."""
+class StackBound:
+    """`limit_bytes` from the top of the stack; None where it is not known, and `unknown` says why.
 
-    name: str
-    address: int
-    frame: int = 0
-    calls: Mapping[str, int] = field(default_factory=dict)
-    indirect: bool = False
-    exact: bool = True
+    Both are empty where no image is looked into: this computer's.
+    """
+
+    limit_bytes: int | None
+    unknown: str = ""
 
 
-def worst_stack_bytes(image: Image, core: str) -> int | None:
-    """Bytes from the top of the stack at worst; None where it can not be told (this computer, recursion)."""
-    tool = {"avr": "avr-objdump"}.get(core, "arm-none-eabi-objdump" if core.startswith("cortex") else None)
-    beside = image.compiler.path.with_name(tool) if tool and image.compiler.path is not None else None
-    program = str(beside) if beside is not None and beside.is_file() else shutil.which(tool or "")
-    if not program:
-        return None
-    text = run([program, "-d", str(image.elf)], SECONDS).stdout
-    functions = read_functions(text, core)
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A function, and what is known when it is entered."""
+
+    start: int
+    is_interrupt: bool = False
+    given: Given = ()
+
+
+class Depths:
+    """Bounds of the functions of one image, by the addresses that they begin at."""
+
+    def __init__(self, core: Core[Any], taken: Collection[int]) -> None:
+        self._core = core
+        self._taken = taken
+        self._walks: dict[Entry, Walk] = {}
+        self._limits: dict[Entry, int] = {}
+
+    def walk(self, entry: Entry) -> Walk:
+        """Of the function itself. NotUnderstood."""
+        if entry not in self._walks:
+            self._walks[entry] = walk(self._core, entry.start, entry.is_interrupt, entry.given)
+        return self._walks[entry]
+
+    def limit_bytes(self, entry: Entry, path: tuple[Entry, ...] = ()) -> int:
+        """With all that it calls, below the stack pointer that it is entered with. NotUnderstood."""
+        known = self._limits.get(entry)
+        if known is not None:
+            return known
+        if entry in path:
+            names = " > ".join(self._core.code.name_of(e.start) for e in (*path[path.index(entry) :], entry))
+            raise NotUnderstood(self._core.code, entry.start, f"calls itself: {names}")
+        found = self.walk(entry)
+        deepest = found.deepest
+        for callee, depth in self._calls(found):
+            deepest = max(deepest, depth + self.limit_bytes(callee, (*path, entry)))
+        self._limits[entry] = deepest
+        return deepest
+
+    def _calls(self, found: Walk) -> Iterator[tuple[Entry, int]]:
+        """What it is given matters to a function that calls through pointers, and to those that hand it on."""
+        for (target, given), depth in found.calls.items():
+            yield Entry(target, given=given), depth
+        if found.indirect is not None:
+            for target in self._taken:
+                yield Entry(target), found.indirect
+
+    def reached(self, entry: Entry) -> list[Walk]:
+        """Of a function and all that it calls. NotUnderstood."""
+        found = {entry: self.walk(entry)}
+        waiting = [entry]
+        while waiting:
+            for callee, _ in self._calls(found[waiting.pop()]):
+                if callee not in found:
+                    found[callee] = self.walk(callee)
+                    waiting.append(callee)
+        return list(found.values())
+
+    def functions(self) -> dict[int, tuple[int, int]]:
+        """Bytes of each that was looked at, by its address: its own, and with all that it calls; what begins the stack
+        anew is part of it."""
+        found: dict[int, tuple[int, int]] = {}
+        for entry in self._limits:
+            parts = [entry, *map(Entry, self._walks[entry].restarts)]
+            own, everything = found.get(entry.start, (0, 0))
+            own = max(own, *(self._walks[part].deepest for part in parts))
+            found[entry.start] = own, max(everything, *(self._limits[part] for part in parts))
+        return found
+
+    def program_bytes(self, start: int) -> int:
+        """From a reset on, or whatever else begins the stack anew. NotUnderstood."""
+        limits, waiting = {}, [start]
+        while waiting:
+            one = waiting.pop()
+            if one not in limits:
+                limits[one] = self.limit_bytes(Entry(one))
+                waiting += [place for walked in self.reached(Entry(one)) for place in walked.restarts]
+        return max(limits.values())
+
+
+def stack_bound(image: Image, core: str) -> StackBound:
+    """Of an image for a core as boards.yaml names it."""
+    if core != "avr" and not core.startswith("cortex"):
+        return StackBound(None)
     try:
-        with image.elf.open("rb") as stream:
-            taken = _taken(ELFFile(stream), functions, text, core)
-    except (ELFError, OSError):
-        return None
-    return _worst(functions, taken, core)
+        return StackBound(bound_bytes(disassemble(image, core), core)[0])
+    except (NotUnderstood, ELFError, OSError) as problem:
+        return StackBound(None, str(problem))
 
 
-def _worst(functions: Mapping[str, Function], taken: frozenset[str], core: str) -> int | None:
-    avr = core == "avr"
-    served = [name for name in functions if (ISR_AVR.match(name) if avr else name == ISR_ARM)]
-    main = _depth("main", functions, taken, ())
-    interrupts = [_depth(name, functions, taken, ()) for name in served]
-    if main is None or None in interrupts:
-        return None
-    before = AVR_ADDRESS_BYTES if avr else _depth_before_main(functions)
-    on_top = max((depth for depth in interrupts if depth is not None), default=None)
-    if on_top is None:
-        return before + main
-    entry = AVR_ADDRESS_BYTES if avr else EXCEPTION_BYTES.get(core, EXCEPTION_FPU_BYTES) + ALIGNMENT_BYTES
-    return before + main + entry + on_top
+def disassemble(image: Image, core: str) -> Code:
+    """OSError without objdump; ELFError if the image is no ELF file."""
+    tool = "avr-objdump" if core == "avr" else "arm-none-eabi-objdump"
+    beside = image.compiler.path.with_name(tool) if image.compiler.path is not None else None
+    program = str(beside) if beside is not None and beside.is_file() else tool
+    return read_code(run([program, "-d", str(image.elf)], SECONDS).stdout, image.elf)
 
 
-def _depth_before_main(functions: Mapping[str, Function]) -> int:
-    """What the start-up holds when it calls main."""
-    return max((f.frame for f in functions.values() if "main" in f.calls), default=0)
+def bound_bytes(code: Code, core: str) -> tuple[int, Depths]:
+    """Of a whole image, and of its functions. NotUnderstood."""
+    if core == "avr":
+        depths = Depths(Avr(code, code.symbols.get("__stack", 0), _constructors(code)), _taken_avr(code))
+        return _avr_bytes(code, depths), depths
+    vectors = _vectors(code)
+    depths = Depths(Arm(code, vectors[0]), _taken_arm(code))
+    return _arm_bytes(vectors, depths, core), depths
 
 
-def _depth(name: str, functions: Mapping[str, Function], taken: frozenset[str], path: tuple[str, ...]) -> int | None:
-    """Bytes that a call of `name` needs, its own return address apart; None: unknown."""
-    function = functions.get(name)
-    if function is None or not function.exact or name in path:
-        return None
-    deepest = 0
-    calls = dict(function.calls)
-    if function.indirect:
-        address_bytes = AVR_ADDRESS_BYTES if any(calls.values()) else 0
-        calls |= {other: max(address_bytes, calls.get(other, 0)) for other in taken if other not in (*path, name)}
-    for other, address_bytes in calls.items():
-        below = _depth(other, functions, taken, (*path, name))
-        if below is None:
-            return None
-        deepest = max(deepest, address_bytes + below)
-    return function.frame + deepest
+def _avr_bytes(code: Code, depths: Depths) -> int:
+    """One interrupt at a time: it keeps others out until it returns."""
+    on_top = 0
+    for slot in _slots(code)[1:]:
+        entry = Entry(slot, is_interrupt=True)
+        for walked in depths.reached(entry):
+            if walked.enables is not None:
+                raise NotUnderstood(code, walked.enables, "interrupts interrupt each other")
+        on_top = max(on_top, ADDRESS_BYTES + depths.limit_bytes(entry))
+    return depths.program_bytes(0) + on_top
 
 
-def read_functions(text: str, core: str) -> dict[str, Function]:
-    """Frames and calls of every function in a disassembly."""
-    bodies = dict(_bodies(text))
-    starts = {address: name for name, (address, _) in bodies.items()}
-    read = _read_avr if core == "avr" else _read_arm
-    found = {}
-    for name, (address, lines) in bodies.items():
-        function = read(Function(name, address), lines, starts)
-        # a label inside a function falls through into the next: hand-written start-up code, which nobody measures
-        found[name] = replace(function, calls={k: v for k, v in function.calls.items() if k != name})
+def _slots(code: Code) -> list[int]:
+    """Of the vector table: jumps from address 0 on."""
+    found, at = [], code.at(0)
+    while at is not None and at.mnemonic in ("jmp", "rjmp"):
+        found.append(at.address)
+        at = code.at(at.next)
     return found
 
 
-def _bodies(text: str) -> Iterator[tuple[str, tuple[int, list[tuple[str, str]]]]]:
-    """Name, address, and mnemonics with operands of every function."""
-    name, address = "", 0
-    lines: list[tuple[str, str]] = []
-    for line in text.splitlines():
-        head = HEAD.match(line)
-        if head is not None:
-            if name:
-                yield name, (address, lines)
-            name, address, lines = head[2], int(head[1], 16), []
+def _arm_bytes(vectors: Sequence[int], depths: Depths, core: str) -> int:
+    """Priorities are not looked at: each of the exceptions that are served may interrupt all others, once. Faults end
+    the program; what they need after that counts if it is more."""
+    entry_bytes = ALIGNMENT_BYTES + (FRAME_BYTES if core in WITHOUT_FPU else FPU_FRAME_BYTES)
+    program, on_top = depths.program_bytes(vectors[1] & ~1), 0
+    faults = {vector & ~1 for vector in vectors[2:FIRST_SERVED] if vector}
+    for handler in {vector & ~1 for vector in vectors[2:] if vector}:
+        if handler in faults and any(walked.restarts for walked in depths.reached(Entry(handler))):
+            program = max(program, depths.program_bytes(handler))
+        else:
+            on_top += entry_bytes + depths.limit_bytes(Entry(handler))
+    return program + on_top
+
+
+def _vectors(code: Code) -> list[int]:
+    """First the stack pointer, then the handlers by their number. NotUnderstood without a table."""
+    for name, _, data in code.contents:
+        if name == VECTORS:
+            return [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
+    raise NotUnderstood(code, 0, f"no section {VECTORS}: where a reset begins is not known")
+
+
+def _taken_arm(code: Code) -> list[int]:
+    """Functions whose address is a constant of the image: where an indirect call may go. Not the vectors, and not the
+    start-up, which calls main and is entered once."""
+    if not code.spans:
+        return []
+    main = code.symbols.get("main", 0) & ~1
+    calls_main = {at.address for at in map(code.at, code.lines) if at and at.refers_to == main and at.mnemonic == "bl"}
+    start_up = {span.start for span in code.spans if any(span.start <= address < span.end for address in calls_main)}
+    words = {word for word in code.words_between(code.spans[0].start, code.spans[-1].end, but=BOOT) if word & 1}
+    return sorted({word & ~1 for word in words | _moved_words(code)} & code.functions - start_up)
+
+
+def _moved_words(code: Code) -> set[int]:
+    """`movw r3, #0x1234`, `movt r3, #0x800`: all halves that could be one's."""
+    halves: dict[str, set[int]] = {"movw": set(), "movt": set()}
+    for _, mnemonic, operands in code.lines.values():
+        number = NUMBER.search(operands) if mnemonic in halves else None
+        if number is not None:
+            halves[mnemonic].add(int(number[1], 0))
+    return {low + (high << 16) for low in halves["movw"] for high in halves["movt"]}
+
+
+def _constructors(code: Code) -> list[int]:
+    first, last = (code.symbols.get(f"__ctors_{end}", 0) for end in ("start", "end"))
+    words = code.bytes_at(first, last - first)
+    return [2 * int.from_bytes(words[at : at + 2], "little") for at in range(0, len(words), 2)]
+
+
+def _taken_avr(code: Code) -> list[int]:
+    """The same by addresses of words: loaded as two bytes, or in data."""
+    words = _loaded_words(code)
+    for section, _, data in code.contents:
+        if section == ".data":
+            words |= {int.from_bytes(data[at : at + 2], "little") for at in range(len(data) - 1)}
+    return sorted({2 * word for word in words} & code.functions - {0})
+
+
+def _loaded_words(code: Code) -> set[int]:
+    """`ldi r24, 0x12` and, not far behind, `ldi r25, 0x34`."""
+    found: set[int] = set()
+    low: dict[int, tuple[int, int]] = {}
+    for number, (_, mnemonic, operands) in enumerate(code.lines.values()):
+        loaded = LOADED.match(operands) if mnemonic == "ldi" else None
+        if loaded is None:
             continue
-        found = LINE.match(line)
-        if found is not None:
-            comment = line.partition(";")[2]
-            lines.append((found[2], f"{found[3] or ''} ;{comment}"))
-    if name:
-        yield name, (address, lines)
-
-
-def _read_avr(function: Function, lines: list[tuple[str, str]], starts: Mapping[int, str]) -> Function:
-    """Pushes, `rcall .+0` that makes room, and what is subtracted from Y before it becomes the stack pointer."""
-    frame, indirect = 0, False
-    calls: dict[str, int] = {}
-    low = 0
-    loaded = False  # Y holds the stack pointer
-    for mnemonic, operands in lines:
-        if mnemonic == "push":
-            frame += 1
-        elif mnemonic == "rcall" and operands.startswith(".+0"):
-            frame += AVR_ADDRESS_BYTES
-        elif mnemonic == "in" and operands.startswith("r28, 0x3d"):
-            loaded = True
-        elif loaded and mnemonic == "sbiw" and operands.startswith("r28"):
-            frame += int(operands.split(",")[1].split()[0], 16)
-            loaded = False
-        elif loaded and mnemonic == "subi" and operands.startswith("r28"):
-            low = int(operands.split(",")[1].split()[0], 16)
-        elif loaded and mnemonic == "sbci" and operands.startswith("r29"):
-            frame += low + 256 * int(operands.split(",")[1].split()[0], 16)
-            loaded = False
-        elif mnemonic in ("icall", "eicall", "ijmp"):
-            indirect = True
-        elif mnemonic in ("call", "rcall", "jmp", "rjmp"):
-            target = re.search(r"0x([0-9a-f]+)", operands)
-            other = starts.get(int(target[1], 16)) if target else None
-            if other is not None:
-                calls[other] = max(calls.get(other, 0), AVR_ADDRESS_BYTES if "call" in mnemonic else 0)
-    return replace(function, frame=frame, calls=calls, indirect=indirect)
-
-
-def _read_arm(function: Function, lines: list[tuple[str, str]], starts: Mapping[int, str]) -> Function:
-    """Pushes of registers, constants subtracted from the stack pointer, calls and jumps to other functions."""
-    frame, indirect, exact = 0, False, True
-    calls: dict[str, int] = {}
-    for mnemonic, operands in lines:
-        if mnemonic.startswith(("push", "vpush")) or (mnemonic.startswith("stmdb") and operands.startswith("sp!")):
-            frame += _registers(operands) * (8 if mnemonic.startswith("vpush") and "{d" in operands else 4)
-        elif mnemonic.startswith("sub") and operands.startswith("sp,"):
-            constant = NUMBER.search(operands)
-            exact &= constant is not None
-            frame += int(constant[1]) if constant else 0
-        elif mnemonic.startswith("str") and "[sp, #-" in operands and "]!" in operands:
-            frame += -int(re.search(r"#(-\d+)", operands)[1])  # type: ignore[index]
-        elif mnemonic.startswith("mov") and operands.startswith("sp,"):
-            exact = False
-        elif mnemonic.startswith("blx") or (mnemonic.startswith("bx") and not operands.startswith("lr")):
-            indirect = True
-        elif mnemonic.startswith("b") or mnemonic.startswith("cb"):
-            target = TARGET.search(operands)
-            other = starts.get(int(target[1], 16)) if target else None
-            if other is not None:
-                calls[other] = 0
-    return replace(function, frame=frame, calls=calls, indirect=indirect, exact=exact)
-
-
-def _registers(operands: str) -> int:
-    """How many registers `{r4, r5, r7-r11, lr}` names."""
-    inside = operands[operands.index("{") + 1 : operands.index("}")]
-    count = 0
-    for part in inside.split(","):
-        first, _, last = part.strip().partition("-")
-        count += 1 if not last else _index(last) - _index(first) + 1
-    return count
-
-
-def _index(register: str) -> int:
-    named = {"sl": 10, "fp": 11, "ip": 12, "sp": 13, "lr": 14, "pc": 15}
-    return named[register] if register in named else int(register[1:])
-
-
-def _taken(elf: ELFFile, functions: Mapping[str, Function], text: str, core: str) -> frozenset[str]:
-    """Functions whose address is a constant of the image, the start-up's apart: where an indirect call may go."""
-    if core == "avr":
-        pairs = re.findall(r"\tldi\tr(\d+), 0x([0-9A-F]+)[^\n]*\n[^\n]*\tldi\tr(\d+), 0x([0-9A-F]+)", text)
-        words = {int(low, 16) + 256 * int(high, 16) for a, low, b, high in pairs if int(b) == int(a) + 1}
-        return frozenset(f.name for f in functions.values() if f.address // 2 in words and not f.name.startswith("__"))
-    words = set()
-    for section in elf.iter_sections():
-        starts = section.name.endswith("vector") or section.name == BOOT_SECTION
-        if section["sh_flags"] & 0x2 and section["sh_type"] == "SHT_PROGBITS" and not starts:
-            data = section.data()
-            words |= {int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data) - 3, 2)}
-    return frozenset(f.name for f in functions.values() if f.address | 1 in words)
+        register, value = int(loaded[1]), int(loaded[2], 16)
+        low[register] = (number, value)
+        at, below = low.get(register - 1, (-NEAR, 0))
+        if register % 2 and number - at < NEAR:
+            found.add(below + 256 * value)
+    return found

@@ -78,6 +78,12 @@ def _costs(before: Figures, now: Figures, common: int, history: Sequence[float])
         found += _number(name, before.sizes[name], now.sizes[name])
     if before.stack_limit_bytes is not None and now.stack_limit_bytes is not None:
         found += _number("stack_limit_bytes", before.stack_limit_bytes, now.stack_limit_bytes)
+    elif now.stack_limit_unknown and before.stack_limit_bytes is not None:
+        text = f"{before.stack_limit_bytes} -> unknown: {now.stack_limit_unknown}"
+        found.append(Difference("stack_limit_bytes", text, fails=True))
+    elif before.stack_limit_unknown and now.stack_limit_bytes is not None:
+        text = f"unknown -> {now.stack_limit_bytes}"
+        found.append(Difference("stack_limit_bytes", text, fails=False, better=True))
     elif before.stack_bytes is not None and now.stack_bytes is not None:
         over = now.stack_bytes - before.stack_bytes
         if abs(over) > STACK_SLACK_BYTES:

@@ -36,6 +36,7 @@ class Figures:
     sizes: Mapping[str, int | None]
     stack_bytes: int | None
     stack_limit_bytes: int | None
+    stack_limit_unknown: str
     accuracy: float | None
     bit_exact: bool
     boot_medians: tuple[float, ...]
@@ -73,6 +74,7 @@ def figures(record: Mapping[str, Any]) -> Figures:
         sizes={"flash_bytes": record["flash_bytes"], **{name: memory[name] for name in SIZES[1:]}},
         stack_bytes=memory["stack_bytes"],
         stack_limit_bytes=memory.get("stack_limit_bytes"),
+        stack_limit_unknown=memory.get("stack_limit_unknown", ""),
         accuracy=record["accuracy"],
         bit_exact=record["bit_exact"],
         boot_medians=tuple(boot["median"] for boot in record.get("boots", ())),

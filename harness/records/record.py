@@ -22,7 +22,7 @@ from tinyhil.classes import classes_of
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.assets import asset, in_checkout
 from tinyhil.harness.boards.fidelity import fidelity_of
-from tinyhil.harness.build.stack_depth import worst_stack_bytes
+from tinyhil.harness.build.stack_depth import stack_bound
 from tinyhil.harness.measure.run import Outcome
 from tinyhil.harness.records import details
 from tinyhil.harness.records.accelerator_costs import accelerator_of
@@ -213,13 +213,14 @@ def _band(outcome: Outcome, latency: Mapping[str, Any]) -> tuple[float, float]:
 def _memory(outcome: Outcome) -> dict[str, Any]:
     chip, stats = outcome.board.chip, outcome.stats
     known = stats.stack_bytes is not None and stats.heap_bytes is not None
-    static = outcome.image.static_bytes
+    static, bound = outcome.image.static_bytes, stack_bound(outcome.image, chip.core)
     return {
         "arena_bytes": outcome.compiled.plan.peak_bytes,
         "input_bytes": outcome.compiled.transfers[outcome.board.name].input_bytes,
         "static_bytes": static,
         "stack_bytes": stats.stack_bytes,
-        "stack_limit_bytes": worst_stack_bytes(outcome.image, chip.core),
+        "stack_limit_bytes": bound.limit_bytes,
+        "stack_limit_unknown": bound.unknown,
         "heap_bytes": stats.heap_bytes,
         "total_bytes": static + (stats.stack_bytes or 0) + (stats.heap_bytes or 0) if known else None,
         "limit_bytes": chip.ram_bytes,

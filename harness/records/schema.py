@@ -72,6 +72,7 @@ class Memory(Part):
     heap_bytes: Count | None
     stack_bytes: Count | None
     stack_limit_bytes: Count | None = None
+    stack_limit_unknown: str = ""
     input_bytes: Count = 0
     total_bytes: Count | None = None
     limit_bytes: Count | None = None

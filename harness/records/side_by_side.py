@@ -121,6 +121,8 @@ def _latency(pair: _Pair) -> Iterator[Row]:
 def _memory(pair: _Pair) -> Iterator[Row]:
     for name, title in RAM.items():
         yield _number(f"{title} B", pair, ("memory", name), pair.build)
+    if any(record["memory"].get("stack_limit_unknown") for record in (pair.before, pair.now)):
+        yield _text("stack at worst unknown", pair, lambda record: record["memory"].get("stack_limit_unknown"))
     yield _number("flash B", pair, ("flash_bytes",), pair.build)
     parts = [(record.get("parts") or {}).get("flash", {}) for record in (pair.before, pair.now)]
     for name in dict.fromkeys((*parts[0], *parts[1])):

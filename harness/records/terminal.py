@@ -101,7 +101,10 @@ def _memory(memory: Mapping[str, Any]) -> str:
     text += f" + {memory['heap_bytes']} heap"
     text = text if memory["limit_bytes"] is None else f"{text} of {memory['limit_bytes']} B"
     worst = memory.get("stack_limit_bytes")
-    return text if worst is None else f"{text}; at worst {memory['static_bytes'] + worst} B"
+    if worst is None:
+        unknown = memory.get("stack_limit_unknown")
+        return f"{text}; at worst unknown: {unknown}" if unknown else text
+    return f"{text}; at worst {memory['static_bytes'] + worst} B"
 
 
 def _input(memory: Mapping[str, Any]) -> str:

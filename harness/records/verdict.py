@@ -50,6 +50,10 @@ def _could_overflow(record: RecordLike) -> str | None:
     return f"{memory['static_bytes']} B static + {stack} B of stack at worst > {limit} B"
 
 
+def _unbounded(record: RecordLike) -> str | None:
+    return record["memory"].get("stack_limit_unknown") or None
+
+
 def _beyond_bound(record: RecordLike) -> str | None:
     stack, limit = record["memory"].get("stack_bytes"), record["memory"].get("stack_limit_bytes")
     return None if stack is None or limit is None or stack <= limit else f"{stack} B measured, {limit} B at worst"
@@ -107,6 +111,7 @@ ISSUES = (
     Issue("ram-exceeded", INVALID, "static data, stack and heap overlap", _over_ram),
     Issue("stack-beyond-bound", INVALID, "more stack was used than the image can need", _beyond_bound),
     Issue("stack-could-overflow", DEGRADED, "the deepest stack that the image can need does not fit", _could_overflow),
+    Issue("stack-unbounded", DEGRADED, "how deep the stack can get is not known", _unbounded),
     Issue("float-disagrees", DEGRADED, "a tensor is further from the float model than its formats explain", _off_float),
     Issue("accuracy-collapsed", DEGRADED, "5 points of accuracy or more are lost against float", _collapsed),
     Issue("inputs-clipped", DEGRADED, "more than 1 % of the inputs is beyond the calibrated range", _clipped),

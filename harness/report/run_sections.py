@@ -86,7 +86,10 @@ def _tiles(record: RecordLike) -> str:
         f" + {stack:,} stack" if stack is not None else ", stack unknown"
     )
     worst = memory.get("stack_limit_bytes")
-    ram_parts += f"; at worst {memory['static_bytes'] + worst:,} B" if worst is not None else ""
+    if worst is not None:
+        ram_parts += f"; at worst {memory['static_bytes'] + worst:,} B"
+    elif memory.get("stack_limit_unknown"):
+        ram_parts += f"; at worst unknown: {memory['stack_limit_unknown']}"
     accuracy, wanted = record["accuracy"], record.get("float_accuracy")
     changed = record.get("disagreements")
     decided = "" if changed is None else f"{changed} decisions differ from float"

@@ -1,0 +1,41 @@
+"""The deepest stack that an image can need, held to what an emulator saw: function by function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tinyhil.harness.boards import host, simulated
+from tinyhil.harness.boards.connection import STACKS, Connection, Session
+from tinyhil.harness.build.image import Image
+from tinyhil.harness.build.stack_depth import bound_bytes, disassemble
+from tinyhil.harness.config import BoardSpec
+
+
+@contextmanager
+def connected(board: BoardSpec, image: Image, log_dir: Path) -> Iterator[Connection]:
+    """The emulated board with `image`, or the host; then every function that ran must have kept to its bound."""
+    emulated = board.chip.core != "host"
+    driver = simulated if emulated else host
+    with driver.connect(board, Session(image.load_path, log_dir, watch_stacks=emulated)) as device:
+        yield device
+    if emulated:
+        check_stacks(image, board.chip.core, log_dir / STACKS)
+
+
+def check_stacks(image: Image, core: str, told: Path) -> dict[str, tuple[int, int]]:
+    """`told`: a file of the emulator's. Of functions that ran, bytes with all that they called: seen, and at most."""
+    code = disassemble(image, core)
+    _, depths = bound_bytes(code, core)
+    functions, found = depths.functions(), {}
+    for line in told.read_text().splitlines():
+        address, own, everything = (int(word, 0) for word in line.split())
+        name = code.name_of(address)
+        assert address in functions, f"{name} at {address:#x} ran and is in no call graph"
+        limits = functions[address]
+        assert own <= limits[0], f"{name}: {own} B of its own, at most {limits[0]} B"
+        assert everything <= limits[1], f"{name}: {everything} B with all that it calls, at most {limits[1]} B"
+        found[name] = (everything, limits[1])
+    assert found
+    return found
