@@ -8,9 +8,8 @@ its blocks need for the patches of two pixels (firmware/kernels/arm/patches.hpp)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -34,12 +33,6 @@ from tinyhil.ops.window import Window, window_of
 from tinyhil.program import Blocks, Op, Program, Role, Tensor, walk
 from tinyhil.verify import checked
 
-PASS = Pass(
-    "arrange",
-    "weights lie in flash as the core's kernels read them, functions of bytes become tables",
-    "lowered program, and a core",
-    "same integers; constants in another order, scratch as blocks of sums need it",
-)
 WORD = Fixed(32, 0)
 SUM_BITS = 32
 BYTE_BITS = 8
@@ -47,7 +40,6 @@ PAIRED_BITS = 24  # of the sum of a row that shares products with another
 NEVER = 2.0  # more than all
 MULTIPLE = 4  # of the elements of a row, padded with zeros
 CARRIED = (1 << 16) - 1  # what a part's sum takes over from those before it (firmware/kernels/arm/halves.hpp)
-Stage = Callable[[Program], Program]
 BAND = 8  # rows of results of a depthwise layer at a time
 LINE = 4  # elements of a row of weights, and results, at once in depthwise layers along one axis
 OF_A_COLUMN = 32  # of their results at a time in a column; a row is copied as a whole (memplan/arena/write_order.py)
@@ -94,33 +86,33 @@ CORES = ("avr", *CHIPS)
 LAYERS = (linear.DENSE.form.base, conv.CONV.form.base)
 
 
-def arrange(program: Program, core: str) -> Program:
-    """`program` as it is stored and planned on a chip with this core; the same object if nothing changes."""
-    for name, stage in _stages(CHIPS.get(core, AVR)) if core in CORES else ():
-        program = checked(stage(program), f"{PASS.name}: {name}")
-    return program
+@dataclass(frozen=True, slots=True)
+class CorePass(Pass):
+    """A pass that makes a program one core's: `apply` gives the same object if nothing changes."""
+
+    apply: Callable[[Program, Chip], Program]
 
 
-def _stages(chip: Chip) -> tuple[tuple[str, Stage], ...]:
-    """What is done to a program for this chip, in this order; each stage leaves one that is well formed."""
-    on_core: tuple[str, Stage] = ("streams", with_streams) if chip is AVR else ("records", partial(_records, chip))
-    return (
-        ("constant channels", without_constant_channels),
-        ("tables", with_tables),
-        ("folded", folded),
-        ("linear sums", with_linear_forms),
-        ("ranges", without_needless_clipping),
-        ("signs", lambda program: with_signs(program, 8 if chip is AVR else 32)),
-        on_core,
-        ("order of weights", partial(_ordered, chip)),
-    )
+def _for_avr(program: Program, chip: Chip) -> Program:
+    return with_streams(program) if chip is AVR else program
 
 
-def _records(chip: Chip, program: Program) -> Program:
+def _for_arm(program: Program, chip: Chip) -> Program:
+    if chip is AVR:
+        return program
     return with_records(program, chip.doubles, lambda op: _has_blocks(program, op, chip))
 
 
-def _ordered(chip: Chip, program: Program) -> Program:
+def arrange(program: Program, core: str, without: Collection[str] = ()) -> Program:
+    """`program` as it is stored and planned on a chip with this core; the same object if nothing changes. `without`:
+    names of passes to leave out."""
+    for one in PASSES if core in CORES else ():
+        if one.name not in without:
+            program = checked(one.apply(program, CHIPS.get(core, AVR)), one.name)
+    return program
+
+
+def _ordered(program: Program, chip: Chip) -> Program:
     """Weights as the chip's kernels read them, and what these need beside them."""
     tensors = dict(program.tensors)
     for op in walk(program.body):
@@ -156,6 +148,64 @@ def _ordered(chip: Chip, program: Program) -> Program:
         words, row_words = (-(-count // WORD.storage_bytes) for count in (size, of_a_row))
         tensors[op.scratch] = replace(tensors[op.scratch], count=words, row_count=row_words, format=WORD)
     return program if tensors == program.tensors else with_input_as_it_is(replace(program, tensors=tensors))
+
+
+ANY, SAME = "lowered program, and a core", "same integers"
+PASSES: tuple[CorePass, ...] = (
+    CorePass(
+        "constant-channels",
+        "channels of asymmetric integers that are one code whatever comes in are left out",
+        ANY,
+        f"{SAME}; fewer channels, other biases",
+        lambda program, _: without_constant_channels(program),
+    ),
+    CorePass(
+        "tables",
+        "functions of 8-bit operands become tables of their codes",
+        ANY,
+        f"{SAME}; look-ups",
+        lambda program, _: with_tables(program),
+    ),
+    CorePass(
+        "folds",
+        "sums with constants and functions of functions become one table",
+        ANY,
+        f"{SAME}; fewer operations in loops",
+        lambda program, _: folded(program),
+    ),
+    CorePass(
+        "linear-sums",
+        "functions of asymmetric sums with constants become tables of linear forms",
+        ANY,
+        f"{SAME}, proven for every code; fewer operations in loops",
+        lambda program, _: with_linear_forms(program),
+    ),
+    CorePass(
+        "ranges",
+        "results that are proven to be within their format are not clipped",
+        ANY,
+        SAME,
+        lambda program, _: without_needless_clipping(program),
+    ),
+    CorePass(
+        "signs",
+        "layers of signs and binary weights count differing bits",
+        ANY,
+        f"{SAME}; weights as bits, scratch for those of the operand",
+        lambda program, chip: with_signs(program, 8 if chip is AVR else 32),
+    ),
+    CorePass("streams", "sparse weights become one stream of bytes", "the same, of an AVR", SAME, _for_avr),
+    CorePass(
+        "records", "bias, multiplier and shift of an output become one record", "the same, of ARM", SAME, _for_arm
+    ),
+    CorePass(
+        "blocks",
+        "weights lie in flash as the core's kernels read them",
+        ANY,
+        f"{SAME}; constants in another order, scratch as blocks of sums need it",
+        _ordered,
+    ),
+)
 
 
 def _has_blocks(program: Program, op: Op, chip: Chip) -> bool:

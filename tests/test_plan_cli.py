@@ -18,7 +18,7 @@ from onnx_models import node, simple
 import tinyhil
 from tinyhil.harness.build.pipeline import arranged_for, compile_model
 from tinyhil.harness.cli import main
-from tinyhil.harness.commands.plan import FUSIONS, MEMORY_PASSES, OTHER_PASSES
+from tinyhil.harness.commands.plan import CORE_PASSES, FUSIONS, MEMORY_PASSES, OTHER_PASSES
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.job import open_model
 from tinyhil.harness.offline import plan as offline
@@ -221,14 +221,13 @@ def test_passes_can_be_left_out(without: tuple[str, ...], peak_bytes: int, capsy
 
 def test_every_pass_has_its_name_and_its_contract(capsys: pytest.CaptureFixture[str]) -> None:
     names = [one.name for one in ALL]
-    dead, arranged = OTHER_PASSES
-    assert names == [dead, *FUSIONS, arranged, *MEMORY_PASSES]
+    assert names == [*OTHER_PASSES, *FUSIONS, *CORE_PASSES, *MEMORY_PASSES]
     assert all(one.before and one.after for one in ALL)
     code, out, err = hil(capsys, "--model", "fastgrnn_har", "--format", "fixed8", "--passes", "--json")
     assert (code, err) == (0, "")
     won = {one["name"]: one["peak_without_bytes"] - one["peak_bytes"] for one in json.loads(out)}
     assert list(won) == names
-    assert (won["order"], won["gaps"], won["rows"], won["arrange"]) == (32, 32, 0, 0)
+    assert (won["order"], won["gaps"], won["rows"], won["blocks"]) == (32, 32, 0, 0)
 
 
 def test_a_plan_for_a_board_has_the_scratch_of_its_blocks(capsys: pytest.CaptureFixture[str]) -> None:
@@ -243,9 +242,9 @@ def test_a_plan_for_a_board_has_the_scratch_of_its_blocks(capsys: pytest.Capture
     code, out, _ = hil(capsys, *model, "--board", "h747", "--passes", "--json")
     assert code == 0
     gains = {one["name"]: one for one in json.loads(out)}
-    plain = record(capsys, *model, "--board", "h747", "--without", "arrange")
-    assert gains["arrange"]["peak_without_bytes"] == plain["peak_bytes"] != planned["peak_bytes"]
-    assert gains["arrange"]["peak_bytes"] == planned["peak_bytes"]
+    plain = record(capsys, *model, "--board", "h747", "--without", "blocks")
+    assert gains["blocks"]["peak_without_bytes"] == plain["peak_bytes"] != planned["peak_bytes"]
+    assert gains["blocks"]["peak_bytes"] == planned["peak_bytes"]
 
 
 @pytest.mark.parametrize(

@@ -122,10 +122,11 @@ def _by_core(program: Program, boards: Sequence[BoardSpec]) -> list[tuple[Progra
     return list(groups.values()) or [(program, [])]
 
 
-def arranged_for(program: Program, board: BoardSpec) -> Program:
-    """The program as the board's core or accelerator carries it out; ModelError for layers that this can not hold."""
+def arranged_for(program: Program, board: BoardSpec, without: Collection[str] = ()) -> Program:
+    """The program as the board's core or accelerator carries it out; ModelError for layers that this can not hold.
+    `without`: names of passes to leave out."""
     hardware = board.hardware
-    return arrange(program, board.chip.core) if hardware is None else on_crossbars(program, hardware)
+    return arrange(program, board.chip.core, without) if hardware is None else on_crossbars(program, hardware)
 
 
 def target_of(board: BoardSpec, transfer: Transfer) -> Target:

@@ -22,7 +22,8 @@ from tinyhil.harness.commands.common import (
 # The compiler's own lists are not imported here: help must not load the compiler. A test holds these against them.
 FUSIONS = ("bias", "distance", "exponent", "gathered", "pair", "residual", "activation", "clamp", "sparse", "direct")
 MEMORY_PASSES = ("in-place", "views", "gaps", "order", "rows")
-OTHER_PASSES = ("dead-channels", "arrange")
+CORE_PASSES = ("constant-channels", "tables", "folds", "linear-sums", "ranges", "signs", "streams", "records", "blocks")
+OTHER_PASSES = ("dead-channels",)
 
 
 @click.command()
@@ -48,7 +49,7 @@ OTHER_PASSES = ("dead-channels", "arrange")
 @click.option(
     "--without",
     multiple=True,
-    type=click.Choice([*OTHER_PASSES, *MEMORY_PASSES, *FUSIONS]),
+    type=click.Choice([*OTHER_PASSES, *FUSIONS, *CORE_PASSES, *MEMORY_PASSES]),
     help="With --model: leave out this pass or fusion; may be repeated.",
 )
 @click.option("--passes", is_flag=True, help="With --model: every pass, its contract, and what it won.")

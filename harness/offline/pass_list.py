@@ -13,9 +13,10 @@ from tinyhil.errors import ConfigError
 from tinyhil.frontend import dead_channels
 from tinyhil.fuse import GRAPH_FUSIONS, LEFT_OUT, PROGRAM_FUSIONS
 from tinyhil.fuse.rewriting import GraphFusion, ProgramFusion
+from tinyhil.harness.build.pipeline import arranged_for
 from tinyhil.harness.config import BoardSpec
 from tinyhil.harness.job import Say, Streamed, open_model
-from tinyhil.harness.offline.plan import Wanted, arranged_without, planning_ranges
+from tinyhil.harness.offline.plan import Wanted, planning_ranges
 from tinyhil.lower import lower
 from tinyhil.memplan.arena.passes import PASSES
 from tinyhil.memplan.arena.placement import place
@@ -24,7 +25,7 @@ ALL: Sequence[Pass | GraphFusion | ProgramFusion] = (
     dead_channels.PASS,
     *GRAPH_FUSIONS,
     *PROGRAM_FUSIONS,
-    arrange.PASS,
+    *arrange.PASSES,
     *PASSES,
 )
 
@@ -81,7 +82,7 @@ def _sizes(model: str, wanted: Wanted, board: BoardSpec | None, without: tuple[s
     assignment = opened.assignment(wanted.assignment, wanted.format)
     program = lower(opened.model.graph, assignment, ranges, LEFT_OUT | set(without))
     if board is not None:
-        program = arranged_without(program, board, without)
+        program = arranged_for(program, board, without)
     placed = place(program, without, wanted.planner, wanted.budget(wanted.seconds))
     constants = sum(program.tensors[name].size_bytes for name in program.constants)
     return Sizes(placed.plan.peak_bytes, constants)

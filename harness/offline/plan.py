@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tinyhil.calibrate import Ranges, load_ranges
-from tinyhil.codegen.arrange import PASS
 from tinyhil.codegen.transfer import Transfer, belongs_in_arena
 from tinyhil.errors import ConfigError, DoesNotFit
 from tinyhil.fuse import LEFT_OUT
@@ -29,7 +28,6 @@ from tinyhil.memplan.arena.schedules import cheapest_within
 from tinyhil.memplan.csv import read_problem
 from tinyhil.preference import RAM, Wish
 from tinyhil.program import Program, walk
-from tinyhil.verify import checked
 
 Say = Callable[[str], None]
 NODES_WITHIN_SECONDS = 10**12  # the clock stops the search, not the count
@@ -203,7 +201,7 @@ def arranged_program(wanted: Wanted, name: str, board: BoardSpec | None, say: Sa
     assignment = opened.assignment(wanted.assignment, wanted.format)
     left_out = LEFT_OUT | set(wanted.without)
     program = lower(opened.model.graph, assignment, planning_ranges(opened, say), left_out)
-    arranged = program if board is None else arranged_without(program, board, wanted.without)
+    arranged = program if board is None else arranged_for(program, board, wanted.without)
     return opened.source, described(assignment, program), arranged
 
 
@@ -228,11 +226,6 @@ def _proof(wanted: Wanted, program: Program, placed: Placement) -> ScheduleProof
     """That no schedule needs less, where that was asked for and can be shown."""
     is_least = wanted.ram is None and ROWS.name not in wanted.without and placed.plan.proven
     return prove_schedule(program, placed.plan.peak_bytes) if is_least else None
-
-
-def arranged_without(program: Program, board: BoardSpec, without: Collection[str]) -> Program:
-    """The program as the board's core stores and plans it, unless that pass is left out."""
-    return program if PASS.name in without else checked(arranged_for(program, board), PASS.name)
 
 
 def planning_ranges(opened: Opened, say: Say) -> Ranges:
