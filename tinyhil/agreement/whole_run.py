@@ -28,11 +28,16 @@ from tinyhil.evaluate import replay
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.format import CODED, SINGLE, Format
 from tinyhil.graph import Graph, Node
+from tinyhil.ops.integral import FLAGS, WHOLE
 from tinyhil.program import Op, Program, walk
 
 MOST_RUNS, MOST_ELEMENTS = 8, 1_600_000
 MARGIN = 4.0
 LARGEST_SHARE = 2.0**-8
+LOST = 0.5  # noise over signal, of outputs that mean nothing any more
+FEW_DECISIONS = 0.1  # of the samples: on the edge of a choice that no run happened to make the other way
+CHOOSING = FLAGS | WHOLE | {"GatherAt", "Where"}
+LEAST_SIGNAL, LEAST_NOISE = 1 / 16, 1 / 4  # of the outputs' power, for samples to differ, and for noise to matter
 FLOAT32 = 2.0**-20  # of the largest output: both models add in some order
 
 
@@ -67,15 +72,17 @@ def whole_run(lowered: Lowered, inputs: np.ndarray, outputs: np.ndarray, wanted:
     worst = np.argsort(-off.max(axis=1), kind="stable")[:samples]
     explained = _explained_error(lowered, inputs[worst], wanted[worst])
     wrong, is_lost = off > explained, _is_lost(outputs, wanted, explained)
-    if not wrong.any() and not is_lost:
+    few = FEW_DECISIONS * len(outputs) if any(node.op in CHOOSING for node in lowered.graph.walk()) else 0
+    is_off = int(wrong.any(axis=1).sum()) > few
+    if not is_off and not is_lost:
         return WholeRun(explained, ())
     program = lowered.program
     finding = Finding(
         tensor=lowered.graph.outputs[0],
-        node="the whole run" if wrong.any() else "the whole run, which tells no samples apart",
+        node="the whole run" if is_off else "the whole run, which tells no samples apart",
         format=str(program.tensors[program.output].format),
         error=float(off.max()),
-        allowed=explained if wrong.any() else 0.0,
+        allowed=explained if is_off else 0.0,
         elements=int(wrong.sum()) or off.size,
     )
     return WholeRun(explained, (finding,))
@@ -83,43 +90,50 @@ def whole_run(lowered: Lowered, inputs: np.ndarray, outputs: np.ndarray, wanted:
 
 def _explained_error(lowered: Lowered, inputs: np.ndarray, wanted: np.ndarray) -> float:
     """The furthest that an output may be from `wanted` (samples, count), the float model's, by rounding alone."""
-    program, runs = lowered.program, lowered.runs(len(inputs))
-    many = np.tile(inputs, (runs, *(1,) * (inputs.ndim - 1)))
-    flat = many.reshape(len(many), -1)
-    rounded = _Rounded(lowered, runs)
-    given = rounded.input(flat if program.columns is None else program.columns.applied(flat))
-    with np.errstate(all="ignore"):
-        results = replay(rounded.graph, given.reshape(many.shape), rounded.take)
-    results = np.broadcast_to(results, (len(many), *results.shape[1:])).reshape(runs, len(inputs), -1)
-    if program.output_scale is not None:
-        results = results / program.output_scale
-    off = np.abs(results - wanted)
-    furthest = float(off[np.isfinite(off)].max(initial=0.0))
+    graph, errors = with_stored_constants(lowered.graph, lowered.program, lowered.formats)
+    shares = np.linspace(0.0, 1.0, lowered.runs(len(inputs)))
+    apart = bool(errors) and all(node.body is None for node in graph.walk())  # each with constants of its own
+    furthest = 0.0
+    for seed, part in enumerate(np.split(shares, len(shares)) if apart else [shares]):
+        rounded = _Rounded(lowered.program, graph, part, np.random.default_rng(seed))
+        off = np.abs(rounded.outputs(inputs, errors) - wanted)
+        furthest = max(furthest, float(off[np.isfinite(off)].max(initial=0.0)))
     return MARGIN * furthest + FLOAT32 * float(np.abs(wanted).max(initial=0.0))
 
 
 def _is_lost(given: np.ndarray, wanted: np.ndarray, explained: float) -> bool:
     """Whether rounding explains whatever comes, and each output's mean over the samples would be nearer to float."""
     off, distance = np.abs(given - wanted), np.abs(wanted - wanted.mean(axis=0))
-    noise, signal = float(np.square(off).sum()), float(np.square(distance).sum())
-    return noise >= signal > 0 and explained >= float(np.ptp(wanted))
+    noise, signal, power = (float(np.square(a).sum()) for a in (off, distance, wanted - wanted.mean()))
+    samples_differ, is_noise = signal > LEAST_SIGNAL * power, noise >= max(LOST * signal, LEAST_NOISE * power) > 0
+    return samples_differ and is_noise and explained >= float(np.ptp(wanted))
 
 
 class _Rounded:
-    """The float model with the program's roundings; lives for one comparison."""
+    """The float model with the program's roundings, in several runs at once: `shares` of a unit move their values."""
 
-    def __init__(self, lowered: Lowered, runs: int) -> None:
-        self._random, self._runs = np.random.default_rng(0), runs
-        stored, errors = with_stored_constants(lowered.graph, lowered.program, lowered.formats)
-        constants = stored.all_constants()
-        moved = {name: self._moved(constants[name][None], error)[0] for name, error in errors.items()}
-        self.graph = replaced(stored, moved)
-        self._program = lowered.program
-        self._makers: dict[str, Op] = {op.output: op for op in walk(lowered.program.body)}
+    def __init__(self, program: Program, graph: Graph, shares: np.ndarray, random: np.random.Generator) -> None:
+        self._program, self._graph, self._shares, self._random = program, graph, shares, random
+        self._makers: dict[str, Op] = {op.output: op for op in walk(program.body)}
 
-    def input(self, values: np.ndarray) -> np.ndarray:
-        """`values` (samples, count) as the program is given them."""
-        return self._written(values, self._program.tensors[self._program.input].format, np.zeros(()))
+    def outputs(self, inputs: np.ndarray, errors: Mapping[str, np.ndarray]) -> np.ndarray:
+        """(runs, samples, count) of `inputs` (samples, ...), with constants moved within their `errors`."""
+        program, constants, runs = self._program, self._graph.all_constants(), len(self._shares)
+        graph = replaced(
+            self._graph,
+            {
+                name: constants[name] + self._random.uniform(-1.0, 1.0, error.shape) * error
+                for name, error in errors.items()
+            },
+        )
+        many = np.tile(inputs, (runs, *(1,) * (inputs.ndim - 1)))
+        flat = many.reshape(len(many), -1)
+        mapped = flat if program.columns is None else program.columns.applied(flat)
+        given = self._written(mapped, program.tensors[program.input].format, np.zeros(()))
+        with np.errstate(all="ignore"):
+            results = replay(graph, given.reshape(many.shape), self.take)
+        results = np.broadcast_to(results, (len(many), *results.shape[1:])).reshape(runs, len(inputs), -1)
+        return results if program.output_scale is None else np.asarray(results / program.output_scale)
 
     def take(self, node: Node, arrays: list[np.ndarray], results: list[np.ndarray]) -> list[np.ndarray]:
         """The results of `node` as the program holds them."""
@@ -146,6 +160,6 @@ class _Rounded:
 
     def _moved(self, value: np.ndarray, reach: np.ndarray) -> np.ndarray:
         """Of values (runs times samples, ...), or of what all runs have in common."""
-        share = np.linspace(0.0, 1.0, self._runs) if len(value) > 1 else np.ones(1)
+        share = self._shares if len(value) > 1 else self._shares[-1:]
         reach = reach * np.repeat(share, len(value) // len(share)).reshape(-1, *(1,) * (value.ndim - 1))
         return value + self._random.uniform(-1.0, 1.0, value.shape) * reach
