@@ -28,6 +28,8 @@ from tinyhil.harness.records.view import Record
 from tinyhil.preference import Wish
 
 Say = Callable[[str], None]
+LONGEST_NAME = 200  # of a file, in bytes less its end
+MOST_STEPS = 1 << 24
 Formats = str | Mapping[str, Any] | os.PathLike[str]
 
 
@@ -76,6 +78,7 @@ class Model:
         `by`: how they are cut before a format is fitted to them: minmax, percentile, kl or mse (docs/formats.md). None:
         as an assignment was found with, else minmax.
         """
+        _of_kind("by", by, str, type(None))
         path, opened = self._samples(x, None), replace(self.opened, by=by or METHODS[0])
         opened.required_ranges(path)
         return replace(self, calibration=path, opened=opened, by=by)
@@ -85,6 +88,7 @@ class Model:
 
         Raises DoesNotFit if `board` is given and too small, DataError if no ranges are known.
         """
+        _of_kind("board", board, str, type(None))
         chosen = self._chosen(formats)
         assignment = self.opened.assignment(chosen["assignment"], chosen["format"])
         wanted = [] if board is None else [_boards().board(board)]
@@ -160,6 +164,8 @@ class Model:
         from tinyhil.codegen.export_kinds import KINDS
         from tinyhil.harness.offline.export import Wanted
 
+        _of_kind("kind", kind, str)
+        _of_kind("out", out, str, os.PathLike)
         if kind not in KINDS:
             raise ConfigError(f"export: no kind {kind!r}; there are {', '.join(KINDS)}")
         chosen = self.formats if formats is None else self._chosen(formats)
@@ -191,6 +197,8 @@ class Model:
 
     def _samples(self, x: Any, y: Any) -> Path:
         arrays = dict(x) if isinstance(x, Mapping) else {"x": x}
+        if not arrays or not all(isinstance(name, str) and name.isprintable() and name for name in arrays):
+            raise DataError("x must be an array, or map the names of the model's inputs to one each")
         if y is not None:
             arrays["y"] = y
         return self._saved("samples", **{name: _array(array, name) for name, array in arrays.items()})
@@ -206,7 +214,10 @@ class Model:
             import yaml
 
             path = Path(tempfile.mkdtemp(dir=self.folder.name)) / "assignment.yaml"
-            path.write_text(yaml.safe_dump(dict(formats)), encoding="utf-8")
+            try:
+                path.write_text(yaml.safe_dump(dict(formats)), encoding="utf-8")
+            except (yaml.YAMLError, RecursionError):
+                raise ConfigError("formats must hold names of values and of formats only") from None
             return {"format": "fixed16", "assignment": path}
         if not isinstance(formats, str | os.PathLike):
             raise ConfigError(f"formats must be a name, a file or what one holds, not {type(formats).__name__}")
@@ -238,6 +249,7 @@ class Compiled:
         return self.model.export(kind, out, **options)
 
     def _board(self, board: str | None) -> str:
+        _of_kind("board", board, str, type(None))
         name = board or self.model.board
         if name is None:
             raise ConfigError("no board is named; give one, `hil boards` lists them")
@@ -261,6 +273,16 @@ def load(
     step. ModelError for what can not be read.
     """
     folder = tempfile.TemporaryDirectory(prefix="tinyhil-")
+    _of_kind("name", name, str)
+    if not name or "/" in name or len(name) > LONGEST_NAME:
+        raise ConfigError(f"name must be that of a file without its folder, not {name[:40]!r}")
+    _of_kind("say", say, Callable, type(None))  # type: ignore[arg-type]
+    _of_kind("states", states, Mapping, type(None))
+    _of_kind("steps", steps, int, type(None))
+    if steps is not None and not 1 <= steps <= MOST_STEPS:
+        raise ConfigError(f"steps must be 1 to {MOST_STEPS}, not {steps}")
+    for one in (*(states or {}), *(states or {}).values()):
+        _of_kind("states", one, str)
     listener = say or _silent
     if isinstance(source, str | os.PathLike):
         where = os.fspath(source)
@@ -364,11 +386,20 @@ def _boards_for(name: str | None) -> Boards | None:
     return None if name is None else _boards()
 
 
+def _of_kind(name: str, value: Any, *kinds: type) -> None:
+    """ConfigError for an argument of another kind, a NUL in a name, or true for a number."""
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        words = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+        raise ConfigError(f"{name} must be {words}, not {type(value).__name__}")
+    if isinstance(value, str | os.PathLike) and "\0" in str(value):
+        raise ConfigError(f"{name} holds a NUL, which no name has")
+
+
 def _array(values: Any, name: str) -> np.ndarray:
     try:
         array = np.asarray(values)
-        if array.dtype != object:
-            return array
-    except ValueError:  # numpy has no array for rows of different lengths
-        pass
+    except (ValueError, TypeError, OverflowError):  # numpy has no array for rows of different lengths
+        array = np.array([None])
+    if array.dtype.kind in "biuf" and array.ndim:
+        return array
     raise DataError(f"{name}: not an array of numbers (samples, ...); its rows have different lengths or hold objects")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from tinyhil.assignment import Assignment, Conditions, load_assignment, load_conditions
 from tinyhil.calibrate import Ranges, load_ranges
@@ -19,12 +19,14 @@ from tinyhil.frontend.load import load_model
 from tinyhil.frontend.ports import Stream
 from tinyhil.graph import element_count
 from tinyhil.harness.inputs import Inputs, calibrated, load_inputs, read_inputs, training_part
+from tinyhil.harness.limits import AtLeast, OneOf, require
 from tinyhil.harness.zoo import ModelSource, find_model
 from tinyhil.notice import telling
 from tinyhil.ops.quantize import stated
-from tinyhil.preference import BALANCED
+from tinyhil.preference import BALANCED, PREFERENCES
 
 Say = Callable[[str], None]
+MODES, UARTS, LOADS = ("quiet", "stream"), ("lifted", "true"), ("direct", "flash")
 CALIBRATED_SAMPLES = 500  # of the training part, where values are looked at, not their ends alone
 
 
@@ -77,23 +79,26 @@ class Request:
     assignment: Path | None = None
     inputs: Path | None = None
     calibrate: Path | None = None
-    calibrate_by: str | None = None  # None: as the assignment file says, else minmax
-    samples: int | None = None
+    calibrate_by: Annotated[str, OneOf(METHODS)] | None = None  # None: as the assignment file says, else minmax
+    samples: Annotated[int, AtLeast(1)] | None = None
     port: str | None = None
-    mode: str = "quiet"
-    prefer: str | None = None  # None: as the assignment file says, else balanced
-    ram: int | None = None  # bytes for arena and input; None: as much as there is
-    uart: str = "lifted"
+    mode: Annotated[str, OneOf(MODES)] = "quiet"
+    prefer: Annotated[str, OneOf(PREFERENCES)] | None = None  # None: as the assignment file says, else balanced
+    ram: Annotated[int, AtLeast(1)] | None = None  # bytes for arena and input; None: as much as there is
+    uart: Annotated[str, OneOf(UARTS)] = "lifted"
     realtime: bool = False
-    load: str | None = "direct"  # or flash; None: as how_loaded() says
+    load: Annotated[str, OneOf(LOADS)] | None = "direct"  # or flash; None: as how_loaded() says
     emulator: str | None = None
     no_flash: bool = False
-    timeout_s: float = 30.0
-    retries: int = 0
-    wait_s: float | None = None  # for a board that is in use; None: as the bench file says
+    timeout_s: Annotated[float, AtLeast(0.1)] = 30.0
+    retries: Annotated[int, AtLeast(0)] = 0
+    wait_s: Annotated[float, AtLeast(0)] | None = None  # for a board that is in use; None: as the bench file says
     results: Path = Path("results")
     states: tuple[str, ...] | None = None  # pairs INPUT=OUTPUT
-    steps: int | None = None
+    steps: Annotated[int, AtLeast(1)] | None = None
+
+    def __post_init__(self) -> None:
+        require("run", self)
 
     @property
     def streamed(self) -> Streamed:

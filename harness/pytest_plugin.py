@@ -8,10 +8,12 @@ pytest of the environment, so nothing of weight is imported before a test asks f
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,13 +40,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--board-port", action="append", default=[], metavar="NAME=PORT", help="serial port of a board, may be repeated"
     )
-    group.addoption("--hil-samples", type=int, default=None, metavar="N", help="only the first N samples of each model")
-    group.addoption("--hil-resets", type=int, default=3, metavar="N", help="boots of a physical board for its times")
+    group.addoption(
+        "--hil-samples", type=_at_least_one, default=None, metavar="N", help="only the first N samples of each model"
+    )
+    group.addoption(
+        "--hil-resets", type=_at_least_one, default=3, metavar="N", help="boots of a physical board for its times"
+    )
     group.addoption("--hil-update", action="store_true", help="write golden records instead of comparing with them")
     group.addoption("--hil-json", type=Path, default=None, metavar="PATH", help="write all results as JSON")
     group.addoption("--hil-summary", type=Path, default=None, metavar="PATH", help="write all results as Markdown")
     parser.addini("hil_boards", "boards to test on without --board", type="args", default=[])
     parser.addini("hil_golden", "folder of the golden records, relative to rootdir", default="golden")
+
+
+def _at_least_one(text: str) -> int:
+    """UsageError of pytest for what is no whole number of at least 1."""
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    return int(text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -153,10 +166,12 @@ class BoardUnderTest:
         return found.record
 
     def _order(self, model: str | Path, options: Mapping[str, Any]) -> Order:
+        from tinyhil.harness.arguments import request
         from tinyhil.harness.measure.golden import Order
 
-        paths = {key: str(options[key]) for key in ("assignment", "inputs", "calibrate") if key in options}
-        return replace(Order(self.name, str(model)), **{**options, **paths})
+        paths = {key: os.fspath(value) if isinstance(value, os.PathLike) else value for key, value in options.items()}
+        with _in_one_line():
+            return request("hil", Order, {**paths, "board": self.name, "model": os.fspath(model)})
 
     def _bench(self) -> Bench:
         from tinyhil.harness.boards.bench_file import default_bench

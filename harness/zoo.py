@@ -31,6 +31,10 @@ class ModelSource:
 
 def find_model(name_or_path: str) -> ModelSource:
     """The zoo model of this name, or the file; ModelError lists what there is."""
+    try:
+        Path(name_or_path).is_file()
+    except (OSError, ValueError):  # longer than a path may be, or a NUL in it
+        raise ModelError(f"no model {name_or_path[:40]!r}...: that is no name of a file") from None
     folder = asset("models") / name_or_path
     if "/" not in name_or_path and (folder / "model.yaml").is_file():
         manifest: dict[str, Any] = yaml.safe_load((folder / "model.yaml").read_text())

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from tinyhil.errors import BoardError, DataError
 from tinyhil.harness.boards.locate import Place, locate
 from tinyhil.harness.config import Boards
 from tinyhil.harness.job import Request, open_model
+from tinyhil.harness.limits import AtLeast, require
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.records.compare import Difference, compare
 from tinyhil.harness.records.figures import figures
@@ -55,7 +56,10 @@ class Order:
     inputs: str | None = None
     calibrate: str | None = None
     calibrate_by: str | None = None
-    samples: int = SAMPLES
+    samples: Annotated[int, AtLeast(1)] = SAMPLES
+
+    def __post_init__(self) -> None:
+        require("golden", self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +202,13 @@ def read_golden(path: Path) -> tuple[Order, dict[str, Any]]:
     if record.get("kind") != "golden" or record.get("order") is None:
         raise DataError(f"{path}: not a golden record; make one with `hil golden update`")
     known = {field.name for field in fields(Order)}
-    return Order(**{key: value for key, value in record["order"].items() if key in known}), record
+    order = Order(**{key: value for key, value in record["order"].items() if key in known})
+    name = Path(order.model).stem if "/" in order.model or "." in order.model else order.model
+    said = {"board": order.board.partition("@")[0], "model": name, "samples": order.samples}
+    other = [f"{key} {record[key]}, its order {value}" for key, value in said.items() if record[key] != value]
+    if other:
+        raise DataError(f"{path}: edited: it says {other[0]}; make it anew with `hil golden update`")
+    return order, record
 
 
 def find_golden(folder: Path) -> list[Path]:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from tinyhil.classes import deciding, ends_in_argmax
-from tinyhil.codegen.exported_library import STATIC, Library
+from tinyhil.codegen.exported_library import CALLER, STATIC, Library
 from tinyhil.codegen.identifiers import identifiers
 from tinyhil.codegen.library_source import emit_library
 from tinyhil.codegen.packages import package
@@ -22,6 +22,7 @@ from tinyhil.harness.assets import asset
 from tinyhil.harness.build.pipeline import Compiled, compile_model, runtime_sources
 from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.job import Streamed, method_of, open_model, preference_of, say_other_ranges
+from tinyhil.harness.limits import AtLeast, OneOf, require
 from tinyhil.harness.offline.export_sizes import compilers_for, state_sizes
 from tinyhil.harness.records.record import formats_of
 from tinyhil.harness.records.schema import Run, read_record
@@ -46,13 +47,16 @@ class Wanted:
     calibrate: Path | None = None
     calibrate_by: str | None = None
     name: str | None = None
-    arena: str = STATIC
+    arena: Annotated[str, OneOf((STATIC, CALLER))] = STATIC
     classes: str | None = None
     record: Path | None = None
     sizes: bool = False
     board: str | None = None  # to be as fast as `hil run` there
     states: tuple[str, ...] | None = None
-    steps: int | None = None
+    steps: Annotated[int, AtLeast(1)] | None = None
+
+    def __post_init__(self) -> None:
+        require("export", self)
 
 
 def board_of(name: str, boards: Boards) -> BoardSpec:

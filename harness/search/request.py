@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated
 
+from tinyhil.clipping import METHODS
 from tinyhil.errors import ConfigError
 from tinyhil.harness.job import Streamed
-from tinyhil.preference import RAM
+from tinyhil.harness.limits import AtLeast, OneOf, require
+from tinyhil.preference import PREFERENCES, RAM
 from tinyhil.search.accelerator import AcceleratorLimits
 from tinyhil.search.costs import Limits
 
@@ -36,6 +38,8 @@ UNSCORED = UNKEYED | {
     *("energy_uj", "crossbars", "cost", "flash", "minimize", "pareto", "levels", "points"),
 }
 
+LEAST = 1e-12  # of what must be more than nothing
+
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
@@ -44,46 +48,46 @@ class SearchRequest:
     `weights`: formats that weights alone may have, too. `workers`: processes that share a journal; None: no journal."""
 
     model: str
-    ram: int | None = None
+    ram: Annotated[int, AtLeast(1)] | None = None
     strategy: str = "lagrange"
     set_: tuple[str, ...] = ()
     formats: str | None = None
     weights: str | None = None
-    evaluations: int | None = None
-    seconds: float | None = None
-    target: int | None = None
-    samples: int | None = None
-    seed: int = 0
+    evaluations: Annotated[int, AtLeast(1)] | None = None
+    seconds: Annotated[float, AtLeast(0)] | None = None
+    target: Annotated[int, AtLeast(0)] | None = None
+    samples: Annotated[int, AtLeast(1)] | None = None
+    seed: Annotated[int, AtLeast(0)] = 0
     inputs: Path | None = None
     held_out: Path | None = None
     calibrate: Path | None = None
-    calibrate_by: str = "minmax"
-    evaluator: str = "engine"
+    calibrate_by: Annotated[str, OneOf(METHODS)] = "minmax"
+    evaluator: Annotated[str, OneOf(("engine", "reference"))] = "engine"
     board: str | None = None
     also: tuple[str, ...] = ()
     on_device: bool = False
-    every: int | None = None
-    finalists: int = 3
-    device_samples: int = 50
-    latency_us: float | None = None
-    energy_uj: float | None = None
-    crossbars: int | None = None
-    cost: float | None = None
-    flash: int | None = None
-    arena: int | None = None
-    minimize: str | None = None
+    every: Annotated[int, AtLeast(1)] | None = None
+    finalists: Annotated[int, AtLeast(1)] = 3
+    device_samples: Annotated[int, AtLeast(1)] = 50
+    latency_us: Annotated[float, AtLeast(LEAST)] | None = None
+    energy_uj: Annotated[float, AtLeast(LEAST)] | None = None
+    crossbars: Annotated[int, AtLeast(1)] | None = None
+    cost: Annotated[float, AtLeast(LEAST)] | None = None
+    flash: Annotated[int, AtLeast(1)] | None = None
+    arena: Annotated[int, AtLeast(1)] | None = None
+    minimize: Annotated[str, OneOf(("ram", "flash", "latency"))] | None = None
     pareto: str | None = None
-    levels: int = 5
-    prefer: str = RAM
-    points: float = 0.5
+    levels: Annotated[int, AtLeast(2)] = 5
+    prefer: Annotated[str, OneOf(PREFERENCES)] = RAM
+    points: Annotated[float, AtLeast(0)] = 0.5
     port: str | None = None
-    wait_s: float | None = None
+    wait_s: Annotated[float, AtLeast(0)] | None = None
     out: Path | None = None
     plot: Path | None = None
     results: Path = Path("results")
     states: tuple[str, ...] | None = None
-    steps: int | None = None
-    workers: int | None = None
+    steps: Annotated[int, AtLeast(1)] | None = None
+    workers: Annotated[int, AtLeast(1)] | None = None
 
     @property
     def streamed(self) -> Streamed:
@@ -91,7 +95,7 @@ class SearchRequest:
         return Streamed(self.states, self.steps, self.inputs or self.calibrate)
 
     def check(self) -> None:
-        """ConfigError for options that make no sense together, or a folder that is not there."""
+        """ConfigError for options that make no sense, alone or together, or a folder that is not there."""
         needs = {
             "--on-device": self.on_device,
             "--every": self.every,
@@ -106,16 +110,7 @@ class SearchRequest:
         missing = [name for name, given in needs.items() if given]
         if missing and self.board is None:
             raise ConfigError(f"search: {missing[0]} needs a board; give --board NAME, see `hil boards`")
-        numbers = {
-            "--energy-uj": self.energy_uj,
-            "--cost": self.cost,
-            "--latency-us": self.latency_us,
-            "--seconds": self.seconds,
-            "--points": self.points,
-        }
-        for option, number in numbers.items():
-            if number is not None and not math.isfinite(number):
-                raise ConfigError(f"search: {option} {number} is no finite number; leave it out for no limit")
+        require("search", self)
         self._check_pareto()
         if self.weights is not None and self.strategy != "lagrange":
             raise ConfigError("search: --weights is for chips and --strategy lagrange; leave it out")
