@@ -81,7 +81,7 @@ def test_wrong_arguments(name: str, calls: dict[str, tuple[Call, dict[str, Any]]
                     warnings.simplefilter("ignore")
                     call(**{**right, argument: wrong})
             except HilError as error:
-                if "\n" in str(error):  # noqa: PT017
+                if "\n" in str(error):
                     raised.append(f"{argument}={wrong!r:.60}: {str(error)!r:.100}")
             except Exception as error:
                 raised.append(f"{argument}={wrong!r:.60}: {type(error).__name__}: {error!s:.100}")

@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 from browser import browser, chromium
 from hil_command import check_failure, hil
+from record_consumers import damaged, places
 from wire_bench import write_tiny_model
 
 from tinyhil.errors import DataError
 from tinyhil.harness.records import exports
+from tinyhil.harness.records.schema import read_any
 from tinyhil.harness.records.verdict import ISSUES, verdict_of
 from tinyhil.harness.report.html import escape
 from tinyhil.harness.report.page import make_page
@@ -231,6 +233,51 @@ def test_in_a_browser(records: list[Path], tmp_path: Path) -> None:
         )
         assert times == sorted(times, reverse=True)
         assert page.errors == []
+        assert [address for address in page.requests if not address.startswith(("data:", "file:"))] == []
+
+
+INJECTED = (
+    "</script></title><img src=x onerror=\"window.struck=1\"><svg onload='window.struck=1'>"
+    "<a href='javascript:window.struck=1'>x</a><!-- ]]> ${window.struck=1} {{constructor.constructor('struck=1')()}}"
+)
+
+
+def with_text_everywhere(record: Any, path: Path) -> Any:
+    """Each text in turn becomes markup, and stays so if the file is still a record."""
+    for way in places(record):
+        inside: Any = record
+        for key in way:
+            inside = inside[key]
+        if isinstance(inside, str) and way[-1] != "strategy":
+            changed = damaged(record, way, INJECTED)
+            path.write_text(json.dumps(changed))
+            try:
+                read_any(path)
+            except DataError:
+                continue
+            record = changed
+    return record
+
+
+@pytest.mark.skipif(chromium() is None, reason="chromium is not installed")
+def test_markup_in_a_record_stays_text_in_a_browser(tmp_path: Path) -> None:
+    paths = []
+    for name in ("profile", "search", "front"):
+        whole = json.loads((Path(__file__).parent / "records" / f"{name}.json").read_text())
+        paths.append(tmp_path / f"{name}.json")
+        hostile = with_text_everywhere(whole, paths[-1])
+        assert json.dumps(hostile).count("window.struck") > 20
+        paths[-1].write_text(json.dumps(hostile))
+    (tmp_path / "r.html").write_text(make_page(paths))
+    with browser() as page:
+        page.show(tmp_path / "r.html", 1280, False)
+        assert page.evaluate("window.struck") is None
+        assert page.evaluate("document.querySelectorAll('main img[src=x], main a[href^=javascript]').length") == 0
+        page.evaluate("document.querySelectorAll('th button').forEach(button => button.click())")
+        page.evaluate(
+            "document.querySelectorAll('.drawn svg *').forEach(e => e.dispatchEvent(new Event('pointerover')))"
+        )
+        assert page.evaluate("window.struck") is None
         assert [address for address in page.requests if not address.startswith(("data:", "file:"))] == []
 
 

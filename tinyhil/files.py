@@ -259,18 +259,36 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replace a file as a whole: who reads it finds the old content or the new. The new name is nobody's to guess."""
+    """Replace a file as a whole: who reads it finds the old content or the new, after a power cut, too. The new name is
+    nobody's to guess."""
     with naming(path):
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
+                file.flush()
+                os.fsync(file.fileno())  # or a power cut may leave the new name with nothing in it
             os.chmod(name, 0o666 & ~_umask())
             os.replace(name, path)
+            _sync_folder(path.parent)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(name)
             raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Its names outlive a power cut, where the system can see to that."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that know no such thing
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def _umask() -> int:
