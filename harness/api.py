@@ -270,7 +270,7 @@ def load(
     Objects: `onnx.ModelProto`, a torch module and a scikit-learn estimator (both with an `example` input, samples
     first), a Keras model (an `example` where its input has no fixed shape). `say` is told what there is to tell.
     `states` (input -> output; default: found by their names) and `steps` of one sample: for models that are run step by
-    step. ModelError for what can not be read.
+    step. ModelError for what can not be read, ConfigError for arguments of another kind.
     """
     folder = tempfile.TemporaryDirectory(prefix="tinyhil-")
     _of_kind("name", name, str)

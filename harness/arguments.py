@@ -40,7 +40,7 @@ def _fitted(what: str, name: str, value: Any, hint: Any) -> Any:
     kinds = [get_origin(kind) or kind for kind in ((hint,) if get_origin(hint) is tuple else get_args(hint) or (hint,))]
     if isinstance(value, list | tuple):
         value = ",".join(map(str, value)) if str in kinds else tuple(value)
-        if isinstance(value, tuple) and not all(isinstance(item, str) for item in value):
+        if tuple in kinds and isinstance(value, tuple) and not all(isinstance(item, str) for item in value):
             raise ConfigError(f"{what}: {name} must hold text only")
     elif isinstance(value, str) and str not in kinds and Path in kinds:
         value = Path(value)

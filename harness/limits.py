@@ -39,7 +39,7 @@ class AtLeast:
 
 
 @cache
-def _limits(cls: type) -> dict[str, tuple[OneOf | AtLeast, ...]]:
+def _limits(cls: Any) -> dict[str, tuple[OneOf | AtLeast, ...]]:
     hints = get_type_hints(cls, include_extras=True)
     found = {}
     for name, hint in hints.items():
@@ -51,7 +51,8 @@ def _limits(cls: type) -> dict[str, tuple[OneOf | AtLeast, ...]]:
 def require(what: str, request: Any) -> None:
     """ConfigError unless every field of `request` that is not None is within the limits of its type. Text and paths
     hold no NUL: no system has such names."""
-    limits = _limits(type(request))
+    cls: Any = type(request)
+    limits = _limits(cls)
     for field in fields(request):
         value = getattr(request, field.name)
         if value is None:

@@ -12,7 +12,12 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["tinyhil", "record_consumers"]):
+READERS = [
+    *("tinyhil.frontend", "tinyhil.files", "tinyhil.assignment", "tinyhil.sealed", "tinyhil.harness.records"),
+    *("tinyhil.harness.report", "tinyhil.harness.yaml_file", "tinyhil.harness.boards.bench_file"),
+    *("tinyhil.harness.sweep.file", "tinyhil.harness.config", "tinyhil.harness.wire.protocol", "record_consumers"),
+]
+with atheris.instrument_imports(include=READERS):
     from fuzz_targets import TARGETS, feed
 
 SEEDS = Path(__file__).parent / "fuzz"
