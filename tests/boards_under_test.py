@@ -30,10 +30,8 @@ SMALLEST = min(SPECS, key=lambda name: SPECS[name].chip.ram_bytes or 0)
 ARM = tuple(name for name, board in SPECS.items() if board.chip.compiler == "arm-none-eabi-gcc")
 
 
-LIKE_ANOTHER = {
-    "cortex-m4": "cortex-m7",
-    "cortex-m33": "cortex-m7",
-}  # cores that run the kernels of another one: whole in the slow suite only
+# Cores that run the kernels of another one, the M0+ those of the desktop: whole in the slow suite only
+LIKE_ANOTHER = {"cortex-m4": "cortex-m7", "cortex-m33": "cortex-m7", "cortex-m0plus": "host"}
 
 
 def by_compiler(names: Iterable[str]) -> list[Any]:
