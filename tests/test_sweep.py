@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 import signal
 import socket
 from contextlib import ExitStack
@@ -13,17 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from farm_bench import farm
 from hil_command import Done, check_failure, hil, record_of, start_hil, wait_until
+from onnx import TensorProto, helper
 from remote_bench import SerialServer
 from wire_bench import Bench, make_bench, powered
 
 from tinyhil.errors import ConfigError, SchedulerError
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.inputs import load_inputs
-from tinyhil.harness.sweep.cell import cells_of
-from tinyhil.harness.sweep.farm import Farm
+from tinyhil.harness.job import open_model
+from tinyhil.harness.offline.convert import convert_model
+from tinyhil.harness.sweep.cell import Cell, cells_of
+from tinyhil.harness.sweep.farm import Farm, received
 from tinyhil.harness.sweep.file import read_sweep
 from tinyhil.harness.sweep.work import finished
 from tinyhil.harness.sweep.worker import Workers
@@ -114,6 +119,52 @@ def test_what_determines_a_cell_is_in_its_key(tmp_path: Path) -> None:
     assert key(usual.replace("samples: 2", "samples: 2, timeout: 77, retries: 3, wait: 5")) == keys[0]
     np.save(tmp_path / "x.npy", np.ones((3, 64), np.float32))
     assert key(usual) == key(usual.replace("x.npy", "y.npy")) != keys[0], "contents count, not names"
+
+
+@pytest.mark.parametrize("kind", ["onnx", "onnx in a folder", "dsl"])
+def test_what_a_model_needs_travels_with_it_and_is_in_its_key(kind: str, tmp_path: Path) -> None:
+    """As to a worker that has nothing of ours but the order and the contents of its files."""
+    model = save_with_weights_beside(kind, tmp_path / "here")
+    (tmp_path / "here" / "sweep.yaml").write_text(
+        f"models: [{{model: {model.name}, inputs: x.npz, calibrate: x.npz}}]\nboards: [host]\nformats: [[fixed8]]\n"
+    )
+    boards = load_boards()
+
+    def cell() -> Cell:
+        (one,) = cells_of(read_sweep(tmp_path / "here" / "sweep.yaml", boards), tmp_path / "here", boards)
+        return one
+
+    before = cell()
+    contents = {path: Path(path).read_bytes() for path in before.files}
+    side = next(path for path in (tmp_path / "here").rglob("*") if path.name in ("w.bin", "m.npz"))
+    side.write_bytes(side.read_bytes()[::-1])
+    assert cell().key != before.key
+    shutil.rmtree(tmp_path / "here")
+    order = received(before.order, contents, tmp_path / "there")
+    assert Path(order["model"]).is_relative_to(tmp_path / "there")
+    assert open_model(order["model"], lambda line: None).model.graph.constants
+
+
+def save_with_weights_beside(kind: str, folder: Path) -> Path:
+    folder.mkdir()
+    np.savez(folder / "x.npz", x=np.ones((4, 64), np.float32))
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "m",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 64])],
+        [onnx.numpy_helper.from_array(np.random.default_rng(1).normal(size=(64, 64)).astype(np.float32), "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    if kind == "dsl":
+        onnx.save(model, folder / "first.onnx")
+        convert_model(str(folder / "first.onnx"), folder / "m.dsl")
+        (folder / "first.onnx").unlink()
+        return folder / "m.dsl"
+    location = "w.bin" if kind == "onnx" else "weights/w.bin"
+    (folder / location).parent.mkdir(exist_ok=True)
+    onnx.save(model, folder / "m.onnx", save_as_external_data=True, location=location, size_threshold=0)
+    return folder / "m.onnx"
 
 
 def test_a_cell_that_fails_says_so_and_the_others_go_on(tmp_path: Path) -> None:

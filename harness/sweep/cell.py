@@ -15,6 +15,7 @@ import tinyhil
 from tinyhil import data as data_sets
 from tinyhil import files
 from tinyhil.errors import HilError
+from tinyhil.frontend.companions import companions
 from tinyhil.harness.assets import asset
 from tinyhil.harness.boards.locate import EMULATED, Place, locate
 from tinyhil.harness.build.toolchain import default_cache_dir, find_compiler
@@ -129,6 +130,7 @@ class _Known:
         held = {"model": str(source.path), **paths}
         if source.ranges is not None and source.ranges.is_file():
             held["ranges"] = str(source.ranges)
+        held |= {f"beside {one.relative_to(source.path.parent)}": str(one) for one in companions(source.path)}
         contents = {use: _digest(Path(file)) for use, file in held.items()}
         data = contents.get("inputs") or (source.dataset and _data(source.dataset))
         return cls(source.name, path, data or None, contents, paths if path == entry.model else {**held})

@@ -38,13 +38,23 @@ _workers = Workers()  # of the Dask worker that has imported this
 def carry_out(order: Mapping[str, Any], contents: Mapping[str, bytes]) -> tuple[Outcome, dict[str, str]]:
     """On a worker: the outcome of a cell, and the texts of its files. `contents`: of the files that the order names."""
     folder = _folder(order["key"])
-    places = {path: folder / "files" / _name(Path(path).parent) / Path(path).name for path in contents}
-    for path, place in places.items():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(contents[path])
-    outcome = _workers.carry_out({**_moved(order, places), "folder": str(folder), "bench_file": None})
+    moved = received(order, contents, folder / "files")
+    outcome = _workers.carry_out({**moved, "folder": str(folder), "bench_file": None})
     outcome["worker"] = _address()
     return outcome, _texts(folder, outcome)
+
+
+def received(order: Mapping[str, Any], contents: Mapping[str, bytes], folder: Path) -> dict[str, Any]:
+    """The order with its files in `folder`: what lay together lies together, ranges and weights beside their model."""
+    tops = sorted({Path(path).parent for path in contents}, key=lambda top: len(top.parts))
+    places = {}
+    for path in contents:
+        top = next(top for top in tops if Path(path).is_relative_to(top))
+        places[path] = folder / _name(top) / Path(path).relative_to(top)
+    for path, place in places.items():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        files.write_bytes(place, contents[path])
+    return dict(_moved(order, places))
 
 
 def known_here(keys: Sequence[str]) -> dict[str, tuple[Outcome, dict[str, str]]]:
@@ -65,7 +75,7 @@ def _texts(folder: Path, outcome: Outcome) -> dict[str, str]:
 
 
 def _name(folder: Path) -> str:
-    """What lay together lies together: ranges beside their model."""
+    """A folder of another machine as one of ours."""
     return hashlib.sha256(str(folder).encode()).hexdigest()[:12]
 
 

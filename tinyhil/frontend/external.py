@@ -31,8 +31,15 @@ def with_external_data(proto: onnx.ModelProto, folder: Path, digest: _Hash) -> N
         tensor.data_location = onnx.TensorProto.DEFAULT
 
 
-def _read(name: str, folder: Path, where: dict[str, str], budget: int) -> bytes:
-    location = where.get("location", "")
+def side_files(proto: onnx.ModelProto, folder: Path) -> tuple[Path, ...]:
+    """The files in `folder` that tensors of `proto` are in, each once; ModelError for one that is not there."""
+    external = [one for one in _tensors(proto.graph) if one.data_location == onnx.TensorProto.EXTERNAL]
+    named = ((one.name, next((e.value for e in one.external_data if e.key == "location"), "")) for one in external)
+    return tuple(dict.fromkeys(_place(name, folder, location)[0] for name, location in named))
+
+
+def _place(name: str, folder: Path, location: str) -> tuple[Path, str]:
+    """Where the weights are, and how that is said."""
     said = f"weights '{name}' are in another file, {location!r}"
     path = folder / location
     named_inside = bool(location) and not Path(location).is_absolute() and ".." not in Path(location).parts
@@ -40,6 +47,11 @@ def _read(name: str, folder: Path, where: dict[str, str], budget: int) -> bytes:
         raise ModelError(f"{said}, which is not in the folder of the model; save the model with the weights inside")
     if not path.is_file():
         raise ModelError(f"{said}, which is missing; put it beside the model")
+    return path, said
+
+
+def _read(name: str, folder: Path, where: dict[str, str], budget: int) -> bytes:
+    path, said = _place(name, folder, where.get("location", ""))
     try:
         offset, size = int(where.get("offset") or 0), path.stat().st_size
         length = int(where["length"]) if where.get("length") else size - offset
