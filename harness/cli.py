@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from tinyhil import errors
+from tinyhil.harness import memory_limit
 from tinyhil.harness.commands import (
     bench,
     boards,
@@ -112,6 +113,7 @@ def _dispatch(arguments: list[str] | None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # an ASCII locale can not write every name
+    memory_limit.prepare()
     hil.main(arguments, prog_name="hil", standalone_mode=False)
 
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import tempfile
 import time
 import traceback
+from contextlib import suppress
+from pathlib import Path
 
 from tinyhil import errors
 from tinyhil.quoting import printable
 
+# As the dynamic linker and the threading module say it
+NO_ROOM = re.compile(r"failed to map segment|cannot allocate memory|can't start new thread", re.IGNORECASE)
 RESUMED = ("run", "profile", "search", "sweep", "train")
 
 
@@ -22,7 +27,7 @@ def failure(error: BaseException, command: str = "run") -> tuple[str, int]:
     if isinstance(error, KeyboardInterrupt):
         more = "; what is finished is kept and the same command resumes" if command in RESUMED else ""
         return f"interrupted{more}", errors.EXIT_INTERRUPTED
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or (isinstance(error, ImportError | RuntimeError) and NO_ROOM.search(str(error))):
         return "out of memory; use fewer samples or a smaller model", errors.EXIT_USAGE
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
@@ -40,7 +45,10 @@ def defect(error: BaseException | None) -> str:
     from tinyhil.native import default_cache_dir
 
     text = "".join([f"hil {sys.argv[1:]}\n", *traceback.format_exception(error)]) if error else ""
-    for folder in (default_cache_dir() / "defects", None):
+    folders: list[Path | None] = [None]
+    with suppress(errors.HilError):
+        folders.insert(0, default_cache_dir() / "defects")
+    for folder in folders:
         try:
             if folder is not None:
                 folder.mkdir(parents=True, exist_ok=True)

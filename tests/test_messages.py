@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -19,7 +21,7 @@ from tinyhil.errors import BoardError, BuildError, ConfigError, LinkError, Model
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.harness.boards.locate import locate
 from tinyhil.harness.boards.survey import survey
-from tinyhil.harness.build.compile import build
+from tinyhil.harness.build.compile import build, cache_full
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.partial import PartialRun
@@ -102,7 +104,7 @@ def test_a_limit_that_can_not_be_kept_is_a_model_that_does_not_fit(tmp_path: Pat
 
 def test_a_cache_that_takes_nothing_names_itself_and_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
-    with pytest.raises(BuildError, match=r"cache.*: Not a directory; make room in the cache, or set HIL_CACHE"):
+    with pytest.raises(BuildError, match=r"cache.*: Not a directory; set HIL_CACHE"):
         build({"model/x.cpp": ""}, load_boards().board("uno"), cache_dir=tmp_path / "cache", log=print)
 
 
@@ -156,3 +158,17 @@ def test_a_run_that_died_before_its_record_is_resumed(tmp_path: Path) -> None:
     with PartialRun(tmp_path, "run") as other:
         assert other.results[0].ticks == 5
     other.discard()
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        (errno.ENOSPC, "make room in the cache, or set HIL_CACHE"),
+        (errno.EDQUOT, "make room in the cache, or set HIL_CACHE"),
+        (errno.EROFS, "Read-only file system; set HIL_CACHE"),
+        (errno.EACCES, "Permission denied; set HIL_CACHE"),
+        (errno.EIO, "Input/output error; set HIL_CACHE"),
+    ],
+)
+def test_room_is_asked_for_where_room_helps(code: int, remedy: str) -> None:
+    assert remedy in str(cache_full(Path("cache"), OSError(code, os.strerror(code), "cache/x")))

@@ -7,12 +7,13 @@ import json
 import os
 import random
 import re
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +23,11 @@ from given_data import needs_set
 
 from tests.hil_command import check_failure, hil
 from tests.wire_bench import ROOT, write_tiny_model
-from tinyhil.errors import DataError, LinkError, ModelError
+from tinyhil.errors import DataError, DeviceCrashed, LinkError, ModelError
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
+from tinyhil.harness.mlperf import command
 from tinyhil.harness.mlperf.accuracy import agrees, area_under_curve
 from tinyhil.harness.mlperf.benchmarks import BENCHMARKS, benchmark_of
 from tinyhil.harness.mlperf.evaluation_sets import calibration, official_folder
@@ -396,6 +398,17 @@ def test_a_board_that_says_nothing_or_nonsense_is_left() -> None:
     os.close(master)
 
 
+def test_lines_without_an_end_of_the_answer_are_no_progress() -> None:
+    master, slave = os.openpty()
+    with Device(Silent(os.ttyname(slave)), 115200) as device:
+        threading.Thread(target=os.write, args=(master, b"m-x\r\n" * 2000), daemon=True).start()
+        with pytest.raises(LinkError, match="more than 1000 lines"):
+            device.ask("name", 600.0)
+        os.read(master, 100)
+    os.close(slave)
+    os.close(master)
+
+
 def test_a_greeting_after_the_line_was_quiet_answers_no_question() -> None:
     """As of an emulated board that had no processor while the line was listened to."""
     master, slave = os.openpty()
@@ -457,3 +470,45 @@ def test_the_official_runner_drives_an_emulated_board(
     log = next(tmp_path.glob("sessions/*/results.txt")).read_text()
     assert re.search(r"Top 1% = [\d.]+" if mode == "a" else r"Median throughput is\s+[\d.]+ inf./sec", log), log
     assert log.count("Runtime requirements have been met") == (0 if mode == "a" else 5), log
+
+
+@pytest.mark.parametrize("stdin", ["pipe", "socket", "closed pipe", "nothing", "file", "closed", "none"])
+def test_a_served_board_is_there_until_a_held_pipe_ends(
+    stdin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the background and with `</dev/null` nobody holds anything: it goes on, here until the board dies."""
+    looked: list[int] = []
+    with ExitStack() as stack:
+        reading, writing = os.pipe()
+        ours, theirs = socket.socketpair()
+        stack.enter_context(ours)
+        stack.enter_context(theirs)
+        (tmp_path / "file").write_text("")
+        opened = {
+            "pipe": lambda: os.fdopen(reading),
+            "closed pipe": lambda: os.fdopen(reading),
+            "socket": lambda: os.fdopen(ours.detach()),
+            "nothing": lambda: os.fdopen(os.open(os.devnull, os.O_RDONLY)),
+            "file": lambda: (tmp_path / "file").open(),
+            "closed": lambda: os.fdopen(os.open(os.devnull, os.O_RDONLY)),
+            "none": lambda: None,
+        }[stdin]()
+        if opened is not None:
+            stack.enter_context(opened)
+        if stdin == "closed":
+            opened.close()
+        if stdin == "closed pipe":
+            os.close(writing)
+
+        def alive() -> None:
+            looked.append(0)
+            if len(looked) == 3 and stdin in ("pipe", "socket"):
+                os.close(writing) if stdin == "pipe" else theirs.close()
+            if len(looked) == 100:
+                raise DeviceCrashed("the board's process ended")
+
+        monkeypatch.setattr(command, "LOOK_S", 0.0)
+        monkeypatch.setattr(command.sys, "stdin", opened)
+        with nullcontext() if "pipe" in stdin or stdin == "socket" else pytest.raises(DeviceCrashed):
+            command._serve(alive)
+    assert len(looked) == {"pipe": 3, "socket": 3, "closed pipe": 0}.get(stdin, 100)

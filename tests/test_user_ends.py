@@ -228,3 +228,13 @@ def test_setup_brings_what_the_first_commands_of_the_read_me_need() -> None:
     (extra,) = EXTRA.split("[")[1].split("]")[:1]
     base = (ROOT / "Makefile").read_text().split("$(VENV)/.base:")[1].split("touch")[0]
     assert extra in base.split("'.[")[1].split("]")[0].split(",")
+
+
+@pytest.mark.parametrize("megabytes", [150, 200, 250, 400])
+def test_little_address_space_is_no_failed_gate(megabytes: int, tmp_path: Path) -> None:
+    """OpenBLAS ends the process with 1, whoever called it."""
+    command = f"ulimit -v {megabytes << 10}; exec {sys.executable} -m tinyhil.harness.cli inspect digits_mlp"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode in (errors.EXIT_OK, errors.EXIT_USAGE), done.stderr
+    assert done.returncode == errors.EXIT_OK or re.fullmatch(r"hil: .*\n", done.stderr), done.stderr
+    assert megabytes < 400 or done.returncode == errors.EXIT_OK

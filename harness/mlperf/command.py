@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import select
+import stat
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -20,6 +24,7 @@ from tinyhil.harness.mlperf.session import Ready, Wanted, prepare, switched_on
 
 Say = Callable[[str], None]
 USUAL = (PERFORMANCE, ACCURACY)
+LOOK_S = 0.5  # at the board that is served
 
 
 def run_all(models: Sequence[str], boards: Boards, options: Mapping[str, Any], say: Say) -> list[dict[str, Any]]:
@@ -41,13 +46,37 @@ def run_all(models: Sequence[str], boards: Boards, options: Mapping[str, Any], s
         if options["serve"]:
             with switched_on(ready, boards, say) as running:
                 print(running.connection.port, flush=True)
-                sys.stdin.read()  # until it is closed
+                _serve(running.connection.alive)
             return []
         with _logs(options["submission"], ready, modes) as logs:
             records.append(carry_out(ready, rules, boards, logs, say))
     if options["submission"] is not None:
         submission.write(options["submission"], records)
     return records
+
+
+def _serve(alive: Callable[[], None]) -> None:
+    """Until whoever started us closes our stdin, or a signal, or the board's end (DeviceCrashed).
+
+    Only a pipe that somebody holds says so by its end: /dev/null, a file and a closed stdin are at theirs from the
+    beginning, and a terminal is not read by who runs in the background.
+    """
+    held = _is_held(sys.stdin)
+    while not (held and select.select([sys.stdin], [], [], LOOK_S)[0] and not os.read(sys.stdin.fileno(), 4096)):
+        alive()
+        if not held:
+            time.sleep(LOOK_S)
+
+
+def _is_held(stream: TextIO | None) -> bool:
+    try:
+        descriptor = -1 if stream is None else stream.fileno()
+        if os.isatty(descriptor):
+            return os.tcgetpgrp(descriptor) == os.getpgrp()
+        mode = os.fstat(descriptor).st_mode
+    except (OSError, ValueError):  # closed
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def _wanted(model: str, modes: tuple[str, ...], options: Mapping[str, Any]) -> Wanted:

@@ -20,6 +20,7 @@ NAMED = r"m-name-dut-\[(.*)\]"
 ANSWER_S = 10.0
 SLICE_S = 0.02
 MOST_LINE_BYTES = 4096
+MOST_LINES = 1000  # of one answer; it has a handful
 BYTES_PER_COMMAND = 31  # as the official runner sends
 
 
@@ -99,6 +100,8 @@ class Device:
                 return lines
             if line:
                 lines.append(line)
+            if len(lines) > MOST_LINES:
+                raise LinkError(f"{self._board.port}: an answer of more than {MOST_LINES} lines; wrong firmware?")
         return None
 
     def name(self) -> str:
@@ -154,6 +157,7 @@ class Device:
     def _read_line(self, timeout_s: float) -> str | None:
         """The next line without its end; None if none comes in time. DeviceCrashed if the board is known to be dead."""
         deadline = Deadline(timeout_s, self._board.starved_s)
+        begun = Deadline(timeout_s + ANSWER_S, self._board.starved_s)
         while b"\n" not in self._pending:
             try:
                 received = self._serial.read(max(1, self._serial.in_waiting))
@@ -166,6 +170,8 @@ class Device:
                 self._board.alive()
                 if deadline.is_over():
                     return None
+            elif begun.is_over():
+                raise LinkError(f"{self._board.port}: a line that never ends; wrong port, baud rate or firmware")
         line, self._pending = self._pending.split(b"\n", 1)
         text = line.decode("ascii", "replace").strip("\r\0")
         self._note(f"< {text}")
