@@ -244,8 +244,10 @@ class ResultsFile:
 
     def pytest_sessionfinish(self) -> None:
         """Write the file, its folder too."""
+        from tinyhil import files
+
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_text(self._written(self._results), encoding="utf-8")
+        files.write_text(self._path, self._written(self._results))
 
 
 def as_json(results: list[dict[str, Any]]) -> str:

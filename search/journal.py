@@ -25,6 +25,7 @@ from typing import Annotated, Any
 import filelock
 from pydantic import RootModel, StringConstraints, model_validator
 
+from tinyhil import files
 from tinyhil.fields import Count, Exact, Word
 from tinyhil.sealed import sealed, whole_lines
 from tinyhil.search.evaluator import Score
@@ -209,7 +210,7 @@ class Journal:
     @contextmanager
     def _changing(self) -> Iterator[Callable[[dict[str, Any]], None]]:
         """Alone with the file, all of it read; yields what appends a line."""
-        with self._lock, self._path.open("a+b") as file:
+        with self._lock, files.opened(self._path, "a+b") as file:
             file.seek(self._offset)
             content = file.read()
             whole = content.rfind(b"\n") + 1

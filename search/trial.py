@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from tinyhil import files
 from tinyhil.errors import ConfigError
 from tinyhil.fields import Amount, Count, Exact, Share, Text, Word
 from tinyhil.notice import tell
@@ -124,11 +125,9 @@ class TrialLog:
         numbers = {trial.number for trial in valid}
         self._devices = {at: found for at, found in self._devices.items() if at[0] in numbers}
         lines += [sealed({"number": number, "device": found}) for (number, _), found in self._devices.items()]
-        partial = self._path.with_suffix(".tmp")
         with writing_into(self._path.parent):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text("".join(f"{line}\n" for line in lines))
-            partial.replace(self._path)
+            files.write_text(self._path, "".join(f"{line}\n" for line in lines))
 
     def add(self, trial: Trial) -> None:
         """Append one trial; ConfigError if the file can not be written."""
@@ -145,7 +144,7 @@ class TrialLog:
 
     def _append(self, record: dict[str, Any]) -> None:
         if self._path is not None:
-            with writing_into(self._path.parent), self._path.open("a") as file:
+            with writing_into(self._path.parent), files.opened(self._path, "a") as file:
                 file.write(sealed(record) + "\n")
 
 

@@ -298,7 +298,6 @@ def test_usps_parses_its_text() -> None:
     (text, *_) = usps_files().values()
     first = gzip.decompress(text).decode().split()[:257]
     path = fetch.cache_folder() / "zip.gz"
-    path.parent.mkdir(parents=True)
     path.write_bytes(text)
     assert usps.ORIGIN.parse is not None
     arrays = usps.ORIGIN.parse([path, path])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
@@ -23,6 +24,7 @@ from hil_command import check_failure, hil
 from wire_bench import write_tiny_model
 
 from tinyhil import files
+from tinyhil.data import har_archive
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.harness.boards.bench_file import Locks
 from tinyhil.harness.boards.locks import LockFolder
@@ -38,6 +40,7 @@ from tinyhil.search.space import Choice
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "results/golden/uno/fastgrnn_har-fixed16.json"
 DEEP = 100_000
+SHIPPED = ("tinyhil", "memplan", "codegen", "search", "train", "harness")
 ADDRESS_SPACE = 4 << 30
 
 
@@ -108,6 +111,29 @@ def test_arrays(name: str, tmp_path: Path) -> None:
         files.read_arrays(tmp_path / "x.npz")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["x.npz", "har.zip", "x.gz"])
+def test_a_bomb_is_refused_by_what_it_declares(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand times its size: nothing of an archive is unpacked, of a .gz no more than is credible."""
+    monkeypatch.setattr(files, "MOST_UNPACKED_BYTES", 1 << 20)
+    zeros = npy(FLOATS.replace("SHAPE", f"({1 << 20},)"), bytes(4 << 20))
+    (tmp_path / name).write_bytes(gzip.compress(zeros) if name.endswith("gz") else npz("x.npy", zeros))
+    if name.endswith("gz"):
+        with pytest.raises(ValueError, match="unpacks to more than"):
+            files.gunzipped(tmp_path / name)
+        return
+    monkeypatch.setattr(zipfile.ZipFile, "open", lambda *_: pytest.fail("it is unpacked"))
+    with pytest.raises(DataError, match=r"unpacks to \d+ B, more than 1048576 B"):
+        files.read_arrays(tmp_path / name) if name == "x.npz" else har_archive.read(tmp_path / name)
+
+
+def test_archives_are_opened_in_one_place() -> None:
+    """Where what they declare is looked at; those that are written are not read."""
+    reading = re.compile(r'zipfile\.ZipFile\((?!\w+, "w")|gzip\.(open|decompress)|np\.load\(')
+    shipped = [path for name in SHIPPED for path in (ROOT / name).rglob("*.py") if not path.is_symlink()]
+    found = {str(path.relative_to(ROOT)) for path in shipped if reading.search(path.read_text())}
+    assert found == {"tinyhil/files.py", "tinyhil/data/har_archive.py", "tinyhil/data/digits.py"}
 
 
 def test_every_damaged_byte_of_an_archive_is_an_array_or_an_error(tmp_path: Path) -> None:

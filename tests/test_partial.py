@@ -247,6 +247,14 @@ def test_babble_is_refused_before_the_first_frame_alone(monkeypatch: pytest.Monk
     assert [link.receive(1.0) for _ in range(2)] == [Refused(1), Damaged()]
 
 
+def test_a_flood_behind_a_frame_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    flood = [b"\1" * link_module.MOST_READ_BYTES] * 4
+    link, _, _ = opened(monkeypatch, protocol.frame(b"\x85\x01"), *flood, b"\1")
+    assert link.receive(1.0) == Refused(1)
+    with pytest.raises(LinkError, match="/dev/x: babbles: 65537 bytes and no valid frame"):
+        link.receive(600.0)
+
+
 def test_a_port_that_fails_says_while_doing_what(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = OSError(errno.EIO, "x")
     link, _, _ = opened(monkeypatch, gone, gone, serial.SerialTimeoutException())

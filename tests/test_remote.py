@@ -7,6 +7,8 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+import tty
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,8 +19,12 @@ from hil_command import check_failure, finished_samples, hil, record_of, wait_un
 from remote_bench import SerialServer
 from wire_bench import Bench, make_bench, powered
 
+from tinyhil.errors import LinkError
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.inputs import load_inputs
+from tinyhil.harness.wire import protocol
+from tinyhil.harness.wire.link import MOST_DAMAGED_BYTES, Link
+from tinyhil.harness.wire.stream import greet
 from tinyhil.harness.zoo import find_model
 
 SAMPLES = 40
@@ -85,6 +91,20 @@ def test_a_connection_that_is_cut_ends_the_run_and_the_next_resumes(
         assert "failed the last time" in done.stderr
         check_exact(record_of(done), server.url)
         assert "wedged" not in hil("boards", cwd=tmp_path, **state).stdout
+
+
+@both_ways
+def test_a_server_that_floods_behind_a_frame_is_left(rfc2217: bool) -> None:
+    """The deadline is far away: what comes is no frame, which is why it ends."""
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    noise = protocol.frame(b"\x85\x01") + b"\1" * (2 * MOST_DAMAGED_BYTES)
+    with SerialServer(os.ttyname(slave), rfc2217) as server, Link(server.url, 115200) as link:
+        threading.Thread(target=os.write, args=(master, noise), daemon=True).start()
+        with pytest.raises(LinkError, match="babbles"):
+            greet(link, 600.0, 600.0, lambda: None)
+    os.close(slave)
+    os.close(master)
 
 
 def free_port() -> int:

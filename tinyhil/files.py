@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gzip
 import io
 import json
 import math
@@ -19,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tinyhil.errors import DataError, HilError
+from tinyhil.errors import ConfigError, DataError, HilError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,6 +32,8 @@ MOST_YAML_BYTES = MEGABYTE
 MOST_MODEL_BYTES = 2048 * MEGABYTE  # of protobuf's messages
 MOST_ARRAY_BYTES = 4096 * MEGABYTE  # of a file, and of what it unpacks to
 MOST_YAML_NODES = 100_000  # with aliases followed
+MOST_UNPACKED_BYTES = 256 * MEGABYTE  # of an archive, or MOST_RATIO times its size: deflate reaches 1000 for zeros
+MOST_RATIO = 50
 MOST_HEADER_BYTES = 10_000  # of a .npy, as numpy has it
 
 
@@ -59,6 +62,57 @@ def read_bytes(path: Path, what: str, most: int, error: type[HilError] = DataErr
 def _without_waiting(path: str, flags: int) -> int:
     """A pipe without a writer is opened at once, and refused."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # Windows has no such pipes
+
+
+def opened(path: Path, mode: str) -> Any:
+    """A file to be written in a folder that others may write to, too (results, logs): a symbolic link there is not
+    followed, a pipe not waited for. OSError, which names it; texts are UTF-8."""
+    file = open(path, mode, encoding=None if "b" in mode else "utf-8", opener=_without_following)  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, f"{path.name} is no regular file", str(path))
+    return file
+
+
+def _without_following(path: str, flags: int) -> int:
+    try:
+        return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
+    except OSError as problem:
+        if problem.errno in (errno.ELOOP, errno.ENXIO):
+            what = "a symbolic link" if problem.errno == errno.ELOOP else "a pipe"
+            raise OSError(problem.errno, f"{Path(path).name} is {what}; remove it", path) from None
+        raise
+
+
+def own_folder(path: Path, error: type[HilError] = ConfigError) -> Path:
+    """The folder, made for us alone if it is not there: what lies in it is loaded and executed.
+
+    `error` where it belongs to another user or others may write to it; OSError if it can not be made.
+    """
+    for folder in reversed((path, *path.parents)):
+        with contextlib.suppress(FileExistsError):
+            if not folder.exists():
+                folder.mkdir(mode=0o700)
+    require_own(path, error)
+    return path
+
+
+def require_own(path: Path, error: type[HilError] = ConfigError) -> None:
+    """`error` if somebody else may have put the file or folder there: it, or the link to it, is another user's (root's
+    is nobody else's), or others may write to it."""
+    if not hasattr(os, "geteuid"):  # Windows
+        return
+    try:
+        found, link = os.stat(path), os.lstat(path)
+    except OSError:  # none: nobody has put it there
+        return
+    trusted = (0, os.geteuid())
+    if found.st_uid not in trusted or link.st_uid not in trusted:
+        raise error(
+            f"{path}: belongs to another user, who could plant code there; set HIL_CACHE to a folder of your own"
+        )
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise error(f"{path}: others may write to it and plant code there; type: chmod -R go-w '{path}'")
 
 
 def read_text(path: Path, what: str, most: int = MOST_TEXT_BYTES, error: type[HilError] = DataError) -> str:
@@ -213,13 +267,37 @@ def parse_arrays(content: bytes, name: str, error: type[HilError] = DataError) -
         if not content.startswith(b"PK"):
             return _array(content)
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            whole = sum(member.file_size for member in archive.infolist())
-            if whole > MOST_ARRAY_BYTES:
-                raise ValueError(f"it unpacks to {whole} B, more than {MOST_ARRAY_BYTES} B")
+            check_unpacked(archive, len(content))
             return {m.filename.removesuffix(".npy"): _array(archive.read(m)) for m in archive.infolist()}
     except Exception as problem:  # whatever zipfile, zlib, ast and numpy raise on damage
         reason = str(problem).splitlines()[0][:100] if str(problem) else type(problem).__name__
         raise error(f"{name}: not a readable .npz or .npy file ({reason})") from None
+
+
+def check_unpacked(archive: zipfile.ZipFile, packed_bytes: int) -> None:
+    """ValueError, before anything is unpacked, if the archive declares more than its size makes credible."""
+    declared = sum(member.file_size for member in archive.infolist())
+    most = min(MOST_ARRAY_BYTES, max(MOST_UNPACKED_BYTES, MOST_RATIO * packed_bytes))
+    if declared > most:
+        raise ValueError(f"it unpacks to {declared} B, more than {most} B; save it without compression")
+
+
+@contextlib.contextmanager
+def unpacking(path: Path) -> Iterator[zipfile.ZipFile]:
+    """The .zip at `path`, whose members may be read; ValueError, OSError or BadZipFile if they may not."""
+    with zipfile.ZipFile(path) as archive:
+        check_unpacked(archive, path.stat().st_size)
+        yield archive
+
+
+def gunzipped(path: Path) -> bytes:
+    """What a .gz holds, of which nothing declares the size; ValueError if it is more than its size makes credible."""
+    most = max(MOST_UNPACKED_BYTES, MOST_RATIO * path.stat().st_size)
+    with gzip.open(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"it unpacks to more than {most} B")
+    return content
 
 
 def _array(content: bytes) -> np.ndarray:

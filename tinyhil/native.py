@@ -11,10 +11,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tinyhil import files
 from tinyhil.errors import BuildError
 from tinyhil.processes import run
 
@@ -47,9 +48,12 @@ def is_offline() -> bool:
 
 
 def default_cache_dir() -> Path:
-    """$HIL_CACHE, else ~/.cache/tinyhil."""
+    """$HIL_CACHE, else ~/.cache/tinyhil. ConfigError if others may write to it: what it holds is executed."""
     setting = os.environ.get("HIL_CACHE")
-    return (Path(setting).expanduser() if setting else Path.home() / ".cache" / "tinyhil").absolute()
+    path = (Path(setting).expanduser() if setting else Path.home() / ".cache" / "tinyhil").absolute()
+    with suppress(OSError):  # who writes into it says what is wrong
+        return files.own_folder(path)
+    return path
 
 
 def compiled(library: Library, compiler: str, cache_dir: Path, notice: Notice) -> Path:
@@ -58,10 +62,12 @@ def compiled(library: Library, compiler: str, cache_dir: Path, notice: Notice) -
     BuildError if the compiler fails or the cache can not be written. There is no time limit: a busy machine is slow.
     """
     path = cache_dir / f"{library.name}-{_fingerprint(library, compiler)}{library.suffix}"
+    for place in (cache_dir, path.parent, path):
+        files.require_own(place, BuildError)
     if path.exists():
         return path
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        files.own_folder(path.parent, BuildError)
         with _alone(path, library.title, notice):
             if not path.exists():
                 _build(library, compiler, path, notice)

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from tinyhil import files
 from tinyhil.errors import FlashError
 from tinyhil.harness.build.compile import cache_full
 from tinyhil.processes import run
@@ -31,7 +32,7 @@ def optiboot(cache_dir: Path) -> Path:
     done = cache_dir / "boot" / f"optiboot-{key}.hex"
     if not done.is_file():
         try:
-            done.parent.mkdir(parents=True, exist_ok=True)
+            files.own_folder(done.parent, FlashError)
             with tempfile.TemporaryDirectory(dir=done.parent) as folder:
                 os.replace(_compile(Path(folder)), done)
         except OSError as error:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import serial
 
+from tinyhil import files
 from tinyhil.errors import FlashError, LinkError, WrongFirmware
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.config import BoardSpec
@@ -281,7 +282,7 @@ def _local_port(board: BoardSpec, port: str) -> str:
 
 def _run(tool: Tool, command: list[str], board: BoardSpec, port: str, log: Path) -> None:
     where = f"{board.name} on {port}: {tool.program}"
-    with log.open("wb") as output:
+    with files.opened(log, "wb") as output:
         output.write(f"$ {' '.join(command)}\n".encode())
         output.flush()
         try:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tinyhil import files
 from tinyhil.errors import BoardError, DeviceCrashed
 from tinyhil.harness.config import BoardSpec
 from tinyhil.processes import Started
@@ -41,7 +42,7 @@ class ForeignProcess:
     _ended: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        with self.log.open("w") as stderr:
+        with files.opened(self.log, "w") as stderr:
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": stderr}
             self._process = Started(self.command, **pipes, text=True, errors="replace")
         self._reader = threading.Thread(target=self._follow, daemon=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import serial
 
+from tinyhil import files
 from tinyhil.errors import BoardError, FlashError, HilError, LinkTimeout
 from tinyhil.harness.boards import flash
 from tinyhil.harness.boards.attached import connect
@@ -180,7 +181,7 @@ def cycle_power(power: Power, log: Path) -> None:
         done = run(command, POWER_DEADLINE_S)
     except subprocess.TimeoutExpired:
         raise FlashError(f"{where}: no end within {POWER_DEADLINE_S:.0f} s") from None
-    log.write_text(f"$ {' '.join(command)}\n{done.stdout}{done.stderr}")
+    files.write_text(log, f"$ {' '.join(command)}\n{done.stdout}{done.stderr}")
     if done.returncode != 0:
         lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         raise FlashError(f"{where}: {lines[0] if lines else f'exit code {done.returncode}'}; log: {log}")

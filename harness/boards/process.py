@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tinyhil import files
 from tinyhil.errors import BoardError, DeviceCrashed
 from tinyhil.harness.wire.deadline import starved_s
 from tinyhil.processes import Started
@@ -27,7 +28,7 @@ class ProcessBoard:
         self.events: list[Mapping[str, Any]] = []
         self._log = log
         self._ready = threading.Event()
-        with log.open("w") as stderr:
+        with files.opened(log, "w") as stderr:
             try:
                 self._process = Started(
                     command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True

@@ -36,8 +36,10 @@ from tinyhil.harness.build.toolchain import (
 )
 from tinyhil.harness.config import BoardSpec
 from tinyhil.processes import run
+from tinyhil.quoting import plain_path
 
 DEADLINE_S = 600.0  # a first build may download a compiler; one without takes a second or two
+FULL = (errno.ENOSPC, errno.EDQUOT)
 LEAST_FREE_BYTES = 1 << 20  # with less a disk is full, whatever a compiler says: its log may be there, too
 STAMP = "built.json"
 LOG = "build.log"
@@ -77,7 +79,10 @@ def build(sources: Mapping[str, Source], board: BoardSpec, *, cache_dir: Path, l
     compiler = find_compiler(board, cache_dir)
     recipe = _recipe(sources, board, compiler, cache_dir)
     try:
-        recipe.project_dir.mkdir(parents=True, exist_ok=True)
+        for place in (recipe.project_dir.parent, recipe.project_dir):
+            files.own_folder(place, BuildError)
+        for place in (recipe.elf, recipe.load_path):
+            files.require_own(place, BuildError)
         with filelock.FileLock(f"{recipe.project_dir}.lock", timeout=DEADLINE_S):
             changed = _write_sources(sources, recipe.project_dir)
             rebuilt = changed or not _is_built(recipe)
@@ -96,9 +101,10 @@ def build(sources: Mapping[str, Source], board: BoardSpec, *, cache_dir: Path, l
 
 
 def cache_full(cache_dir: Path, error: OSError) -> BuildError:
-    """What to say when the cache takes no more."""
+    """What to say when the cache takes no more: room helps a full one alone."""
     where = error.filename or cache_dir
-    return BuildError(f"{where}: {error.strerror or error}; make room in the cache, or set HIL_CACHE to another folder")
+    remedy = "make room in the cache, or set" if error.errno in FULL else "set"
+    return BuildError(f"{where}: {error.strerror or error}; {remedy} HIL_CACHE to another folder")
 
 
 def _recipe(sources: Mapping[str, Source], board: BoardSpec, compiler: Compiler, cache_dir: Path) -> Recipe:
@@ -111,7 +117,7 @@ def _recipe(sources: Mapping[str, Source], board: BoardSpec, compiler: Compiler,
         "host_flags": HOST_FLAGS if board.is_host else [],
     }
     key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
-    project = cache_dir.absolute() / "projects" / key
+    project = Path(plain_path(cache_dir, "PlatformIO", BuildError)) / "projects" / key
     if board.is_host:
         executable = project / "build" / "firmware"
         return Recipe(project, board, compiler, cache_dir, executable, executable)
@@ -185,15 +191,18 @@ def _run_all(commands: list[list[str]], environment: dict[str, str], recipe: Rec
     """Run the commands in the project directory, output kept in build.log; the error of the first that fails."""
     log_path = recipe.project_dir / LOG
     deadline = time.monotonic() + DEADLINE_S
-    with log_path.open("w", encoding="utf-8") as stream:
+    with files.opened(log_path, "w") as stream:
         for command in commands:
             code = _run(command, environment, stream.fileno(), recipe.project_dir, deadline)
             if code is None:
                 raise BuildError(f"{recipe.board.name}: no result after {DEADLINE_S:.0f} s; log: {log_path}")
             if code != 0:
                 text = log_path.read_text(encoding="utf-8", errors="replace")
-                if os.strerror(errno.ENOSPC) in text or shutil.disk_usage(recipe.project_dir).free < LEAST_FREE_BYTES:
-                    raise cache_full(recipe.cache_dir, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+                is_full = shutil.disk_usage(recipe.project_dir).free < LEAST_FREE_BYTES
+                why = errno.ENOSPC if is_full else None
+                why = next((code for code in (errno.EROFS, *FULL) if os.strerror(code) in text), why)
+                if why is not None:
+                    raise cache_full(recipe.cache_dir, OSError(why, os.strerror(why)))
                 raise explain(text, log_path, recipe.elf.parent, recipe.board)
     return log_path.read_text(encoding="utf-8", errors="replace")
 

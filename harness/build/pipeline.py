@@ -266,6 +266,6 @@ def write_sources(sources: Mapping[str, Source], folder: Path) -> int:
             continue
         with files.naming(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
+            files.write_bytes(path, data)
         written += 1
     return written

@@ -14,6 +14,7 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
+from tinyhil import files
 from tinyhil.errors import BuildError, ConfigError
 from tinyhil.harness.config import BoardSpec
 from tinyhil.native import default_cache_dir as default_cache_dir
@@ -111,6 +112,7 @@ def find_compiler(board: BoardSpec, cache_dir: Path) -> Compiler:
     if package and chosen != "path":
         installed = core_dir(cache_dir) / "packages" / package / "bin" / name
         if installed.is_file():
+            files.require_own(installed, BuildError)
             return Compiler(name, version_of(installed), "PlatformIO", installed)
     in_path = shutil.which(name)
     if in_path and chosen != "package":

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tinyhil import files
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.frontend.onnx import Model, load_onnx
@@ -95,7 +96,6 @@ def _collect(found: dict[int, bytes]) -> Callable[[int, Result], None]:
 
 
 def _echo_model(cache_dir: Path) -> Model:
-    import onnx
     from onnx import TensorProto, helper
 
     graph = helper.make_graph(
@@ -107,6 +107,5 @@ def _echo_model(cache_dir: Path) -> Model:
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     made.ir_version = 8
     path = cache_dir / "echo.onnx"
-    cache_dir.mkdir(parents=True, exist_ok=True)
-    onnx.save(made, path)
+    files.write_bytes(files.own_folder(cache_dir) / path.name, made.SerializeToString())
     return load_onnx(path)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import json
 import os
-import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from pydantic import TypeAdapter
 
+from tinyhil import files
 from tinyhil.agreement import Agreement, Lowered, agreement, whole_run
 from tinyhil.calibrate import Ranges
 from tinyhil.classes import classes_of
 from tinyhil.columns import scaled_columns
+from tinyhil.errors import DataError
 from tinyhil.evaluate import evaluate
 from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.measure.collapse import explain_collapse
@@ -48,17 +52,45 @@ def expected(
         return _compute(compiled, ranges, x, integers)
     import filelock
 
+    files.require_own(Path(folder))
     path = Path(folder) / _key(compiled, ranges, integers)
     with filelock.FileLock(f"{path}.lock"):
         if path.is_file():
-            found = pickle.loads(path.read_bytes())
-            assert isinstance(found, Expected)
-            return found
+            return _read(path)
         made = _compute(compiled, ranges, x, integers)
-        partial = path.with_suffix(".partial")  # a process that is killed leaves no half
-        partial.write_bytes(pickle.dumps(made))
-        partial.replace(path)
+        files.write_bytes(path, _as_bytes(made))
         return made
+
+
+def _as_bytes(made: Expected) -> bytes:
+    """Its arrays beside the JSON text of all else: data, which nothing executes."""
+    known = {"agreement": asdict(made.agreement), "saturations": dict(made.node_saturations), "advice": made.advice}
+    rest = np.frombuffer(json.dumps(known).encode(), np.uint8)
+    reference, packed = made.reference, io.BytesIO()
+    np.savez(
+        packed,
+        outputs=reference.outputs,
+        saturations=reference.saturations,
+        float_outputs=made.float_outputs,
+        rest=rest,
+    )
+    return packed.getvalue()
+
+
+def _read(path: Path) -> Expected:
+    """What `_as_bytes` made; DataError for anything else."""
+    arrays = files.read_arrays(path)
+    try:
+        assert isinstance(arrays, dict)
+        outputs, saturations, float_outputs = (arrays[key] for key in ("outputs", "saturations", "float_outputs"))
+        rest = json.loads(arrays["rest"].tobytes())
+        given = TypeAdapter(Agreement).validate_python(rest["agreement"])
+        counts = {int(number): int(count) for number, count in rest["saturations"].items()}
+        return Expected(ReferenceRun(outputs, saturations), float_outputs, given, counts, rest["advice"])
+    except (AssertionError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"{path}: not what a process of this run has left ({type(error).__name__}); run again"
+        ) from None
 
 
 def _key(compiled: Compiled, ranges: Ranges, integers: np.ndarray) -> str:

@@ -56,7 +56,17 @@ def run_all(
     with tempfile.TemporaryDirectory(prefix="hil-") as shared, ThreadPoolExecutor(len(boards)) as pool:
         try:
             for board in boards:
-                command = [sys.executable, "-m", "tinyhil.harness.cli", "run", "--board", board, "--json", *arguments]
+                command = [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "tinyhil.harness.cli",
+                    "run",
+                    "--board",
+                    board,
+                    "--json",
+                    *arguments,
+                ]
                 reporting = {} if shown is None else {TO_PARENT: "1"}
                 processes.append(_start(command, {**os.environ, SHARED: shared, **reporting}))
             bars = shown or {}

@@ -41,7 +41,7 @@ def logs(folder: Path, board: str, emulated: bool, benchmark: str, modes: Sequen
         for mode in modes:
             place = _place(folder, board, emulated, benchmark) / mode
             place.mkdir(parents=True, exist_ok=True)
-            opened[mode] = stack.enter_context((place / "log.txt").open("w", encoding="utf-8"))
+            opened[mode] = stack.enter_context(files.opened(place / "log.txt", "w"))
         yield opened
 
 

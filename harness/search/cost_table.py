@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, RootModel, model_validator
 
+from tinyhil import files
 from tinyhil.codegen.chains import Chain, carried_out
 from tinyhil.codegen.kernel_calls import signature_of
 from tinyhil.codegen.profile_calls import constant_bytes, number_of
@@ -221,7 +222,7 @@ def _read(path: Path, version: Version) -> Iterator[Line]:
 def _append(path: Path, line: Line) -> None:
     with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a") as file:
+        with files.opened(path, "a") as file:
             file.write(sealed(line) + "\n")
 
 

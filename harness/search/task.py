@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from tinyhil import files
 from tinyhil.calibrate import Ranges
 from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.profile_calls import constant_bytes
@@ -378,17 +379,13 @@ def replace_text(path: Path, text: str) -> None:
     """The file as a whole or, with a ConfigError, as it was."""
     path = path.resolve()
     special = path.exists() and not path.is_file()  # such as /dev/null, which nothing may take the place of
-    partial = path.with_name(f"{path.name}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if special:
             path.write_text(text)
             return
-        partial.write_text(text)
-        partial.replace(path)
+        files.write_text(path, text)
     except OSError as error:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
         raise ConfigError(
             f"search: {path} can not be written: {error.strerror}; choose another place with --out or --results, the "
             "trials are kept where they could be"

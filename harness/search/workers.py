@@ -23,7 +23,7 @@ from tinyhil.search.search_loop import answered
 POLL_S = 0.02
 WAIT_S = 60.0  # of one who comes before the search that it is to help
 END_S = 5.0
-COMMAND = (sys.executable, "-m", "tinyhil.harness.search.workers")
+COMMAND = (sys.executable, "-P", "-m", "tinyhil.harness.search.workers")
 Say = Callable[[str], None]
 
 

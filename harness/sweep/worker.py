@@ -15,7 +15,7 @@ from typing import Any
 from tinyhil import errors
 from tinyhil.processes import Started
 
-COMMAND = (sys.executable, "-m", "tinyhil.harness.sweep.work")
+COMMAND = (sys.executable, "-P", "-m", "tinyhil.harness.sweep.work")
 END_S = 15.0  # an interrupted run switches its board off and keeps its samples
 Say = Callable[[str], None]
 

@@ -16,18 +16,31 @@ Starved = Callable[[], float]
 
 
 def starved_s(pid: int | str) -> float:
-    """Seconds since their start that the threads of `pid` were ready to run and got no processor; 0 if unknown.
+    """Seconds since its start that the thread of `pid` which has waited longest was ready to run and got no processor;
+    0 if unknown. Threads wait at the same time: their sum would grow faster than the clock.
 
     Source: the second number of Linux' /proc/PID/task/TID/schedstat (Documentation/scheduler/sched-stats.rst).
     """
+    return max(map(_waited_s, Path(f"/proc/{pid}/task").glob("*/schedstat")), default=0.0)
+
+
+def own_starved_s() -> float:
+    """The same of the thread that asks: another one of ours may be kept busy by whoever is at the end of a wire."""
+    return _waited_s(Path("/proc/thread-self/schedstat"))
+
+
+def _waited_s(schedstat: Path) -> float:
     try:
-        return 1e-9 * sum(int(path.read_text().split()[1]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat"))
+        return 1e-9 * int(schedstat.read_text().split()[1])
     except (OSError, ValueError, IndexError):
         return 0.0
 
 
 class Deadline:
-    """`seconds` from now, or from the last `restart`. `board_starved`: what starved_s says of an emulated board."""
+    """`seconds` from now, or from the last `restart`, for the thread that asks.
+
+    `board_starved`: what starved_s says of an emulated board.
+    """
 
     def __init__(self, seconds: float, board_starved: Starved = lambda: 0.0) -> None:
         self.seconds = seconds
@@ -50,7 +63,7 @@ class Deadline:
         return self.left_s() <= 0
 
     def _starved(self) -> float:
-        return starved_s("self") + self._board_starved()
+        return own_starved_s() + self._board_starved()
 
     def _advance(self) -> None:
         step_s = time.monotonic() - self._looked_at

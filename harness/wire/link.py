@@ -18,6 +18,8 @@ from tinyhil.harness.wire.protocol import Message, Splitter
 READ_SLICE_S = 0.02
 WRITE_TIMEOUT_S = 5.0
 BABBLE_BYTES = 4096  # this much without a single valid frame is no board of ours
+MOST_DAMAGED_BYTES = 1 << 16  # behind a valid frame: at 1e-2 damage per byte, no valid one in as many once in 1e19
+MOST_READ_BYTES = 1 << 14  # at once: who floods us is looked at in between
 
 
 def wait_for_port(port: str | None, timeout_s: float) -> None:
@@ -61,6 +63,7 @@ class Link:
             ) from None
         self._splitter = Splitter()
         self._waiting: deque[Message] = deque()
+        self._without_frame = 0  # bytes since the last valid one
 
     def __enter__(self) -> Self:
         return self
@@ -102,11 +105,10 @@ class Link:
                 available = self._serial.in_waiting
                 if expired and available == 0:
                     return None
-                received = self._serial.read(max(1, available))
+                received = self._serial.read(max(1, min(available, MOST_READ_BYTES)))
             except OSError as error:
                 raise self._gone("receiving", error) from None
-            self._waiting.extend(self._splitter.feed(received))
-            self._refuse_babble()
+            self._take(received)
         return self._waiting.popleft()
 
     @property
@@ -125,10 +127,13 @@ class Link:
             "finished samples are kept and the same command resumes"
         )
 
-    def _refuse_babble(self) -> None:
-        s = self._splitter
-        if s.good_frames == 0 and s.total_bytes > BABBLE_BYTES:
+    def _take(self, received: bytes) -> None:
+        """Bytes are no progress, frames are."""
+        s, before = self._splitter, self._splitter.good_frames
+        self._waiting.extend(s.feed(received))
+        self._without_frame = 0 if s.good_frames > before else self._without_frame + len(received)
+        if self._without_frame > (MOST_DAMAGED_BYTES if s.good_frames else BABBLE_BYTES):
             raise LinkError(
-                f"{self.port}: babbles: {s.total_bytes} bytes and no valid frame; "
+                f"{self.port}: babbles: {self._without_frame} bytes and no valid frame; "
                 "wrong port, wrong baud rate or foreign firmware"
             )

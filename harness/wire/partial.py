@@ -15,6 +15,7 @@ from typing import Annotated, TextIO
 
 from pydantic import Field
 
+from tinyhil import files
 from tinyhil.errors import ConfigError
 from tinyhil.fields import Count, Exact, Hex
 from tinyhil.harness.wire.protocol import Result
@@ -83,7 +84,7 @@ class PartialRun:
         for path in sorted(folder.glob(f"{name}*.partial.jsonl")):
             if path == self.path:
                 continue
-            with path.open("a") as stream:
+            with files.opened(path, "a") as stream:
                 try:
                     _lock(stream)
                 except OSError:
@@ -167,7 +168,7 @@ def _claim(folder: Path, name: str) -> tuple[Path, TextIO]:
     """The first file of this name that no living run has locked, open for appending."""
     for number in itertools.count(1):
         path = folder / (f"{name}.partial.jsonl" if number == 1 else f"{name}.{number}.partial.jsonl")
-        stream = path.open("a")
+        stream = files.opened(path, "a")
         try:
             _lock(stream)
         except OSError as error:

@@ -24,6 +24,7 @@ CALIBRATION = 500
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)[:, None, None]
 SPREAD = np.array([0.229, 0.224, 0.225], np.float32)[:, None, None]
 RECORD_BYTES = 1 + CHANNELS * SIZE * SIZE
+RECORDS = 10_000  # of each part
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 FILE = "cifar-10-binary.tar.gz"
 URL = f"https://www.cs.toronto.edu/~kriz/{FILE}"
@@ -34,8 +35,9 @@ def _parse(paths: Sequence[Path]) -> Arrays:
     """Records of one label and 3072 pixels, channel first; the test part comes last."""
     with tarfile.open(paths[0]) as archive:
         members = ("data_batch_1", "test_batch")
-        files = [archive.extractfile(f"cifar-10-batches-bin/{name}.bin") for name in members]
-        train, test = (np.frombuffer(f.read() if f else b"", np.uint8).reshape(-1, RECORD_BYTES) for f in files)
+        found = [archive.extractfile(f"cifar-10-batches-bin/{name}.bin") for name in members]
+        content = [file.read(RECORDS * RECORD_BYTES) if file else b"" for file in found]
+        train, test = (np.frombuffer(one, np.uint8).reshape(-1, RECORD_BYTES) for one in content)
     return _arrays(train[:CALIBRATION], test, lossy=False)
 
 

@@ -7,12 +7,12 @@ segments each. Values are rounded to 0.1 m/s^2, 0.015 rad/s and 0.006 (magnetome
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from tinyhil import files
 from tinyhil.data.dataset import Dataset, Loader
 from tinyhil.data.origin import Arrays, Origin, Remote, obtain
 
@@ -47,7 +47,7 @@ CLASSES = (
 def _parse(paths: Sequence[Path]) -> Arrays:
     """Segments ordered by activity, person and number; (n, channel, time) integers in units of UNITS."""
     arrays: Arrays = {}
-    with zipfile.ZipFile(paths[0]) as archive:
+    with files.unpacking(paths[0]) as archive:
         for part, persons in (("train", range(1, 5)), ("test", range(5, 9))):
             segments, labels, groups = [], [], []
             for activity in range(ACTIVITIES):

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from tinyhil.errors import DataError
-from tinyhil.native import is_offline
+from tinyhil.native import default_cache_dir, is_offline
 from tinyhil.notice import tell
 
 # The probe bounds name resolution too, which no socket time-out covers.
@@ -22,15 +22,10 @@ PROBE_TIMEOUT_S = 2.0
 READ_TIMEOUT_S = 10.0
 LOCK_TIMEOUT_S = 120.0
 
+cache_folder = default_cache_dir
 _failures: dict[str, str] = {}  # address -> reason
 
 T = TypeVar("T")
-
-
-def cache_folder() -> Path:
-    """$HIL_CACHE, else ~/.cache/tinyhil."""
-    setting = os.environ.get("HIL_CACHE")
-    return Path(setting).expanduser() if setting else Path.home() / ".cache" / "tinyhil"
 
 
 def attempt(url: str, get: Callable[[], T]) -> T | str:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import io
 import wave
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from tinyhil import files
 from tinyhil.data.dataset import Dataset, Loader
 from tinyhil.data.origin import Arrays, Origin, Remote, obtain
 
@@ -51,7 +51,7 @@ def log_mel(samples: np.ndarray) -> np.ndarray:
 
 def _parse(paths: Sequence[Path]) -> Arrays:
     x, y, speaker, index = [], [], [], []
-    with zipfile.ZipFile(paths[0]) as archive:
+    with files.unpacking(paths[0]) as archive:
         for name in sorted(name for name in archive.namelist() if name.endswith(".wav")):
             digit, person, number = Path(name).stem.split("_")
             with wave.open(io.BytesIO(archive.read(name))) as recording:

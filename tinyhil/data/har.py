@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tinyhil import files
 from tinyhil.data import har_archive, har_download, har_synthetic
 from tinyhil.data.dataset import Dataset, Loader
 from tinyhil.data.fetch import in_short
@@ -123,15 +124,14 @@ def _read_parsed(path: Path) -> Arrays:
 def _read_npz(path: Path, keys: tuple[str, ...]) -> tuple[Arrays, str]:
     """All arrays of an .npz and the hash of the file."""
     try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in archive.files}
+        content = files.read_bytes(path, ".npz file", files.MOST_ARRAY_BYTES)
+        arrays = files.parse_arrays(content, str(path))
     except UNREADABLE as error:
         raise DataError(f"{path}: damaged data file ({in_short(error)}); delete it or copy it again") from None
-    missing = [key for key in keys if key not in arrays]
-    if missing:
+    missing = [key for key in keys if isinstance(arrays, np.ndarray) or key not in arrays]
+    if missing or isinstance(arrays, np.ndarray):
         raise DataError(f"{path}: arrays {', '.join(missing)} are missing; delete it or copy it again")
-    return arrays, digest
+    return arrays, hashlib.sha256(content).hexdigest()
 
 
 HAR6 = Loader(NAME, load_har6)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tinyhil import files
 from tinyhil.data.dataset import hash_arrays
 from tinyhil.data.fetch import in_short
 from tinyhil.errors import DataError
@@ -70,7 +71,7 @@ def read(path: Path) -> Arrays:
         if path.is_dir():
             arrays = _parse(lambda name: (path / name).read_bytes())
         else:
-            with zipfile.ZipFile(path) as archive:
+            with files.unpacking(path) as archive:
                 arrays = _read_zip(archive)
     except UNREADABLE as error:
         raise DataError(f"{path}: damaged UCI HAR archive ({in_short(error)}); download it again") from None
@@ -82,7 +83,9 @@ def _read_zip(archive: zipfile.ZipFile) -> Arrays:
     """The files lie in `UCI HAR Dataset/`, which today's download holds as a zip inside of the zip."""
     nested = f"{FOLDER}.zip"
     if nested in archive.namelist():
-        with zipfile.ZipFile(io.BytesIO(archive.read(nested))) as inner:
+        packed = archive.read(nested)
+        with zipfile.ZipFile(io.BytesIO(packed)) as inner:
+            files.check_unpacked(inner, len(packed))
             return _read_zip(inner)
     return _parse(lambda name: archive.read(f"{FOLDER}/{name}"))
 

@@ -6,12 +6,12 @@ of them serves as the calibration part here, the other 800 as the test part.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from tinyhil import files
 from tinyhil.data.dataset import Dataset, Loader
 from tinyhil.data.origin import Arrays, Origin, Remote, obtain
 
@@ -26,7 +26,7 @@ FOLDER = f"energyrunner-{COMMIT}/datasets/kws01"
 
 def _parse(paths: Sequence[Path]) -> Arrays:
     """`y_labels.csv` lists file, number of classes and label."""
-    with zipfile.ZipFile(paths[0]) as archive:
+    with files.unpacking(paths[0]) as archive:
         rows = [line.split(",") for line in archive.read(f"{FOLDER}/y_labels.csv").decode().split()]
         raw = [archive.read(f"{FOLDER}/{row[0]}") for row in rows]
     shape = (-1, FRAMES, COEFFICIENTS, 1)

@@ -5,12 +5,12 @@ Slate, "Letter Recognition", UCI, 1991; CC BY 4.0.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from tinyhil import files
 from tinyhil.data.dataset import Dataset, Loader
 from tinyhil.data.origin import Arrays, Origin, Remote, obtain
 
@@ -20,7 +20,7 @@ URL = "https://archive.ics.uci.edu/static/public/59/letter+recognition.zip"
 
 
 def _parse(paths: Sequence[Path]) -> Arrays:
-    with zipfile.ZipFile(paths[0]) as archive:
+    with files.unpacking(paths[0]) as archive:
         lines = archive.read("letter-recognition.data").decode().split()
     fields = [line.split(",") for line in lines]
     return {

@@ -5,12 +5,12 @@ LeCun, Cortes and Burges; CC BY-SA 3.0.
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from tinyhil import files
 from tinyhil.data.dataset import Dataset, Loader
 from tinyhil.data.origin import Arrays, Origin, Remote, obtain
 
@@ -27,7 +27,7 @@ FILES = (
 
 
 def _parse(paths: Sequence[Path]) -> Arrays:
-    raw = [gzip.decompress(path.read_bytes()) for path in paths]
+    raw = [files.gunzipped(path) for path in paths]
     images = [np.frombuffer(data, np.uint8, offset=IMAGE_HEADER_BYTES).reshape(-1, SIZE, SIZE) for data in raw[::2]]
     labels = [np.frombuffer(data, np.uint8, offset=LABEL_HEADER_BYTES) for data in raw[1::2]]
     return {"x_train": images[0], "y_train": labels[0], "x_test": images[1], "y_test": labels[1]}

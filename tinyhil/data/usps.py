@@ -7,12 +7,13 @@ Elements of Statistical Learning". Licence: none stated, research use; the data 
 
 from __future__ import annotations
 
-import gzip
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from tinyhil import files
 from tinyhil.data.dataset import Dataset, Loader
 from tinyhil.data.origin import Arrays, Origin, Remote, obtain
 
@@ -25,8 +26,7 @@ CLASSES = tuple("0123456789")
 def _parse(paths: Sequence[Path]) -> Arrays:
     arrays: Arrays = {}
     for part, path in zip(("train", "test"), paths, strict=True):
-        with gzip.open(path) as file:
-            rows = np.loadtxt(file, dtype=np.float64)
+        rows = np.loadtxt(io.BytesIO(files.gunzipped(path)), dtype=np.float64)
         arrays[f"x_{part}"] = np.round(rows[:, 1:] * SCALE).astype(np.int16).reshape(-1, SIZE, SIZE)
         arrays[f"y_{part}"] = rows[:, 0].astype(np.uint8)
     return arrays

@@ -112,7 +112,7 @@ class Training:
         self._path = path
         self._parts: dict[str, Any] = {"net": self.net, "mean": self.mean, "optimizer": self.optimizer}
         if path.exists():
-            found = torch.load(path)
+            found = torch.load(path, weights_only=True)
             self.step, self.processor_s = found["step"], found["processor_s"]
             for name, part in self._parts.items():
                 part.load_state_dict(found[name])
