@@ -183,7 +183,7 @@ _USE = {
     "File, Examples, {x}.",
     PLATFORMIO: "Unpack it into `lib/` of a PlatformIO project, or name the archive under `lib_deps`. Then\n"
     "`#include <{x}.h>`.",
-    CMAKE: "Unpack it, `cmake -S {x} -B build && cmake --install build --prefix PREFIX`, then\n"
+    CMAKE: "Unpack it, `cmake -S {x} -B build && cmake --build build && cmake --install build --prefix PREFIX`, then\n"
     "`find_package({x} REQUIRED)` and `target_link_libraries(app PRIVATE {x}::{x})`; or `add_subdirectory({x})`.",
 }
 _READ_ME = """\
@@ -200,13 +200,19 @@ one program.
 |---|---|
 {rows}
 
-`{x}_predict(in, out)` takes and gives real numbers and returns the class; `{x}_run` is the same on integers, equal to
-the reference bit for bit; `{x}_quantize_input` and `{x}_dequantize_output` lie between them. One call at a time per
-arena.
+`{x}_predict({arena}in, out)` takes and gives real numbers and returns the class; `{x}_run` is the same on integers,
+equal to the reference bit for bit; `{x}_quantize_input` and `{x}_dequantize_output` lie between them. One call at a
+time per arena.
 {streaming}"""
 _STREAMING = """\
-Row by row: `{x}_begin()`, {up}_STEPS times `{x}_step(row)`, `{x}_finish(out)`: no sample has to be in RAM as a whole.
+Row by row: `{x}_begin({only})`, {up}_STEPS times `{x}_step({arena}row)`, `{x}_finish({arena}out)`: no sample has to be
+in RAM as a whole.
 """
+
+
+def _passed(library: Library) -> dict[str, str]:
+    """What comes before the arguments of a function of the library, and what stands where it has none."""
+    return {"arena": "arena, ", "only": "arena"} if library.arena == CALLER else {"arena": "", "only": ""}
 
 
 def _readme(kind: str, library: Library, about: Sequence[str]) -> str:
@@ -228,6 +234,7 @@ def _readme(kind: str, library: Library, about: Sequence[str]) -> str:
         origin=markdown(library.origin),
         use=_USE[kind].format(x=x),
         rows="\n".join(f"| {name} | {value} |" for name, value in rows),
-        streaming=_STREAMING.format(x=x, up=up) if library.loop else "",
+        arena=_passed(library)["arena"],
+        streaming=_STREAMING.format(x=x, up=up, **_passed(library)) if library.loop else "",
     )
     return "\n".join([text, *about, ""])

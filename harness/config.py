@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,7 +9,7 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from tinyhil.errors import BoardError
+from tinyhil.errors import BoardError, did_you_mean
 from tinyhil.harness.assets import asset
 from tinyhil.harness.boards.bench_file import Bench, parse_bench
 from tinyhil.harness.chip_like import complete_chips
@@ -206,9 +205,9 @@ class Boards(Record):
         if kind in self.entries:
             return self.entries[kind]
         known = (*self.names, *self.bench.boards)
-        close = difflib.get_close_matches(kind.lower(), known, n=1, cutoff=0.5)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise BoardError(f"no board named {kind!r}; known: {', '.join(known)}{hint}")
+        chips = {board.chip.name: name for name, board in reversed(self.entries.items())}
+        hint = did_you_mean(kind, known, chips)
+        raise BoardError(f"no board named {kind!r}; {hint}known: {', '.join(known)}")
 
 
 def load_boards(path: Path | None = None, bench: Path | None = None) -> Boards:

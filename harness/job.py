@@ -164,7 +164,8 @@ def command_of(verb: str, request: Any, usual: Any, left_out: Sequence[str] = ()
     words = ["hil", verb]
     for field in fields(request):
         value = getattr(request, field.name)
-        if field.name in left_out or value == getattr(usual, field.name) or value is None:
+        is_usual = field.name != "model" and value == getattr(usual, field.name)  # no command has a usual model
+        if field.name in left_out or is_usual or value is None:
             continue
         option = "--" + OPTIONS.get(field.name, field.name).replace("_", "-")
         for one in value if isinstance(value, list | tuple) else (value,):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from tinyhil.errors import ModelError
+from tinyhil.errors import ModelError, did_you_mean
 from tinyhil.frontend import SUFFIXES
 from tinyhil.harness.assets import asset
 
@@ -52,11 +51,9 @@ def find_model(name_or_path: str) -> ModelSource:
         ranges = path.with_suffix(".ranges.json")
         return ModelSource(path.stem, path, ranges=ranges if ranges.is_file() else None)
     names = zoo_names()
-    close = difflib.get_close_matches(name_or_path, names, 1)
-    hint = f"; did you mean {close[0]}?" if close else ""
     raise ModelError(
-        f"no model '{name_or_path}'; in the zoo: {', '.join(names)}; or give a path to an .onnx, .dsl or .tflite "
-        f"file{hint}"
+        f"no model '{name_or_path}'; {did_you_mean(name_or_path, names)}in the zoo: {', '.join(names)}; "
+        "or give a path to an .onnx, .dsl or .tflite file"
     )
 
 

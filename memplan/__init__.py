@@ -7,7 +7,7 @@ best.peak_bytes, best.proven, best.offsets["y"]
 
 from __future__ import annotations
 
-from tinyhil.errors import ConfigError
+from tinyhil.errors import ConfigError, did_you_mean
 from tinyhil.memplan import (
     algorithm_x,
     best_fit,
@@ -68,8 +68,8 @@ def find_planner(name: str) -> Planner:
     for planner in PLANNERS:
         if planner.name == name:
             return planner
-    names = ", ".join(planner.name for planner in PLANNERS)
-    raise ConfigError(f"planner {name!r} does not exist; there are {names}")
+    names = [planner.name for planner in PLANNERS]
+    raise ConfigError(f"planner {name!r} does not exist; {did_you_mean(name, names)}there are {', '.join(names)}")
 
 
 def plan(problem: Problem, planner: str = DEFAULT, budget: Budget | None = None) -> Plan:

@@ -66,14 +66,21 @@ def test_a_board_is_frozen(boards: Boards) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("Dew", "did you mean due?"), ("h743", "did you mean h747?"), ("zzz", "reram")]
+    ("name", "hint"),
+    [
+        ("Dew", "did you mean due?"),
+        ("h743", "did you mean h747?"),
+        ("stm32h7", "did you mean h747?"),
+        ("SAM3X8E", "did you mean due?"),
+        ("zzz", "reram"),
+    ],
 )
 def test_an_unknown_board_lists_the_known_ones(name: str, hint: str, boards: Boards) -> None:
     with pytest.raises(BoardError) as caught:
         boards.board(name)
     message = str(caught.value)
     assert f"no board named {name!r}; known: {', '.join(boards.names)}" in message
-    assert message.endswith(hint)
+    assert hint in message
     assert caught.value.exit_code == EXIT_NO_BOARD
 
 

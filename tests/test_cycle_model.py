@@ -326,14 +326,15 @@ def test_every_published_image_runs_as_the_page_says(longest: bool, monkeypatch:
     rows = dict(re.findall(row, page, re.MULTILINE))
     found = list(images(data_file("firmware")))
     build_dir()
+    monkeypatch.setattr(cycle_model, "BUDGET", 100 * cycle_model.BUDGET)  # on a busy machine boards wait for bytes
     assert {image.name for image in found if image.task != "sww"} == set(rows)
     for image in found:
         said = int(rows.get(image.name, "0").replace(",", ""))
         if image.task == "sww":
-            monkeypatch.setattr(cycle_model, "BUDGET", 50_000_000)
-            with pytest.raises(NotRun, match=r"unmapped address 0x400200|no end within"):
-                cycle_model.run(image, ARMSIM)
-            monkeypatch.undo()
+            with monkeypatch.context() as brief:
+                brief.setattr(cycle_model, "BUDGET", 50_000_000)
+                with pytest.raises(NotRun, match=r"unmapped address 0x400200|no end within"):
+                    cycle_model.run(image, ARMSIM)
         elif longest == (said > LONG_CYCLES):
             assert cycle_model.run(image, ARMSIM).cycles == pytest.approx(said, rel=0.005), image.name
 

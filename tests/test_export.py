@@ -306,7 +306,7 @@ def test_packages_hold_to_their_formats_and_cmake_finds_one(tmp_path: Path) -> N
         assert parsed.pop("license", "Apache-2.0") == "Apache-2.0"  # its list of licences is on the network
         assert ManifestSchema().load_manifest(parsed)["name"] == "digits_mlp"
     export("digits_mlp", "fixed8", kind="cmake").write(tmp_path / "cmake")
-    source, build, prefix = tmp_path / "cmake" / "digits_mlp", tmp_path / "build", tmp_path / "prefix"
+    source, prefix = tmp_path / "cmake" / "digits_mlp", tmp_path / "prefix"
     app = tmp_path / "app"
     app.mkdir()
     (app / "CMakeLists.txt").write_text(
@@ -315,9 +315,10 @@ def test_packages_hold_to_their_formats_and_cmake_finds_one(tmp_path: Path) -> N
         "set_target_properties(app PROPERTIES LINKER_LANGUAGE C)\n"
     )
     (app / "main.c").write_text((source / "examples" / "main.c").read_text())
+    (typed,) = re.findall(r"`(cmake [^`]*)`", (source / "README.md").read_text())
+    assert "PREFIX" in typed
+    subprocess.run(typed.replace("PREFIX", str(prefix)), shell=True, cwd=source.parent, check=True, capture_output=True)
     for command in (
-        ["cmake", "-S", source, "-B", build, f"-DCMAKE_INSTALL_PREFIX={prefix}"],
-        ["cmake", "--build", build, "--target", "install"],
         ["cmake", "-S", app, "-B", tmp_path / "app_build", f"-DCMAKE_PREFIX_PATH={prefix}"],
         ["cmake", "--build", tmp_path / "app_build"],
     ):
@@ -327,6 +328,25 @@ def test_packages_hold_to_their_formats_and_cmake_finds_one(tmp_path: Path) -> N
     said = subprocess.run([str(program)], input=numbers, capture_output=True, text=True, check=True).stdout
     library = OnHost(export("digits_mlp", "fixed8"), tmp_path / "host")
     assert int(said) == library.predict((np.arange(64) % 16).astype(np.float32))[0]
+
+
+@pytest.mark.parametrize("arena", ["static", "caller"])
+@pytest.mark.parametrize("model", ["digits_mlp", "fastgrnn_har"])
+def test_calls_of_the_read_me_compile(model: str, arena: str, tmp_path: Path) -> None:
+    """Every call that the generated page names, in a C program that declares what it passes."""
+    export(model, "fixed8", arena=arena, kind="cmake").write(tmp_path)
+    page = (tmp_path / model / "README.md").read_text()
+    up, calls = model.upper(), re.findall(rf"`({model}_\w+\([^`]*\))`", page)
+    assert len(calls) == (1 if model == "digits_mlp" else 4)
+    assert all(("arena" in call) == (arena == "caller") for call in calls)
+    row = f"static float row[{up}_INPUTS];\n" if len(calls) > 1 else ""
+    (tmp_path / "main.c").write_text(
+        f"#include <{model}.h>\nstatic float in[{up}_INPUTS], out[{up}_OUTPUTS];\n{row}"
+        f"static uint32_t arena[({up}_ARENA_BYTES + 3) / 4];\n"
+        f"int main(void) {{ (void)arena; {'; '.join(calls)}; return 0; }}\n"
+    )
+    command = ["gcc", "-Werror", "-fsyntax-only", "-I", tmp_path / model / "src", tmp_path / "main.c"]
+    subprocess.run(list(map(str, command)), check=True)
 
 
 @pytest.mark.parametrize("arena", ["static", "caller"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -116,3 +118,42 @@ def test_damaged_files_end_in_one_line(tmp_path: Path) -> None:
         except ModelError as error:
             said = str(error)
             assert len(said.splitlines()) == 1, said
+
+
+REFUSED = {
+    "SimpleImputer": ("sklearn.impute", {}),
+    "KNNImputer": ("sklearn.impute", {}),
+    "PowerTransformer": ("sklearn.preprocessing", {}),
+    "QuantileTransformer": ("sklearn.preprocessing", {"n_quantiles": 20}),
+    "OneHotEncoder": ("sklearn.preprocessing", {"handle_unknown": "ignore", "sparse_output": False}),
+    "OrdinalEncoder": ("sklearn.preprocessing", {}),
+    "AdaBoostRegressor": ("sklearn.ensemble", {"n_estimators": 3}),
+    "OneVsOneClassifier": ("sklearn.multiclass", None),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_page_says_is_refused_is(name: str, tmp_path: Path) -> None:
+    """One that runs one day moves to the other rows of docs/exporters.md, where each has its reason."""
+    skl2onnx = pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
+    datasets = pytest.importorskip("sklearn.datasets")
+    linear, pipeline = importlib.import_module("sklearn.linear_model"), importlib.import_module("sklearn.pipeline")
+    module, options = REFUSED[name]
+    kind = getattr(importlib.import_module(module), name)
+    x, y = datasets.load_iris(return_X_y=True)
+    x = np.round(x).astype(np.float32)
+    one = kind(linear.LogisticRegression()) if options is None else kind(**options)
+    model = pipeline.make_pipeline(one, linear.LogisticRegression()) if hasattr(one, "transform") else one
+    (tmp_path / "m.onnx").write_bytes(skl2onnx.to_onnx(model.fit(x, y), x[:1]).SerializeToString())
+    with pytest.raises(ModelError, match=r"m\.onnx: node '\w+'"):
+        load_model(tmp_path / "m.onnx")
+    page = (Path(__file__).resolve().parent.parent / "docs/exporters.md").read_text()
+    (row,) = (line for line in page.splitlines() if f"`{name}`" in line and line.startswith("|"))
+    assert "| no: " in row
+
+
+def test_the_page_names_no_other_refused_estimator() -> None:
+    page = (Path(__file__).resolve().parent.parent / "docs/exporters.md").read_text()
+    rows = [line for line in page.splitlines() if "| no: " in line]
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row.split("| no: ")[0])} == set(REFUSED)

@@ -69,8 +69,21 @@ def _real_readers(graph: Graph, names: set[str]) -> list[Node]:
 
 
 def scaler_of(graph: Graph) -> Scaler | None:
-    """The chain of sums and products with constants that the input goes through first; None if it treats all columns
-    alike, which one scale does as well."""
+    """What the input goes through first, if one scale does not do as well: it treats columns differently."""
+    found = _chain(graph)
+    same = all(np.ptp(part) == 0 for part in (found.factor, found.addend))
+    if same or (found.factor == 0).any() or not np.isfinite([found.factor, found.addend]).all():
+        return None
+    return found
+
+
+def scaling_constants(graph: Graph) -> set[str]:
+    """Constants of the sums and products that the input goes through first: data are prepared by them."""
+    return {name for node in _chain(graph).nodes for name in node.inputs if name in graph.constants}
+
+
+def _chain(graph: Graph) -> Scaler:
+    """The sums and products with constants that the input goes through first, none of them too."""
     source = graph.inputs[0]
     count = element_count(graph.shapes[source])
     factor, addend, output = np.ones(count), np.zeros(count), source
@@ -86,9 +99,6 @@ def scaler_of(graph: Graph) -> Scaler | None:
         nodes += [node for node in graph.nodes if not names.isdisjoint(node.inputs)]
         output = readers[0].outputs[0]
         factor, addend = factor * step[0], addend * step[0] + step[1]
-    same = all(np.ptp(part) == 0 for part in (factor, addend))
-    if same or (factor == 0).any() or not np.isfinite([factor, addend]).all():
-        return None
     return Scaler(tuple(nodes), output, factor, addend)
 
 

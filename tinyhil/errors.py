@@ -5,6 +5,9 @@ Exit codes are a public interface (docs/cli.md): a script tells a bad model from
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable, Mapping
+
 EXIT_OK = 0
 EXIT_GATE = 1
 EXIT_USAGE = 2
@@ -110,3 +113,19 @@ class WrongFirmware(HilError):
     """The board runs another image than the one just built."""
 
     exit_code = EXIT_WRONG_FIRMWARE
+
+
+def nearest(word: str, names: Iterable[str], also: Mapping[str, str] | None = None) -> str | None:
+    """The name that was meant, if one is near: by its letters, by its beginning or end, or by another word for it
+    (`also`: word -> name)."""
+    words = {**{name.lower(): name for name in names}, **{key.lower(): name for key, name in (also or {}).items()}}
+    asked = word.lower()
+    near = [key for key in words if key == asked] or difflib.get_close_matches(asked, words, 1)
+    near = near or [key for key in words if min(len(asked), len(key)) > 2 and key.startswith((asked, asked[:6]))]
+    return words[near[0]] if near else None
+
+
+def did_you_mean(word: str, names: Iterable[str], also: Mapping[str, str] | None = None) -> str:
+    """'did you mean X? ', or nothing."""
+    found = nearest(word, names, also)
+    return "" if found is None else f"did you mean {found}? "

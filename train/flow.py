@@ -134,8 +134,12 @@ class Flowing(NDArrayOperatorsMixin):
         return FUNCTIONS[function.__name__](*given, **options)
 
 
-def _unknown(what: str) -> ModelError:
-    return ModelError(f"training: an operator of the model computes by numpy's {what}, which has no gradient here")
+class NoGradient(ModelError):
+    """A function of numpy that the tables below do not have."""
+
+
+def _unknown(what: str) -> NoGradient:
+    return NoGradient(f"numpy's {what}, which has no gradient here")
 
 
 def _tensor(value: Any) -> Any:

@@ -10,12 +10,13 @@ import numpy as np
 import torch
 
 from tinyhil.assignment import Assignment
+from tinyhil.column_readers import scaling_constants
 from tinyhil.columns import scaled_columns
 from tinyhil.errors import ModelError
 from tinyhil.evaluate import replay
 from tinyhil.graph import Graph, Node
 from tinyhil.ops import OPERATOR_BY_NAME
-from tinyhil.train.flow import Flowing
+from tinyhil.train.flow import Flowing, NoGradient
 from tinyhil.train.quantizers import Quantizers
 
 Tensor = torch.Tensor
@@ -54,8 +55,10 @@ class Network:
         if holder is not None:
             graph = _held(graph, holder, assignment)
         found: dict[str, Tensor] = {}
+        computed: set[str] = set()
 
         def take(node: Node, arrays: list[Any], results: list[Any]) -> list[Any]:
+            computed.update(node.outputs)
             taken = [_taken(name, value, holder) for name, value in zip(node.outputs, results, strict=False)]
             for name, value in zip((*node.inputs, *node.outputs), (*arrays, *taken), strict=False):
                 if name == self.scores:
@@ -65,7 +68,10 @@ class Network:
                     watch(name, value.tensor)
             return taken
 
-        output = replay(graph, Flowing(x), take)  # type: ignore[arg-type]
+        try:
+            output = replay(graph, Flowing(x), take)  # type: ignore[arg-type]
+        except NoGradient as error:
+            raise ModelError(f"training: {_first_beyond(graph, computed)} computes by {error}") from None
         made = found.get(self.scores, output)
         if not isinstance(made, Flowing):
             raise ModelError(
@@ -75,6 +81,13 @@ class Network:
         if isinstance(holder, Quantizers) and holder.program.output_scale is not None and made is output:
             scores = scores / torch.as_tensor(holder.program.output_scale)
         return scores.expand(len(x), -1)
+
+
+def _first_beyond(graph: Graph, computed: set[str]) -> str:
+    """The operation, in loops the innermost, that comes after those that have computed their outputs."""
+    node = next(node for node in graph.nodes if computed.isdisjoint(node.outputs))
+    inside = node.body is not None and any(computed.isdisjoint(one.outputs) for one in node.body.nodes)
+    return _first_beyond(node.body, computed) if inside and node.body else f"operation '{node.name}' ({node.op})"
 
 
 def _taken(name: str, value: Any, holder: Holder | None) -> Any:
@@ -97,8 +110,9 @@ def network(graph: Graph) -> Network:
 
 
 def trainable(graph: Graph) -> set[str]:
-    """Constants with several elements, but for what loops begin with. What has no gradient stays what it is."""
-    starts: set[str] = set()
+    """Constants with several elements, but for what loops begin with and what prepares the data: a Scaler's are
+    measured, not learnt. What has no gradient stays what it is."""
+    starts = scaling_constants(graph)
     for node in graph.walk():
         if node.body is not None:
             starts.update(node.inputs[: len(node.inputs) - int(node.attrs["num_scan_inputs"])])

@@ -45,7 +45,8 @@ def overview(papers: Iterable[Paper], folder: Path = record.FOLDER) -> str:
     parts = [
         "# The papers, claim by claim",
         "What the papers that this project answers to say of themselves, run again here on real data. *Refuted* means: "
-        f"not found with our networks, data and machines. {MADE}",
+        f"not found with our networks, data and machines. {MADE} With `--quick` a command runs a cut-down form "
+        "in seconds and keeps nothing; `--only PREFIX` measures what these cells miss, `--again PREFIX` all anew.",
     ]
     for paper in papers:
         cells = record.read(paper.name, folder)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
-from tinyhil.errors import ConfigError
+from tinyhil.errors import ConfigError, did_you_mean
 from tinyhil.harness.yaml_file import Name, NonEmpty, PositiveInt, Record, parse, read_text
 
 TABLE = Path(__file__).with_name("technologies.yaml")
@@ -45,7 +44,5 @@ def find_technology(name: str | None, own: Path | None) -> tuple[str, Technology
     known = {key: technology for file in files for key, technology in file.technologies.items()}
     wanted = name or next(file.default for file in reversed(files) if file.default is not None)
     if wanted not in known:
-        near = difflib.get_close_matches(wanted, known, 1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise ConfigError(f"unknown technology '{wanted}'; {hint}known: {', '.join(known)}")
+        raise ConfigError(f"unknown technology '{wanted}'; {did_you_mean(wanted, known)}known: {', '.join(known)}")
     return wanted, known[wanted]

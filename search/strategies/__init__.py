@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields
 from typing import Any
 
-from tinyhil.errors import ConfigError
+from tinyhil.errors import ConfigError, did_you_mean
 from tinyhil.search.search_problem import Strategy
 from tinyhil.search.strategies.accuracy_only import AccuracyOnly
 from tinyhil.search.strategies.ddpg import Ddpg
@@ -46,7 +46,8 @@ def make_strategy(name: str, options: Iterable[str]) -> Strategy:
     """The strategy `name` with `options` such as `percentile=90`; ConfigError lists what there is."""
     found = next((strategy for strategy in STRATEGIES if strategy.name == name), None)
     if found is None:
-        raise ConfigError(f"unknown strategy '{name}'; known: {', '.join(s.name for s in STRATEGIES)}")
+        known = [strategy.name for strategy in STRATEGIES]
+        raise ConfigError(f"unknown strategy '{name}'; {did_you_mean(name, known)}known: {', '.join(known)}")
     types = {field.name: str(field.type) for field in fields(found)}  # type: ignore[arg-type]
     values = {}
     for option in options:
