@@ -79,7 +79,8 @@ def test_an_unknown_board_lists_the_known_ones(name: str, hint: str, boards: Boa
     with pytest.raises(BoardError) as caught:
         boards.board(name)
     message = str(caught.value)
-    assert f"no board named {name!r}; known: {', '.join(boards.names)}" in message
+    assert message.startswith(f"no board named {name!r}; ")
+    assert f"known: {', '.join(boards.names)}" in message
     assert hint in message
     assert caught.value.exit_code == EXIT_NO_BOARD
 

@@ -194,8 +194,8 @@ def test_what_formats_say_of_themselves(golden: Golden) -> None:
 def test_an_unknown_name_hints_at_the_nearest_one() -> None:
     for name, hint in (
         ("fixed17", r"'fixed17'; did you mean fixed7\? `hil formats`"),
-        ("fp16", r"'fp16'; did you mean float16\?"),
-        ("bf16", r"'bf16'; did you mean bfloat16\?"),
+        ("fp16", r"'fp16'; did you mean float16\? `hil formats`"),
+        ("bf16", r"'bf16'; did you mean bfloat16\? `hil formats`"),
         ("xyz", r"'xyz'; `hil formats`"),
     ):
         with pytest.raises(ConfigError, match=f"unknown number format {hint} lists them"):

@@ -33,7 +33,9 @@ from tinyhil.harness.commands import common
 )
 @click.option("--board", help="Arrange and optimize it for the processor of this board, as `hil run` does.")
 @common.BOARDS_OPTION
-@click.option("--sizes", is_flag=True, help="Compile it with the compilers here; flash and RAM go into the read-me.")
+@click.option(
+    "--sizes", is_flag=True, help="Compile it with the compilers here; print flash and RAM, also into the read-me."
+)
 def export(format_: str, boards_file: Path | None, **options: Any) -> None:
     """Write MODEL as a library for other firmware: arduino, platformio or cmake."""
     from tinyhil.harness import calls
@@ -41,4 +43,7 @@ def export(format_: str, boards_file: Path | None, **options: Any) -> None:
 
     wanted = Wanted(format=format_, **options)
     library = calls.export(wanted, common.boards_for(wanted.board, boards_file), common.say)
-    click.echo(f"{wanted.out}: library {library.prefix}, arena {library.predict_bytes} B", err=True)
+    own = (
+        f"{library.run_bytes} B of tensors + {library.predict_bytes - library.run_bytes} B for integers of real inputs"
+    )
+    click.echo(f"{wanted.out}: library {library.prefix}, arena {library.predict_bytes} B = {own}", err=True)

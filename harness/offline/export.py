@@ -87,7 +87,11 @@ def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
         library = replace(library, board=board.name, core=board.chip.core)
     about = [] if wanted.record is None else measured(read_record(wanted.record, Run), compiled, wanted.record)
     if wanted.sizes or (board is not None and compilers_for(library)):
-        about = [*state_sizes(library, emit_library(library, runtime_sources())), *about]
+        sizes = state_sizes(library, emit_library(library, runtime_sources()))
+        about = [*sizes, *about]
+        if wanted.sizes:
+            for line in sizes[1:]:
+                say(line)
     write_archive(wanted.out, packed(wanted.kind, library, about))
     return library
 

@@ -172,6 +172,7 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
             arena_bytes = arrays(placed.plan).get(SYMBOL, 0)
             extra |= {"input_bytes": transfer.input_bytes, "streamed": transfer.streamed}
             notes.append(f"{board.name}: arena {arena_bytes} B + input {transfer.input_bytes} B ({how}){limit}")
+            notes += _otherwise(wanted, arranged, board, placed)
             for region in board.chip.regions if len(placed.problem.regions) > 1 else ():
                 notes.append(f"{board.name}: {placed.plan.peaks[region]} B of {board.chip.regions[region]} B {region}")
     title = f"{source.name}, {formats}"
@@ -179,6 +180,20 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
     return Found(
         title, placed.problem, placed.plan, seconds, capacity, complaint, steps, tuple(notes), tuple(extra.items())
     )
+
+
+def _otherwise(wanted: Wanted, arranged: Program, board: BoardSpec, placed: Placement) -> list[str]:
+    """What `hil run` places instead, which prefers time where RAM is free."""
+    prefer = preference_of(wanted.assignment)
+    if wanted.ram is not None or wanted.capacity is not None or prefer == RAM:
+        return []
+    run = chosen(arranged, Wish(prefer), board.chip.static_ram_bytes, wanted.without)
+    if run.plan.peak_bytes == placed.plan.peak_bytes:
+        return []
+    return [
+        f"least RAM; `hil run` and `hil export --board {board.name}` take a faster schedule while RAM is free: arena "
+        f"{run.plan.peak_bytes} B; with --prefer ram they plan as above"
+    ]
 
 
 def _order(program: Program) -> str:
