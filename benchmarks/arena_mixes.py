@@ -19,16 +19,16 @@ from pathlib import Path
 
 from benchmarks.marked import replace_between
 from tinyhil import memplan
-from tinyhil.assignment import Assignment
+from tinyhil.compiler.lower import lower, tied_values
 from tinyhil.errors import HilError
-from tinyhil.harness.assets import asset
-from tinyhil.harness.job import open_model
-from tinyhil.lower import lower, tied_values
+from tinyhil.harness.job.job import open_model
+from tinyhil.harness.settings.assets import asset
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.program import Program
 from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.arena.placement import place
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.memplan.compiled_cores import backend
-from tinyhil.program import Program
 from tools.measured import provenance
 
 BEGIN, END = "<!-- benchmarks/arena_mixes.py begin -->", "<!-- benchmarks/arena_mixes.py end -->"

@@ -13,9 +13,9 @@ from PIL import Image
 
 from benchmarks.given import given_data
 from benchmarks.mlp import mlp_model
-from tinyhil.assignment import Assignment
 from tinyhil.frontend.onnx import model_of
-from tinyhil.graph import Graph
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
 from tinyhil.native import default_cache_dir
 from tinyhil.search.engine.library import load_engine
 from tinyhil.train.fit import train

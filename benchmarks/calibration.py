@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from tinyhil import data
-from tinyhil.assignment import Assignment
-from tinyhil.clipping import CUTS
-from tinyhil.harness.job import open_model
-from tinyhil.lower import lower
+from tinyhil.compiler.lower import lower
+from tinyhil.formats.clipping import CUTS
+from tinyhil.harness.job.job import open_model
+from tinyhil.language.assignment import Assignment
 from tinyhil.native import default_cache_dir
 from tinyhil.search.engine.library import load_engine
 from tinyhil.search.evaluator import Evaluator, make_examples

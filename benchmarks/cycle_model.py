@@ -27,9 +27,9 @@ from tinyhil.errors import HilError
 from tinyhil.harness.boards.process import ProcessBoard
 from tinyhil.harness.build.emulators import compiled_emulator
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
 from tinyhil.harness.mlperf.benchmarks import BENCHMARKS
 from tinyhil.harness.mlperf.runner_protocol import Device
+from tinyhil.harness.settings.config import load_boards
 
 CHIPS = {
     "H7A3": "stm32h7a3",

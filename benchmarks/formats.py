@@ -20,7 +20,7 @@ from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.minifloat import E2M1, E4M3, E5M2
 from tinyhil.formats.posit import Posit
 from tinyhil.formats.single import BFLOAT16, FLOAT16, FLOAT32
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.settings.config import load_boards
 
 FORMATS = (
     (Fixed(16, 0), "int32_t"),

@@ -18,9 +18,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.profile import OperationCost, profile
+from tinyhil.harness.settings.config import load_boards
 from tools.measured import BOARDS
 
 FORMATS = ("fixed8", "fixed8pc", "int8", "fixed16", "float32")

@@ -23,15 +23,15 @@ import numpy as np
 from scipy.optimize import nnls
 
 from benchmarks.peers import FORMATS, networks
-from tinyhil.assignment import Assignment
 from tinyhil.errors import HilError
 from tinyhil.harness.build.pipeline import compile_model
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import Boards, load_boards
 from tinyhil.harness.fit.features import code_features, flash_constants, time_features
-from tinyhil.harness.job import Request, open_model
+from tinyhil.harness.job.job import Request, open_model
+from tinyhil.harness.measure.record import store
 from tinyhil.harness.measure.run import run
-from tinyhil.harness.records.record import store
+from tinyhil.harness.settings.config import Boards, load_boards
+from tinyhil.language.assignment import Assignment
 from tools.measured import provenance
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -22,7 +22,7 @@ from tinyhil.harness.boards.connection import Session
 from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.pipeline import project_sources
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import BoardSpec, load_boards
+from tinyhil.harness.settings.config import BoardSpec, load_boards
 
 PROGRAM = Path(__file__).with_name("layout.cpp")
 FIRMWARE = Path(__file__).resolve().parent.parent / "tests" / "firmware_kernels"  # runs cases when asked to

@@ -20,10 +20,10 @@ import numpy as np
 
 from tinyhil.errors import ModelError
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.resource_limits import Meter, make_meters
 from tinyhil.harness.search.task import load_task
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.search.costs import Limits, Run
 from tinyhil.search.space import Candidate, Choice
 from tools.measured import provenance

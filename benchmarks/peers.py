@@ -23,10 +23,10 @@ from onnx import TensorProto, helper, numpy_helper
 from benchmarks.given import given_data
 from tinyhil.errors import DoesNotFit
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import Boards, load_boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
+from tinyhil.harness.measure.record import store
 from tinyhil.harness.measure.run import run
-from tinyhil.harness.records.record import store
+from tinyhil.harness.settings.config import Boards, load_boards
 from tools.measured import ARM, BOARDS, provenance, write
 
 

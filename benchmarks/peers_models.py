@@ -188,11 +188,11 @@ def write(name: str, peer: Peer, folder: Path) -> None:
 def measure(name: str, peer: Peer, fmt: str, folder: Path) -> dict[str, Any]:
     """One row of results/peers.json: all test points by the reference, some of them on the emulated Uno."""
     from tinyhil.harness.build.toolchain import default_cache_dir
-    from tinyhil.harness.config import load_boards
-    from tinyhil.harness.job import Request
+    from tinyhil.harness.job.job import Request
+    from tinyhil.harness.measure.record import make_record
     from tinyhil.harness.measure.run import run
-    from tinyhil.harness.records.record import make_record
-    from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+    from tinyhil.harness.settings.config import load_boards
+    from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
     write(name, peer, folder)
     points, training = folder / f"{name}.npz", folder / f"{name}_train.npz"

@@ -22,13 +22,13 @@ from pathlib import Path
 from benchmarks.marked import replace_between
 from benchmarks.shape_graphs import MIXES, squeezenet_with
 from tinyhil import memplan
+from tinyhil.language.program import Program
 from tinyhil.memplan import Budget, Buffer, Plan, Problem
 from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.arena.placement import place
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.memplan.compiled_cores import backend
 from tinyhil.memplan.csv import read_problem
-from tinyhil.program import Program
 from tools.measured import provenance
 
 CAPACITY_BYTES = 1_048_576

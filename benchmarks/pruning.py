@@ -16,11 +16,11 @@ import onnx
 from benchmarks.bench import quiet
 from benchmarks.mlp import mlp_model
 from tinyhil import data
-from tinyhil.harness import calls
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
 from tinyhil.harness.energy.session import EnergyRequest, run_energy
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
+from tinyhil.harness.python import calls
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.harness.train.session import TrainRequest, run_train
 
 SIZES, FORMAT, SAMPLES = (784, 32, 10), "fixed8", 10000

@@ -20,10 +20,10 @@ from models.training.fit import Schedule as FloatSchedule
 from models.training.nets import Conv, Dense, HardTanh, Layer, Norm, Pool, Recipe, to_onnx
 from models.training.nets import train as train_float
 from tinyhil import data
-from tinyhil.assignment import Assignment
 from tinyhil.errors import DoesNotFit
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.onnx import model_of
+from tinyhil.language.assignment import Assignment
 from tinyhil.train.samples import Samples, divide
 from tinyhil.train.schedule import Schedule
 from tinyhil.train.write import trained_onnx

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tinyhil.formats.fixed import Fixed
+from tinyhil.language.program import Loop, Op, Program, Role, Tensor
 from tinyhil.ops import conv, elementwise, movement, pool, scan
 from tinyhil.ops.window import Window
-from tinyhil.program import Loop, Op, Program, Role, Tensor
 
 FLAT = {"size_0": 1, "size_1": 1, "size_2": 1, "stride_0": 0, "stride_1": 0, "stride_2": 0, "stride_3": 1}
 

@@ -18,9 +18,9 @@ from onnx import helper
 
 from benchmarks.kernels import BOARDS, _model, _normal
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.profile import profile
+from tinyhil.harness.settings.config import load_boards
 
 FORMATS = (("fixed8", "fixed8"), ("fixed4", "fixed4"), ("binary", "fixed8"), ("sign", "sign"))  # weights, values
 ENDS: dict[str, np.ndarray] = {"low": np.asarray(-1, np.float32), "high": np.asarray(1, np.float32)}

@@ -19,10 +19,10 @@ import numpy as np
 
 from tinyhil.errors import HilError
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
+from tinyhil.harness.measure.record import make_record
 from tinyhil.harness.measure.run import run
-from tinyhil.harness.records.record import make_record
+from tinyhil.harness.settings.config import load_boards
 from tools.measured import BOARDS
 
 

@@ -23,10 +23,10 @@ from benchmarks.mlp import mlp_model, small_cnn
 from benchmarks.papers.pages import save_svg
 from benchmarks.training_figures import FIGURES
 from tinyhil import data
-from tinyhil.assignment import Assignment
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.onnx import model_of
-from tinyhil.graph import Graph
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
 from tinyhil.train.limited_precision import Half, Limited
 from tinyhil.train.samples import divide
 from tinyhil.train.schedule import Schedule

@@ -17,12 +17,12 @@ import numpy as np
 
 from benchmarks.bench import quiet
 from tinyhil import data
-from tinyhil.calibrate import load_ranges, save_ranges
+from tinyhil.compiler.calibrate import load_ranges, save_ranges
 from tinyhil.frontend.load import load_model
-from tinyhil.harness import calls
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import Request
-from tinyhil.harness.zoo import find_model
+from tinyhil.harness.job.job import Request
+from tinyhil.harness.job.zoo import find_model
+from tinyhil.harness.python import calls
+from tinyhil.harness.settings.config import load_boards
 
 FORMAT, SAMPLES = "fixed8", 10
 MODELS = {

@@ -16,19 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tinyhil.assignment import Assignment, load_assignment
-from tinyhil.classes import classes_of
+from tinyhil.compiler.lower import lower
 from tinyhil.data import load
 from tinyhil.errors import DoesNotFit, HilError
-from tinyhil.evaluate import evaluate
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import open_model
+from tinyhil.harness.job.job import open_model
+from tinyhil.harness.job.zoo import ModelSource, zoo_names
 from tinyhil.harness.measure.golden import FOLDER, Bench, Order, make_golden, measure, path_of, write_golden
-from tinyhil.harness.zoo import ModelSource, zoo_names
-from tinyhil.lower import lower
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.assignment import Assignment, load_assignment
 from tinyhil.memplan.arena.placement import place
-from tinyhil.reference import dequantize_outputs, quantize_inputs
+from tinyhil.references.classes import classes_of
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs
 from tinyhil.search.engine.library import load_engine
 from tools.measured import BOARDS, provenance, write
 

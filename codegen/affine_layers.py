@@ -8,8 +8,8 @@ import math
 import numpy as np
 
 from tinyhil.formats.affine import MULTIPLIER_BITS
+from tinyhil.language.program import Blocks, Op, Program, Stored
 from tinyhil.ops.affine_pair import FACTOR_BITS, MOST_FACTOR
-from tinyhil.program import Blocks, Op, Program, Stored
 
 SUM_BITS = 24
 NEAR_BITS = 24  # of a multiplier that decides nearly all results, a number below 2^-8 in units of 2^-32

@@ -25,13 +25,13 @@ from tinyhil.codegen.ranges import without_needless_clipping
 from tinyhil.codegen.rescalings import LARGEST_SUM, with_records
 from tinyhil.codegen.streams import with_streams
 from tinyhil.compiler_pass import Pass
-from tinyhil.form import Arithmetic, Joined, Weights
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
+from tinyhil.language.form import Arithmetic, Joined, Weights
+from tinyhil.language.program import Blocks, Op, Program, Role, Tensor, walk
 from tinyhil.ops import conv, linear
 from tinyhil.ops.window import Window, window_of
-from tinyhil.program import Blocks, Op, Program, Role, Tensor, walk
-from tinyhil.verify import checked
+from tinyhil.references.verify import checked
 
 WORD = Fixed(32, 0)
 SUM_BITS = 32

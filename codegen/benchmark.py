@@ -11,9 +11,9 @@ from tinyhil.codegen.constants import c_type, numbers
 from tinyhil.codegen.exported_library import code_type, real_of
 from tinyhil.errors import ModelError
 from tinyhil.formats.format import Format
-from tinyhil.graph import Graph
-from tinyhil.program import Program, Tensor
-from tinyhil.reference import quantize
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program, Tensor
+from tinyhil.references.reference import quantize
 
 MAIN = "firmware/main.cpp"
 MAIN_TEXT = """#include "firmware/mlperf/serve.hpp"

@@ -12,10 +12,10 @@ from tinyhil.codegen.identifiers import comment
 from tinyhil.codegen.kernel_calls import as_codes, call_of, kernel_call, loaded_operand, result_of, wrapped
 from tinyhil.codegen.profile_calls import number_of, timed
 from tinyhil.codegen.value_log import is_logged, log_call
+from tinyhil.language.program import Loop, Op, Program, Role
 from tinyhil.memplan import Plan
 from tinyhil.memplan.arena.regions import symbol_of
 from tinyhil.memplan.arena.views import is_done_by_plan
-from tinyhil.program import Loop, Op, Program, Role
 
 VALUES, OPERATIONS = "values", "operations"
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tinyhil.language.program import Loop, Op, Program, Role, loops_of, walk
 from tinyhil.memplan import Plan
 from tinyhil.memplan.arena.views import is_done_by_plan
 from tinyhil.ops import KERNEL_OF
-from tinyhil.program import Loop, Op, Program, Role, loops_of, walk
 
 
 @dataclass(frozen=True, slots=True)

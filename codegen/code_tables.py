@@ -10,15 +10,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.form import Arithmetic
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
+from tinyhil.language.form import Arithmetic
+from tinyhil.language.program import Loop, Op, Program, Role, Tensor, loops_of, mapped, walk
 from tinyhil.names import free_name
 from tinyhil.ops import activation, affine, curve, division, exponential, piecewise
 from tinyhil.ops.code_table import CODE_TABLE
-from tinyhil.program import Loop, Op, Program, Role, Tensor, loops_of, mapped, walk
-from tinyhil.reference import run_reference
+from tinyhil.references.reference import run_reference
 
 CODE_BITS = 8
 _KERNELS = (*activation.KERNELS, *exponential.KERNELS, division.SQRT, curve.CURVE)

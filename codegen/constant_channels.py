@@ -15,9 +15,9 @@ import numpy as np
 
 from tinyhil.formats.affine import rescale
 from tinyhil.formats.format import AFFINE
+from tinyhil.language.program import Loop, Op, Program, Role, walk
 from tinyhil.ops import affine
 from tinyhil.ops.window import ends_of_sums, window_of
-from tinyhil.program import Loop, Op, Program, Role, walk
 
 BITS = 8
 

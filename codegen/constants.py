@@ -13,8 +13,8 @@ from tinyhil.codegen.arrange import in_blocks
 from tinyhil.codegen.identifiers import comment
 from tinyhil.formats.codebook import pack
 from tinyhil.formats.codec import storage_dtype
+from tinyhil.language.program import Program, Role, Tensor
 from tinyhil.ops.signs import in_words
-from tinyhil.program import Program, Role, Tensor
 
 BINARY_BYTES, BINARY_ALIGNMENT = 64 * 1024, 4  # larger constants: as text a compiler takes minutes
 CONSTANTS = "model/constants-*.bin"

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.form import Form
-from tinyhil.program import Op, Program, Tensor, mapped, walk
+from tinyhil.language.form import Form
+from tinyhil.language.program import Op, Program, Tensor, mapped, walk
 
 Place = tuple[Form, str]  # kernel and result of the operation that was there
 

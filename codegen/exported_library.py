@@ -13,9 +13,9 @@ import numpy as np
 
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.format import AFFINE, Format
-from tinyhil.graph import Part
+from tinyhil.language.graph import Part
+from tinyhil.language.program import Loop, Program, Tensor
 from tinyhil.memplan import Plan
-from tinyhil.program import Loop, Program, Tensor
 
 COLUMN_TABLES = ("hil_offsets", "hil_scales")  # of the input, where its columns have scales of their own
 OUTPUT_TABLE = "hil_output_scales"

@@ -9,13 +9,13 @@ from tinyhil.codegen.chains import Chain
 from tinyhil.codegen.identifiers import comment
 from tinyhil.codegen.layout import laid_operand
 from tinyhil.codegen.profile_calls import kinds
-from tinyhil.form import Arithmetic, Form, Joined, Limit, Weights
+from tinyhil.crossbars.array import Mapped
 from tinyhil.formats.format import CODED, INTEGER, SINGLE
-from tinyhil.kernel import QUIRE
+from tinyhil.language.form import Arithmetic, Form, Joined, Limit, Weights
+from tinyhil.language.kernel import QUIRE
+from tinyhil.language.program import Blocks, Op, Program, Role, Tensor
 from tinyhil.ops import KERNEL_OF, rows
 from tinyhil.ops.distance import SQUARED_DISTANCE
-from tinyhil.program import Blocks, Op, Program, Role, Tensor
-from tinyhil.reram.array import Mapped
 
 LINE = 120  # characters of generated calls
 NARROW_SUM_BITS = 24  # an AVR saves a cycle per term and loses about 40 per sum

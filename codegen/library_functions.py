@@ -23,7 +23,7 @@ from tinyhil.codegen.exported_library import (
     zero_of,
 )
 from tinyhil.codegen.kernel_calls import operand_of
-from tinyhil.program import Loop, Op, Role, walk
+from tinyhil.language.program import Loop, Op, Role, walk
 
 
 def computation(library: Library, names: Mapping[str, str]) -> list[str]:

@@ -19,9 +19,9 @@ from tinyhil.codegen.transfer import Transfer
 from tinyhil.codegen.value_log import HEADER
 from tinyhil.errors import ModelError
 from tinyhil.formats.format import Format
+from tinyhil.language.program import Program, loops_of, walk
 from tinyhil.memplan import Plan
 from tinyhil.memplan.arena.regions import declarations, symbol_of
-from tinyhil.program import Program, loops_of, walk
 
 MODEL_HPP, MODEL_CPP = "model/model.hpp", "model/model.cpp"
 OTHER_BOARDS = ['#error "this model was generated for other boards"']

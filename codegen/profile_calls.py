@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tinyhil.codegen.chains import Chain
-from tinyhil.program import Op, Program, Role, Tensor, walk
+from tinyhil.language.program import Op, Program, Role, Tensor, walk
 
 HEADER = ["", "// The host is told what each operation costs.", "#define HIL_PROFILE"]
 EMPTY_PAIRS = 2  # at the start: what reading the clock costs inside of an operation, and between two

@@ -12,13 +12,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.form import Form
 from tinyhil.formats.fixed import shifted
 from tinyhil.formats.format import INTEGER
+from tinyhil.language.form import Form
+from tinyhil.language.program import Op, Program, Role, mapped, walk
 from tinyhil.ops.affine import PRODUCT, SUM, units_of_product, units_of_sum
 from tinyhil.ops.code_table import TABLES
 from tinyhil.ops.elementwise import ADD, MUL, SUB
-from tinyhil.program import Op, Program, Role, mapped, walk
 
 Interval = tuple[int, int]
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from tinyhil.codegen.exchange import exchanged
-from tinyhil.form import Weights
 from tinyhil.formats.fixed import Fixed
+from tinyhil.language.form import Weights
+from tinyhil.language.program import Op, Program, Role, Tensor, walk
 from tinyhil.ops.sparse import stream
-from tinyhil.program import Op, Program, Role, Tensor, walk
 
 BYTE = Fixed(8, 0)
 MOST_SUM_BITS = {8: 24, 16: 40}  # for which there are loops (firmware/kernels/avr/fused_avr.hpp)

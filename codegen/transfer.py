@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinyhil.errors import DoesNotFit
+from tinyhil.language.program import Program, Role, walk
 from tinyhil.preference import LATENCY, LEAST, RAM, Wish
-from tinyhil.program import Program, Role, walk
 
 CHUNK_BYTES = 128  # payload of one frame: long enough for the wire, short enough to lose one now and then
 MAX_CHUNK_BYTES = 240  # the frame's length is counted in one byte

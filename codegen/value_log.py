@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tinyhil.language.program import Op, Program, walk
 from tinyhil.ops.index import PLACE_ROW
 from tinyhil.ops.movement import PLACE, PLACE_MORE
-from tinyhil.program import Op, Program, walk
 
 PARTIAL = (PLACE.form, PLACE_MORE.form, PLACE_ROW.form)  # their output is whole only when all of them have run
 HEADER = ["", "// Tensors are sent to the host as they are computed.", "#define HIL_LOG_VALUES"]

@@ -42,7 +42,7 @@ from tinyhil.harness.commands import (
     train,
 )
 from tinyhil.harness.commands.common import say
-from tinyhil.harness.failure import defect, failure
+from tinyhil.harness.settings.failure import defect, failure
 from tinyhil.notice import telling
 from tinyhil.quoting import printable
 

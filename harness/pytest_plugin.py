@@ -166,18 +166,18 @@ class BoardUnderTest:
         return found.record
 
     def _order(self, model: str | Path, options: Mapping[str, Any]) -> Order:
-        from tinyhil.harness.arguments import request
         from tinyhil.harness.measure.golden import Order
+        from tinyhil.harness.settings.arguments import request
 
         paths = {key: os.fspath(value) if isinstance(value, os.PathLike) else value for key, value in options.items()}
         with _in_one_line():
             return request("hil", Order, {**paths, "board": self.name, "model": os.fspath(model)})
 
     def _bench(self) -> Bench:
-        from tinyhil.harness.boards.bench_file import default_bench
         from tinyhil.harness.build.toolchain import default_cache_dir
-        from tinyhil.harness.config import load_boards
         from tinyhil.harness.measure.golden import Bench
+        from tinyhil.harness.settings.bench_file import default_bench
+        from tinyhil.harness.settings.config import load_boards
 
         with _in_one_line():
             boards = load_boards(bench=default_bench())

@@ -8,10 +8,10 @@ from functools import cached_property
 from math import ceil, floor, log10
 from typing import Any
 
+from tinyhil.crossbars.hardware import Hardware
 from tinyhil.errors import ConfigError, Infeasible, ModelError
 from tinyhil.formats import named
 from tinyhil.reram.cost import Cost, LayerCost, cost_of, crossbar_mw, executed, layer_cost, total_cost
-from tinyhil.reram.hardware import Hardware
 from tinyhil.reram.mapping import Matrix, matrix_of
 from tinyhil.search.anchor import least
 from tinyhil.search.space import Candidate, Choice, Space, stored_names

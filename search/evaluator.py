@@ -8,14 +8,14 @@ from typing import Protocol
 
 import numpy as np
 
-from tinyhil.classes import classes_of
 from tinyhil.errors import DataError
-from tinyhil.evaluate import evaluate, shape_inputs
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.format import Format
-from tinyhil.graph import Graph
-from tinyhil.program import Program
-from tinyhil.reference import ReferenceRun, dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program
+from tinyhil.references.classes import classes_of
+from tinyhil.references.evaluate import evaluate, shape_inputs
+from tinyhil.references.reference import ReferenceRun, dequantize_outputs, quantize_inputs, run_reference
 
 BLOCK = 256  # samples between two looks at the early stop: the result is the same for any number of threads
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinyhil.program import Loop, Op
+from tinyhil.language.program import Loop, Op
 
 
 def executions(body: tuple[Op | Loop, ...]) -> list[str]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tinyhil.errors import Infeasible, ModelError
+from tinyhil.language.program import Program
 from tinyhil.memplan import Plan, Problem
-from tinyhil.program import Program
 from tinyhil.search.space import Candidate, Choice, Space
 
 UNLIMITED = 1 << 40  # bytes, beside an accelerator, or where limits are swept over

@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyhil.errors import ModelError
 from tinyhil.formats.codec import dequantize
-from tinyhil.program import Program, Role
+from tinyhil.language.program import Program, Role
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.costs import Costs
 from tinyhil.search.evaluator import Evaluator, Score

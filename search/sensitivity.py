@@ -11,7 +11,7 @@ from tinyhil.errors import ModelError
 from tinyhil.search.evaluator import Score
 from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Candidate, Choice
-from tinyhil.search.strategies.tradeoffs import FEWEST, widest
+from tinyhil.search.tradeoffs import FEWEST, widest
 
 MOST = 0.5  # evaluations that the table may take beside what the search has asked anyway
 

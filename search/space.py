@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges
+from tinyhil.compiler.calibrate import Ranges
+from tinyhil.compiler.lower import is_matrix, lower, tied_values
 from tinyhil.errors import ConfigError, ModelError
 from tinyhil.formats import named
-from tinyhil.graph import Graph
-from tinyhil.lower import is_matrix, lower, tied_values
-from tinyhil.program import Program, Role, Tensor
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program, Role, Tensor
 
 INPUT, CONSTANT, ARENA = Role.INPUT, Role.CONSTANT, Role.ARENA
 

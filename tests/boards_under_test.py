@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tinyhil.harness.config import BoardSpec, load_boards
+from tinyhil.harness.settings.config import BoardSpec, load_boards
 
 BOARDS = load_boards()
 SESSION = ("firmware/main.cpp", "firmware/wire/session.cpp")  # what a program of a test stands in place of

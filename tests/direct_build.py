@@ -16,7 +16,7 @@ from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import Image, read_contents
 from tinyhil.harness.build.platformio import defines
 from tinyhil.harness.build.toolchain import find_compiler
-from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.settings.config import BoardSpec
 
 PLATFORM = Path(__file__).resolve().parent.parent / "firmware" / "platform"
 FLAGS = (

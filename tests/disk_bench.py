@@ -18,9 +18,9 @@ import numpy as np
 
 from tinyhil.errors import HilError
 from tinyhil.harness.measure.golden import read_golden, write_golden
-from tinyhil.harness.records.record import write_record
+from tinyhil.harness.measure.record import write_record
+from tinyhil.harness.records.partial import PartialRun
 from tinyhil.harness.records.schema import read_record
-from tinyhil.harness.wire.partial import PartialRun
 from tinyhil.harness.wire.protocol import Result
 from tinyhil.search.evaluator import Score
 from tinyhil.search.journal import Journal, Query

@@ -13,7 +13,7 @@ from tinyhil.frontend.listing import Model
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.onnx_writer import write_onnx
 from tinyhil.harness.offline.convert import npz
-from tinyhil.program import Loop, Op, Program
+from tinyhil.language.program import Loop, Op, Program
 
 
 def from_text(text: str, folder: Path, arrays: dict[str, np.ndarray] | None = None, name: str = "m") -> Model:

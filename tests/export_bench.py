@@ -14,9 +14,9 @@ import serial
 from tinyhil.codegen.exported_library import STATIC, Library
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.pipeline import Compiled, compile_model
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import Streamed, open_model
+from tinyhil.harness.job.job import Streamed, open_model
 from tinyhil.harness.offline.export import library_of, packed
+from tinyhil.harness.settings.config import load_boards
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "tests" / "firmware_export"

@@ -16,7 +16,7 @@ from stack_check import connected
 
 from tinyhil.harness.build.image import check_fits
 from tinyhil.harness.build.pipeline import project_sources
-from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.settings.config import BoardSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 FIRMWARE = ROOT / "tests" / "firmware_formats"

@@ -20,7 +20,7 @@ from tinyhil.formats.quire import Window, place
 from tinyhil.formats.single import Single
 from tinyhil.harness.build.image import check_fits
 from tinyhil.harness.build.pipeline import project_sources
-from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.settings.config import BoardSpec
 
 FIRMWARE = Path(__file__).resolve().parent / "firmware_formats"
 END_OF_SECTION = 0x80000000

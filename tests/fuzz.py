@@ -13,9 +13,14 @@ from pathlib import Path
 import atheris
 
 READERS = [
-    *("tinyhil.frontend", "tinyhil.files", "tinyhil.assignment", "tinyhil.sealed", "tinyhil.harness.records"),
-    *("tinyhil.harness.report", "tinyhil.harness.yaml_file", "tinyhil.harness.boards.bench_file"),
-    *("tinyhil.harness.sweep.file", "tinyhil.harness.config", "tinyhil.harness.wire.protocol", "record_consumers"),
+    *("tinyhil.frontend", "tinyhil.files", "tinyhil.language.assignment", "tinyhil.sealed", "tinyhil.harness.records"),
+    *("tinyhil.harness.report", "tinyhil.harness.settings.yaml_file", "tinyhil.harness.settings.bench_file"),
+    *(
+        "tinyhil.harness.sweep.file",
+        "tinyhil.harness.settings.config",
+        "tinyhil.harness.wire.protocol",
+        "record_consumers",
+    ),
 ]
 with atheris.instrument_imports(include=READERS):
     from fuzz_targets import TARGETS, feed

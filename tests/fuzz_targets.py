@@ -14,19 +14,19 @@ from pathlib import Path
 import numpy as np
 from record_consumers import consume
 
-from tinyhil.assignment import load_assignment, load_conditions
 from tinyhil.errors import HilError
-from tinyhil.evaluate import evaluate
 from tinyhil.frontend.load import load_model
-from tinyhil.graph import Graph, element_count
-from tinyhil.harness.boards.bench_file import parse_bench
-from tinyhil.harness.config import Boards, load_boards, parse_boards
 from tinyhil.harness.energy.technology import find_technology
+from tinyhil.harness.records.partial import PartialLine
 from tinyhil.harness.search.cost_table import Fact
+from tinyhil.harness.settings.bench_file import parse_bench
+from tinyhil.harness.settings.config import Boards, load_boards, parse_boards
 from tinyhil.harness.sweep.file import read_sweep
 from tinyhil.harness.sweep.work import Finished
-from tinyhil.harness.wire.partial import PartialLine
 from tinyhil.harness.wire.protocol import Splitter, frame
+from tinyhil.language.assignment import load_assignment, load_conditions
+from tinyhil.language.graph import Graph, element_count
+from tinyhil.references.evaluate import evaluate
 from tinyhil.sealed import MARK, Damaged, sealed, unsealed, whole_lines
 from tinyhil.search.journal import Said
 from tinyhil.search.trial import DeviceLine, TrialLine

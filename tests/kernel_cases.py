@@ -21,11 +21,11 @@ from tinyhil.codegen.transfer import Transfer
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.image import Image, check_fits
 from tinyhil.harness.build.pipeline import project_sources
-from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.settings.config import BoardSpec
+from tinyhil.language.program import Program
 from tinyhil.memplan import plan
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.program import Program
-from tinyhil.reference import run_reference
+from tinyhil.references.reference import run_reference
 
 ROOT = Path(__file__).resolve().parent.parent
 FIRMWARE = ROOT / "tests" / "firmware_kernels"

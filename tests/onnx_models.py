@@ -11,12 +11,12 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges, calibrate
+from tinyhil.compiler.calibrate import Ranges, calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.frontend.onnx import load_onnx
-from tinyhil.graph import Graph
-from tinyhil.lower import lower
-from tinyhil.program import Program
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program
 
 OPSET = 17
 Shapes = Mapping[str, Sequence[int | str] | None]

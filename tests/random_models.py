@@ -12,12 +12,12 @@ from onnx_models import graph as onnx_graph
 from onnx_models import load, model, node
 from scan_models import scan
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.codegen.kernel_calls import name_of
+from tinyhil.compiler.calibrate import Ranges, calibrate
+from tinyhil.compiler.lower import lower, tied_values
 from tinyhil.errors import ConfigError, ModelError
-from tinyhil.lower import lower, tied_values
-from tinyhil.program import Program, walk
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.program import Program, walk
 
 
 def extreme_inputs(program: Program, seed: int, random_rows: int = 3) -> np.ndarray:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyhil.form import Form
 from tinyhil.formats.fixed import Fixed
-from tinyhil.program import Loop, Op, Program, Role, Tensor
+from tinyhil.language.form import Form
+from tinyhil.language.program import Loop, Op, Program, Role, Tensor
 
 COUNT = 2
 FORMAT = Fixed(16, 0)

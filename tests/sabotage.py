@@ -11,15 +11,15 @@ from pathlib import Path
 import yaml
 from wire_bench import ROOT
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import load_ranges
+from tinyhil.compiler.calibrate import load_ranges
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.pipeline import compile_model
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.zoo import find_model
+from tinyhil.harness.job.zoo import find_model
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.assignment import Assignment
 
 INFERENCE = "    model::run(slot(state.read_slot), output_memory[place]);\n"
 HEADER = '#include "firmware/wire/session.hpp"\n'

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 from onnx_models import load, node, simple
 
-from tinyhil.calibrate import calibrate
-from tinyhil.graph import Graph
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program
 from tinyhil.memplan.arena.placement import Placement, place
-from tinyhil.program import Program
 from tinyhil.search.engine.library import Engine, load_engine
 from tinyhil.search.evaluator import Evaluator, Executor, NumpyExecutor, make_examples
 from tinyhil.search.memory import Memory

@@ -10,7 +10,7 @@ from tinyhil.harness.boards import host, simulated
 from tinyhil.harness.boards.connection import STACKS, Connection, Session
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.stack_depth import NotUnderstood, bound_bytes, disassemble
-from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.settings.config import BoardSpec
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 from format_bench import Vectors, run_natively, run_on_board
 
 from tinyhil.formats.affine import multiplier, rescale, rescale_once
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.settings.config import load_boards
 
 LOWEST, HIGHEST = 1 << 30, (1 << 31) - 1  # of multipliers; 0 besides
 LIFT = 20

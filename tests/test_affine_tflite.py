@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from given_data import SHIPPED
 
-from tinyhil.form import Arithmetic, Form
 from tinyhil.formats.affine import Affine, multiplier
+from tinyhil.language.form import Arithmetic, Form
+from tinyhil.language.program import Op
 from tinyhil.ops import affine
 from tinyhil.ops.window import FIELDS
-from tinyhil.program import Op
 
 litert = pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert is not installed")
 SAMPLES = 4

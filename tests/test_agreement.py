@@ -22,17 +22,17 @@ from random_models import random_model
 from test_ops_engine import graphs
 
 from tinyhil.agreement import Agreement, agreement
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import formats, lower, tied_values
 from tinyhil.errors import ConfigError, DataError, ModelError
-from tinyhil.evaluate import evaluate
 from tinyhil.formats import FORMATS
 from tinyhil.formats.format import Format
 from tinyhil.frontend.onnx import load_onnx
-from tinyhil.graph import Graph
-from tinyhil.lower import formats, lower, tied_values
-from tinyhil.lowering_context import loaded
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
+from tinyhil.language.lowering_context import loaded
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 QUICK = ("fixed16", "fixed8", "posit16es1", "float32", "int8")
 PRECISE = ("fixed16", "fixed32", "posit16es1", "posit32es2", "float16", "float32")
@@ -167,12 +167,12 @@ DEFECTS: dict[str, tuple[Any, dict[str, Any], str, dict[str, str], str]] = {
     "bias of floats": (CONV, {"tinyhil.ops.sums.joining": coarse_bias}, "float32", {"b": "fixed16"}, "y"),
     "bias of posits": (CONV, {"tinyhil.ops.sums.joining": coarse_bias}, "posit16es1", {"b": "fixed12"}, "y"),
     "bias transposed": (TRANSPOSED, {"tinyhil.ops.upsample.joining": coarse_bias}, "float32", {"b": "fixed8"}, "y"),
-    "softmax to floats": (SOFTMAX, {"tinyhil.lower._is_beyond": within}, "fixed16", {"y": "float32"}, "y"),
-    "softmax to posits": (SOFTMAX, {"tinyhil.lower._is_beyond": within}, "fixed8", {"y": "posit16es1"}, "y"),
-    "softmax of signs": (SIGN, {"tinyhil.lower._is_beyond": within}, "float32", {}, "y"),
+    "softmax to floats": (SOFTMAX, {"tinyhil.compiler.lower._is_beyond": within}, "fixed16", {"y": "float32"}, "y"),
+    "softmax to posits": (SOFTMAX, {"tinyhil.compiler.lower._is_beyond": within}, "fixed8", {"y": "posit16es1"}, "y"),
+    "softmax of signs": (SIGN, {"tinyhil.compiler.lower._is_beyond": within}, "float32", {}, "y"),
     "gelu": (GELU, {"tinyhil.ops.real_functions._function_of": lambda node: node.op}, "float32", {}, "y"),
     "epsilon": (NORM, {"tinyhil.ops.normalize._epsilon": coarse_epsilon}, "fixed8", FINE, "y.normalize"),
-    "indices": (TOKENS, {"tinyhil.lower.integral_formats": lambda *_: {}}, "fixed8", {"i": "fixed16"}, "x"),
+    "indices": (TOKENS, {"tinyhil.compiler.lower.integral_formats": lambda *_: {}}, "fixed8", {"i": "fixed16"}, "x"),
 }
 
 

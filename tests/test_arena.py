@@ -19,21 +19,22 @@ from random_models import extreme_inputs, random_cases
 from random_programs import random_program
 from scan_models import SCANS, cell, classifier, scan
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import load_ranges
-from tinyhil.form import Form
+from tinyhil.compiler.calibrate import load_ranges
+from tinyhil.compiler.lower import lower
 from tinyhil.formats.fixed import Fixed
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import check_arena
 from tinyhil.harness.build.pipeline import compile_model
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
+from tinyhil.harness.job.zoo import find_model
+from tinyhil.harness.measure.record import make_record
 from tinyhil.harness.measure.run import run as run_request
-from tinyhil.harness.records.record import make_record
-from tinyhil.harness.zoo import find_model
-from tinyhil.lower import lower
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.form import Form
+from tinyhil.language.program import Loop, Op, Program, Role, Tensor, walk
 from tinyhil.memplan import load_bytes, lower_bound
 from tinyhil.memplan.arena.floor import floor_bytes
 from tinyhil.memplan.arena.level import Level, level_of
@@ -43,8 +44,7 @@ from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.states import with_gaps
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.ops.movement import PLACE, PLACE_MORE
-from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
-from tinyhil.reference import run_reference
+from tinyhil.references.reference import run_reference
 
 SUBSETS = [set(itertools.compress(("in-place", "gaps", "order"), left)) for left in itertools.product((0, 1), repeat=3)]
 SUBSETS += [{"rows"}, {"views"}, {"views", "rows"}]

@@ -13,7 +13,8 @@ import pytest
 from test_codegen_texts import of
 from test_schedules import SMALL, Network
 
-from tinyhil.form import Form
+from tinyhil.language.form import Form
+from tinyhil.language.program import Op
 from tinyhil.memplan.arena.liveness import LiveRange
 from tinyhil.memplan.arena.order import _affordable
 from tinyhil.memplan.arena.steps import Step, made_again
@@ -21,7 +22,6 @@ from tinyhil.memplan.arena.tensors import _is_past
 from tinyhil.memplan.arena.two_passes import in_two_passes
 from tinyhil.memplan.arena.views import _are_disjoint, _slice_holds, is_contiguous
 from tinyhil.ops.movement import PLACE_MORE, straight
-from tinyhil.program import Op
 
 
 def step(*loops: int, rows: np.ndarray | None = None, op: Op | None = None) -> Step:

@@ -19,6 +19,7 @@ from test_views import dense_block, gates, slices, twice
 
 from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.kernel_calls import name_of
+from tinyhil.language.program import Loop, Op, Program, Role, walk
 from tinyhil.memplan.arena.floor import floor_bytes
 from tinyhil.memplan.arena.order import given_peak, reorder
 from tinyhil.memplan.arena.placement import Placement, placements
@@ -35,7 +36,6 @@ from tinyhil.memplan.arena.row_costs import (
 from tinyhil.memplan.arena.schedules import cheapest_within, front
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.preference import PREFERENCES, Wish
-from tinyhil.program import Loop, Op, Program, Role, walk
 
 
 def head() -> onnx.ModelProto:

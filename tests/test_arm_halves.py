@@ -18,8 +18,8 @@ from test_arm_kernels import CORES, PORTABLE, check_natively, check_on_board, co
 from test_rows import Chain, mobile, runs
 
 from tinyhil.codegen.arrange import CARRIED, CHIPS, arrange, in_blocks
+from tinyhil.language.program import Blocks, Program, walk
 from tinyhil.memplan.arena.row_wise import row_wise
-from tinyhil.program import Blocks, Program, walk
 
 # operands and results, weights
 FORMATS = (

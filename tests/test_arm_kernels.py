@@ -22,18 +22,18 @@ from onnx_models import compiled, load, samples_for
 from random_models import extreme_inputs
 from test_rows import Chain, mobile, runs, weights
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
 from tinyhil.codegen.arrange import CHIPS, LEFT_OUT, arrange, in_blocks
 from tinyhil.codegen.kernel_calls import name_of
+from tinyhil.compiler.calibrate import calibrate
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.pipeline import compile_model, project_sources
-from tinyhil.harness.config import load_boards
 from tinyhil.harness.search.task import memory_of
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.program import Blocks, Op, Program, walk
 from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.preference import Wish
-from tinyhil.program import Blocks, Op, Program, walk
-from tinyhil.reference import run_reference
+from tinyhil.references.reference import run_reference
 from tinyhil.search.space import Choice, make_space
 
 CORES = {"due": "cortex-m3", "h747": "cortex-m7"}

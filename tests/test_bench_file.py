@@ -13,10 +13,10 @@ from serial.tools.list_ports_common import ListPortInfo
 
 from tinyhil.errors import EXIT_NO_BOARD, EXIT_USAGE, BoardError, ConfigError
 from tinyhil.harness.boards import attached
-from tinyhil.harness.boards.bench_file import default_bench, parse_bench
 from tinyhil.harness.boards.locate import Place, find, locate
 from tinyhil.harness.boards.survey import scan, stanza
-from tinyhil.harness.config import Boards, load_boards
+from tinyhil.harness.settings.bench_file import default_bench, parse_bench
+from tinyhil.harness.settings.config import Boards, load_boards
 
 KINDS = load_boards().names
 BENCH = """

@@ -17,9 +17,9 @@ from tinyhil.harness.boards.boot_loader import optiboot
 from tinyhil.harness.boards.flash import touch
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.flash_model import build_image
+from tinyhil.harness.settings.config import load_boards
 
 
 @pytest.fixture(scope="module")

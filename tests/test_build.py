@@ -20,7 +20,7 @@ from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import Image, check_arena, check_fits
 from tinyhil.harness.build.platformio import project_files
 from tinyhil.harness.build.toolchain import find_compiler, platformio_command, platformio_environment
-from tinyhil.harness.config import Boards, load_boards
+from tinyhil.harness.settings.config import Boards, load_boards
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = ROOT / "tests" / "tiny_firmware"

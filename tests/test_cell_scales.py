@@ -10,16 +10,16 @@ import numpy as np
 from onnx_models import graph, load, model, node, samples_for
 from scan_models import cell, scan
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
 from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.kernel_calls import name_of
-from tinyhil.form import Joined
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.formats.affine import Affine, as_affine, fit_power
-from tinyhil.graph import Graph
-from tinyhil.lower import lower
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.form import Joined
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program, walk
 from tinyhil.ops.code_table import SUM_TABLE, TABLES
-from tinyhil.program import Program, walk
 
 STEPS, WIDTH = 40, 8
 

@@ -14,13 +14,13 @@ from random_models import extreme_inputs
 from tinyhil.codegen.arrange import CORES, arrange
 from tinyhil.codegen.chains import Chain, in_chains, period_of
 from tinyhil.codegen.kernel_calls import name_of, signature_of
-from tinyhil.form import Form
 from tinyhil.formats.fixed import Fixed
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.form import Form
+from tinyhil.language.program import Loop, Op, Program, Role, Tensor, walk
 from tinyhil.memplan import Plan, plan
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
-from tinyhil.reference import run_reference
+from tinyhil.references.reference import run_reference
 
 COUNT = 6
 NO_SHIFTS = {"a_shift": 0, "b_shift": 0, "shift": 0}

@@ -28,9 +28,9 @@ from wire_bench import (
 )
 
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.run import Outcome, run
+from tinyhil.harness.settings.config import load_boards
 
 files = test_cli.files  # a fixture
 

@@ -12,18 +12,18 @@ import pytest
 from hil_command import check_failure, hil, record_of
 
 import tinyhil
-from tinyhil.calibrate import calibrate
-from tinyhil.clipping import METHODS, clipped, sketch
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import formats as formats_of
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.formats import FORMATS, named
+from tinyhil.formats.clipping import METHODS, clipped, sketch
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.cli import hil as root
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.job.zoo import find_model
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import load_task, make_bench, trial_log
-from tinyhil.harness.zoo import find_model
-from tinyhil.lower import formats as formats_of
+from tinyhil.harness.settings.config import load_boards
 
 RANDOM = np.random.default_rng(0)
 NORMAL = np.append(RANDOM.normal(size=4000), [9.0, -3.9])  # one value far from the others
@@ -94,7 +94,7 @@ def test_formats_follow_the_method() -> None:
     x[0, 0, 0, 0] = 60.0
 
     def chosen(method: str):
-        from tinyhil.assignment import Assignment
+        from tinyhil.language.assignment import Assignment
 
         ranges = calibrate(model.graph, x, {"name": "test"}, method)
         return formats_of(model.graph, Assignment("fixed8"), ranges)[model.graph.inputs[0]]

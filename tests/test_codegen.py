@@ -17,13 +17,12 @@ from random_models import extreme_inputs
 from scan_models import SCANS, STREAMABLE, cell, classifier, scan
 from wire_bench import ROOT
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import load_ranges
 from tinyhil.codegen.body import tensors_of
 from tinyhil.codegen.identifiers import comment, identifiers
 from tinyhil.codegen.kernel_calls import const_name
 from tinyhil.codegen.model import Target, emit_model, header_of
 from tinyhil.codegen.transfer import Transfer, choose_transfer
+from tinyhil.compiler.calibrate import load_ranges
 from tinyhil.errors import DoesNotFit, ModelError
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.frontend.onnx import load_onnx
@@ -31,17 +30,18 @@ from tinyhil.harness.boards import host
 from tinyhil.harness.boards.connection import Session
 from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.pipeline import compile_model, project_sources
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.job.zoo import find_model
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.stream import Options, check_identity, greet, stream
-from tinyhil.harness.zoo import find_model
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.program import Program, Role
 from tinyhil.memplan import plan
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.ops import KERNELS
 from tinyhil.preference import Wish
-from tinyhil.program import Program, Role
-from tinyhil.reference import run_reference
+from tinyhil.references.reference import run_reference
 
 WHOLE = Transfer(False, 1, 8, 0, 0, 8)
 

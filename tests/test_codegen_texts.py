@@ -25,8 +25,6 @@ from test_fuse import sparse
 from test_rows import Chain
 from test_signs import program_of, with_bytes
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
 from tinyhil.codegen.arrange import CORES, arrange
 from tinyhil.codegen.benchmark import Codes, Meaning, codes_at, emit_benchmark
 from tinyhil.codegen.export_kinds import KINDS
@@ -37,14 +35,16 @@ from tinyhil.codegen.model import Target, emit_model
 from tinyhil.codegen.packages import package
 from tinyhil.codegen.profile_calls import constant_bytes, empty_number, kinds
 from tinyhil.codegen.transfer import choose_transfer
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.errors import ModelError
-from tinyhil.graph import Graph, Part
-from tinyhil.lower import lower
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph, Part
+from tinyhil.language.program import Columns, Program
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.placement_preference import chosen
 from tinyhil.preference import Wish
-from tinyhil.program import Columns, Program
 
 
 def image() -> onnx.ModelProto:

@@ -13,17 +13,17 @@ from hil_command import hil
 from onnx import numpy_helper
 from onnx_models import load, node, simple
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
-from tinyhil.classes import classes_of
-from tinyhil.evaluate import evaluate
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.frontend.load import load_model
-from tinyhil.graph import Graph
 from tinyhil.harness.measure.collapse import culprits, explain_collapse
-from tinyhil.lower import lower
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import walk
 from tinyhil.memplan.arena.placement import place
-from tinyhil.program import walk
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.references.classes import classes_of
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 WAKE_WORDS = SHIPPED / "models/mlperftiny_vww_mobilenetv1_025_96.onnx"
 PHOTOGRAPHS = "large/coco256_jpeg.npz"

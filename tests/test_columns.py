@@ -12,17 +12,17 @@ import pytest
 from hil_command import hil
 from onnx_models import load, node, simple
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate, load_ranges, save_ranges
 from tinyhil.codegen.kernel_calls import name_of
-from tinyhil.columns import REACH
+from tinyhil.compiler.calibrate import calibrate, load_ranges, save_ranges
+from tinyhil.compiler.columns import REACH
+from tinyhil.compiler.lower import lower
 from tinyhil.errors import ModelError
-from tinyhil.evaluate import evaluate
 from tinyhil.frontend.load import load_model
-from tinyhil.graph import Graph
-from tinyhil.lower import lower
-from tinyhil.program import Program, walk
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program, walk
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 skl2onnx = pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")

@@ -13,7 +13,7 @@ import pytest
 from hil_command import check_failure, hil, record_of
 from wire_bench import write_tiny_model
 
-from tinyhil.harness.measure.bench_stats import Summary, Times, bootstrap, compare_times, spread
+from tinyhil.harness.records.bench_stats import Summary, Times, bootstrap, compare_times, spread
 from tinyhil.harness.records.compare import compare
 from tinyhil.harness.records.figures import figures
 from tinyhil.harness.records.side_by_side import changes

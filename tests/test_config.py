@@ -9,7 +9,7 @@ from boards_under_test import EMULATED
 
 from tinyhil import files
 from tinyhil.errors import EXIT_NO_BOARD, EXIT_USAGE, BoardError, ConfigError
-from tinyhil.harness.config import Boards, BoardSpec, load_boards, parse_boards
+from tinyhil.harness.settings.config import Boards, BoardSpec, load_boards, parse_boards
 
 ROOT = Path(__file__).resolve().parent.parent
 CHIP = """chips:

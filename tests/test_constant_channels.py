@@ -13,9 +13,9 @@ from test_arm_kernels import program_of
 from test_rows import Chain
 
 from tinyhil.codegen.constant_channels import without_constant_channels
+from tinyhil.language.program import Op, Program, walk
 from tinyhil.ops.affine import CONV
-from tinyhil.program import Op, Program, walk
-from tinyhil.reference import run_reference
+from tinyhil.references.reference import run_reference
 
 DEAD = (0, 2, 5)
 OPEN, CLOSED = 20.0, -1e5  # units of outputs without weights: some code, and what a Relu makes the zero point

@@ -19,10 +19,10 @@ import tinyhil
 from tinyhil.codegen.constants import BINARY_BYTES, Binary
 from tinyhil.codegen.model import Source
 from tinyhil.codegen.streams import with_streams
-from tinyhil.form import Weights
 from tinyhil.formats.fixed import Fixed
-from tinyhil.program import Loop, Role, walk
-from tinyhil.reference import run_reference
+from tinyhil.language.form import Weights
+from tinyhil.language.program import Loop, Role, walk
+from tinyhil.references.reference import run_reference
 
 SIDE = 400  # 64 KB and more in every format below
 X = np.random.default_rng(5).normal(0, 1, (2, SIDE, 1, 1)).astype(np.float32)

@@ -9,10 +9,10 @@ import pytest
 from random_models import extreme_inputs
 
 from tinyhil.codegen.arrange import CORES, PASSES, arrange
-from tinyhil.harness.job import open_model
-from tinyhil.lower import lower
-from tinyhil.program import Program
-from tinyhil.reference import run_reference
+from tinyhil.compiler.lower import lower
+from tinyhil.harness.job.job import open_model
+from tinyhil.language.program import Program
+from tinyhil.references.reference import run_reference
 
 # model, format, and the passes that change a program of these on some core
 CASES = {

@@ -17,8 +17,8 @@ from benchmarks.cycle_model import Image, NotRun, binary, images
 from tests.test_emulator_cortexm import ARMSIM, G0B1, H747, L4R5, U575, Chip, build_dir
 from tests.test_mlperf import made, tiny
 from tinyhil.harness.boards.fidelity import statements
-from tinyhil.harness.config import load_boards
 from tinyhil.harness.records.band import band
+from tinyhil.harness.settings.config import load_boards
 
 __all__ = ["tiny"]  # a fixture
 ROOT = Path(__file__).resolve().parent.parent

@@ -10,14 +10,14 @@ import pytest
 from given_data import SHIPPED
 from onnx_models import load, node, simple
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
-from tinyhil.evaluate import evaluate
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.onnx import load_onnx
-from tinyhil.graph import Graph
-from tinyhil.lower import lower
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 CHANNELS = 6
 X = np.random.default_rng(0).uniform(-1, 1, size=(20, 3, 5, 5)).astype(np.float32)

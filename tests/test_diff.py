@@ -17,12 +17,12 @@ from tinyhil.errors import EXIT_GATE, BoardDiffers, DataError, LinkError
 from tinyhil.formats.fixed import Fixed
 from tinyhil.harness.build import pipeline
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.diff import _assembled, diff
 from tinyhil.harness.search.session import SearchRequest, run_search
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.harness.wire.protocol import Values, decode
-from tinyhil.program import Program, Role, Tensor
+from tinyhil.language.program import Program, Role, Tensor
 
 
 @pytest.fixture

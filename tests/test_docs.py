@@ -57,7 +57,7 @@ def test_files_named_in_the_docs_exist(page: Path) -> None:
 
 
 def test_the_record_s_keys_are_documented() -> None:
-    from tinyhil.harness.records import record
+    from tinyhil.harness.measure import record
 
     source = Path(record.__file__).read_text()
     keys = re.findall(r'^        "(\w+)": ', source[: source.index("def write_record")], re.MULTILINE)

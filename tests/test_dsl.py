@@ -10,13 +10,13 @@ import pytest
 from dsl_models import from_text
 from onnx_models import compiled, samples_for
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.errors import ModelError
-from tinyhil.evaluate import evaluate
 from tinyhil.frontend.load import load_model
-from tinyhil.lower import lower
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.language.assignment import Assignment
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 Function = Callable[[np.ndarray], np.ndarray]
@@ -332,7 +332,7 @@ def test_comments_and_spaces(tmp_path: Path) -> None:
 
 
 def test_a_declared_range_is_kept(tmp_path: Path) -> None:
-    from tinyhil.harness.inputs import calibrated
+    from tinyhil.harness.job.inputs import calibrated
 
     model = from_text("input x = (2) in [-4.0, 1.0] in x + x", tmp_path)
     ranges = calibrated(model, np.array([[0.5, 2.0], [-1.0, 0.0]]), {})

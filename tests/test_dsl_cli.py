@@ -13,11 +13,11 @@ from hil_command import check_failure, hil, record_of
 from onnx_models import node
 from quantized_models import written
 
-from tinyhil.classes import class_count, classes_of
 from tinyhil.frontend.functions import FUNCTIONS
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.parser import parse
 from tinyhil.frontend.tokens import KEYWORDS
+from tinyhil.references.classes import class_count, classes_of
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "linear_classifier.dsl"
@@ -135,7 +135,7 @@ def test_which_class_the_outputs_name(name: str, tmp_path: Path) -> None:
 
 def test_a_zoo_model_may_be_a_text(tmp_path: Path) -> None:
     from tinyhil.errors import ModelError
-    from tinyhil.harness.zoo import _model_file
+    from tinyhil.harness.job.zoo import _model_file
 
     with pytest.raises(ModelError, match=r"model.yaml: names no model file; add onnx: NAME.onnx or dsl: NAME.dsl"):
         _model_file(tmp_path, {})

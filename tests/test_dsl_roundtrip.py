@@ -19,13 +19,13 @@ from test_ops_shapes import MODELS as SHAPES
 from test_ops_windows import MODELS as WINDOWS
 
 from tinyhil.errors import ModelError
-from tinyhil.evaluate import evaluate
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.load import load_model
-from tinyhil.graph import Graph
+from tinyhil.harness.job.zoo import find_model, zoo_names
 from tinyhil.harness.offline.convert import convert_model
-from tinyhil.harness.zoo import find_model, zoo_names
-from tinyhil.program import Program
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program
+from tinyhil.references.evaluate import evaluate
 
 SHARED = [
     pytest.param(path, marks=pytest.mark.data(path))

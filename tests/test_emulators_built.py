@@ -11,7 +11,7 @@ from boards_under_test import EMULATED, by_compiler
 
 from tinyhil.errors import EXIT_NO_BOARD, BoardError
 from tinyhil.harness.build.emulators import check_emulator, compiled_emulator
-from tinyhil.harness.config import ChipSpec, load_boards
+from tinyhil.harness.settings.config import ChipSpec, load_boards
 from tinyhil.processes import run
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_models import node, simple
 
+from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError
-from tinyhil.form import Joined
 from tinyhil.harness.energy.counts import Operand, Operation, count_operations
 from tinyhil.harness.energy.sample_energy import energy_of
 from tinyhil.harness.energy.session import AS_LISTS
 from tinyhil.harness.energy.technology import Technology, find_technology
-from tinyhil.harness.job import open_model
-from tinyhil.lower import lower
-from tinyhil.reference import quantize_inputs
+from tinyhil.harness.job.job import open_model
+from tinyhil.language.form import Joined
+from tinyhil.references.reference import quantize_inputs
 
 PRICES = find_technology("embedded40", None)[1]
 W = np.array([[0.5, -0.25], [0.0, 0.75], [0.5, 0.0], [0.25, -0.5]])  # 2 of 8 are zero

@@ -14,15 +14,15 @@ import pytest
 from tests.export_bench import Exported, OnHost, export, unpacked
 from tests.hil_command import hil
 from tests.onnx_models import load, node, simple
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
-from tinyhil.classes import classes_of
+from tinyhil.compiler.calibrate import calibrate
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.pipeline import compile_model
-from tinyhil.harness.job import open_model
+from tinyhil.harness.job.job import open_model
 from tinyhil.harness.offline.export import library_of, packed
 from tinyhil.harness.offline.export_sizes import PROCESSORS, measure
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.language.assignment import Assignment
+from tinyhil.references.classes import classes_of
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 SAMPLES = 6
 FAST = [
@@ -127,7 +127,7 @@ def test_real_numbers_become_codes_as_the_reference_does(format_: str, tmp_path:
 
 @pytest.mark.parametrize("format_", ["fixed8", "fixed16", "int8"])
 def test_columns_of_their_own_scale_are_mapped_by_the_library(format_: str, tmp_path: Path) -> None:
-    """Real numbers in, whatever their columns reach: the codes are those the bench sends (tinyhil/columns.py)."""
+    """Real numbers in, whatever their columns reach: the codes are those the bench sends (tinyhil/compiler/columns.py)."""
     random, scales = np.random.default_rng(0), np.array([1e-3, 1.0, 5e3], np.float32)
     weights = random.normal(size=(3, 2)).astype(np.float32) / scales[:, None]
     graph = load(simple([node("MatMul", "x w", "y")], {"x": (1, 3)}, {"w": weights}), tmp_path)

@@ -27,9 +27,9 @@ from tests.export_bench import (
 from tests.onnx_models import node, simple
 from tests.test_arm_kernels import sampled
 from tinyhil import data
-from tinyhil.classes import classes_of
 from tinyhil.harness.offline.export_sizes import PROCESSORS, measure
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.references.classes import classes_of
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 DEADLINE_S = 60.0
 UNOSIM = ROOT / "emulators" / "uno" / "build" / "unosim"

@@ -19,11 +19,11 @@ from onnx import helper
 from onnx_models import compiled, floats, model, onnxruntime_outputs
 
 from tinyhil.errors import ModelError
-from tinyhil.evaluate import evaluate
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.onnx import model_of
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "exporters.md"
 SNIPPETS = re.findall(r"<!-- needs: (.*?) -->\n```python\n(.*?)```", PAGE.read_text(), re.DOTALL)

@@ -28,8 +28,8 @@ from wire_bench import (
 )
 
 from tinyhil.errors import DeviceCrashed
-from tinyhil.harness.config import load_boards
 from tinyhil.harness.measure.crash import check_memory, demangled, explain_crash, locate
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.protocol import QUIET, Stats
 from tinyhil.harness.wire.stream import Options

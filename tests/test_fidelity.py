@@ -11,8 +11,8 @@ from wire_bench import ROOT
 
 from tinyhil.errors import BoardError, ConfigError
 from tinyhil.harness.boards.fidelity import HOST, MEANINGS, MEASURED, error_band, fidelity_of, statements
-from tinyhil.harness.config import load_boards, parse_boards
-from tinyhil.harness.emulator_entry import Emulator, Fidelity
+from tinyhil.harness.settings.config import load_boards, parse_boards
+from tinyhil.harness.settings.emulator_entry import Emulator, Fidelity
 
 BOARDS = load_boards()
 EMULATED = [board for board in BOARDS.entries.values() if board.chip.emulator]

@@ -15,9 +15,9 @@ from onnx_models import node, simple
 
 import tinyhil
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE
-from tinyhil.harness.config import load_boards
 from tinyhil.harness.fit.costs import Estimate, costs_of
 from tinyhil.harness.fit.session import NO, TIGHT, YES, Agreement, Fit, FitRequest, _verdict, _with_choice, run_fit
+from tinyhil.harness.settings.config import load_boards
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "results" / "golden"

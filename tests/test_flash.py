@@ -38,11 +38,11 @@ from tinyhil.harness.boards.flash import (
 )
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import Boards, BoardSpec, load_boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.flash_model import build_image
+from tinyhil.harness.measure.record import store
 from tinyhil.harness.measure.run import Outcome, how_loaded, run
-from tinyhil.harness.records.record import store
+from tinyhil.harness.settings.config import Boards, BoardSpec, load_boards
 
 BUILDER = Path(__file__).resolve().parent.parent / "firmware" / "platform" / "builder" / "main.py"
 every_board = pytest.mark.parametrize("name", each(FLASHED))

@@ -15,11 +15,11 @@ from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.folded import Body, changed
 from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.codegen.ranges import without_needless_clipping
-from tinyhil.form import Form
 from tinyhil.formats.fixed import Fixed
-from tinyhil.harness.config import load_boards
-from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
-from tinyhil.reference import run_reference
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.form import Form
+from tinyhil.language.program import Loop, Op, Program, Role, Tensor, walk
+from tinyhil.references.reference import run_reference
 
 STEPS, WIDTH = 20, 16
 GATED = [

@@ -35,7 +35,7 @@ from tinyhil.formats.minifloat import E2M1, E4M3, E5M2, Minifloat
 from tinyhil.formats.posit import Posit
 from tinyhil.formats.quire import Window, granule_of, place, place_pair
 from tinyhil.formats.single import BFLOAT16, FLOAT16, FLOAT32, Single
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.settings.config import load_boards
 
 LONG: tuple[Format, ...] = (Posit(32, 0), Posit(32, 2), Posit(32, 3), Fixed(32, 0))
 TARGETS = (Fixed(8, 0), Fixed(16, 0), Fixed(5, 0), Posit(16, 1), Posit(32, 2), FLOAT32, FLOAT16)

@@ -16,11 +16,11 @@ from onnx_models import compiled, floats, graph, load, node, onnxruntime_outputs
 from scan_models import H0, HIDDEN, SCANS, STEPS, WIDTH, U, cell, classifier, scan
 
 from tinyhil.errors import HilError, ModelError
-from tinyhil.evaluate import evaluate
 from tinyhil.frontend.onnx import load_onnx
-from tinyhil.graph import Graph
+from tinyhil.language.graph import Graph
 from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 W = np.ones((4, 2), np.float32)
 X = {"x": (1, 4)}

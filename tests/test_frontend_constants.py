@@ -13,8 +13,8 @@ from onnx import TensorProto, helper
 from onnx_models import graph, load, model, node, onnxruntime_outputs, samples_for
 
 from tinyhil.errors import ModelError
-from tinyhil.evaluate import evaluate
 from tinyhil.frontend.onnx import load_onnx
+from tinyhil.references.evaluate import evaluate
 
 A = np.arange(6).reshape(2, 3) - 2.3
 FOLDED: dict[str, tuple[Sequence[onnx.NodeProto], dict[str, Any]]] = {

@@ -17,22 +17,22 @@ from scan_models import CELL, HIDDEN, cell, classifier, scan
 from search_models import host_engine
 from test_kernels_formats import inputs
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
 from tinyhil.codegen.kernel_calls import name_of
-from tinyhil.evaluate import evaluate
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import formats, lower
 from tinyhil.formats import named
 from tinyhil.fuse import GRAPH_FUSIONS, LEFT_OUT, NAMES, fuse_graph
 from tinyhil.fuse.sparse import list_pays
-from tinyhil.graph import Graph
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
-from tinyhil.lower import formats, lower
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program, walk
 from tinyhil.memplan import plan
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.ops.sparse import index_lists, matrix
-from tinyhil.program import Program, walk
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 
 def rnd(*shape: int, seed: int = 3, scale: float = 1.0) -> np.ndarray:

@@ -17,19 +17,19 @@ from random_models import extreme_inputs
 from search_models import host_engine
 
 from models.training.graphs import Bonsai, bonsai
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
 from tinyhil.codegen.kernel_calls import name_of
-from tinyhil.evaluate import evaluate
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import formats, lower
 from tinyhil.fuse import LEFT_OUT, fuse_graph
-from tinyhil.graph import Graph
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
-from tinyhil.lower import formats, lower
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program, walk
 from tinyhil.memplan import plan
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.program import Program, walk
-from tinyhil.reference import run_reference
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import run_reference
 
 PLAIN = (*LEFT_OUT, "gathered")
 

@@ -15,22 +15,22 @@ from onnx_models import load, node, samples_for, simple
 from random_models import extreme_inputs, random_cases
 from search_models import host_engine
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
 from tinyhil.codegen.kernel_calls import name_of
-from tinyhil.evaluate import evaluate
-from tinyhil.form import Limit
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import formats, lower
 from tinyhil.fuse import fuse_graph
-from tinyhil.graph import Graph
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
-from tinyhil.lower import formats, lower
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.form import Limit
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program, walk
 from tinyhil.memplan import plan
 from tinyhil.memplan.arena.placement import place
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.ops import conv, linear
-from tinyhil.program import Program, walk
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 PARTS = ("activation", "pair", "residual")
 FIXED = ("fixed8", "fixed16")

@@ -19,11 +19,11 @@ from onnx_models import compiled, graph, model, node, samples_for, simple
 from scan_models import cell, classifier, scan
 
 from tinyhil.errors import HilError
-from tinyhil.evaluate import evaluate
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.load import load_model
-from tinyhil.graph import element_count
-from tinyhil.reference import quantize_inputs, run_reference
+from tinyhil.language.graph import element_count
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import quantize_inputs, run_reference
 
 FEW, MANY = 250, 10_000
 MAX_RUN_ELEMENTS = 20_000  # of all values together: larger models are read, not run

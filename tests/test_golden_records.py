@@ -14,7 +14,7 @@ from boards_under_test import EMULATED
 from wire_bench import ROOT
 
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.job.zoo import zoo_names
 from tinyhil.harness.measure.golden import (
     FOLDER,
     Bench,
@@ -24,7 +24,7 @@ from tinyhil.harness.measure.golden import (
     path_of,
     read_golden,
 )
-from tinyhil.harness.zoo import zoo_names
+from tinyhil.harness.settings.config import load_boards
 
 RECORDS = find_golden(ROOT / FOLDER)
 QUICK_SAMPLES = 2

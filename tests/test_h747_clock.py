@@ -12,7 +12,7 @@ from tests.hil_command import hil, record_of
 from tests.test_emulator_cortexm import H747, Board, compiler_command, program, read_exactly
 from tests.wire_bench import ROOT
 from tinyhil.errors import ConfigError
-from tinyhil.harness.config import load_boards, parse_boards
+from tinyhil.harness.settings.config import load_boards, parse_boards
 
 FAST = ("-UF_CPU", "-DF_CPU=400000000L", "-DHIL_SUPPLY_SMPS")
 RUN = ("run", "--model", "digits_mlp", "--format", "fixed8", "--samples", 1, "--json")

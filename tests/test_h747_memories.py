@@ -11,9 +11,9 @@ from elftools.elf.elffile import ELFFile
 from tests.test_emulator_cortexm import H747, Board, compiler_command, program, read_exactly
 from tinyhil.harness.build.stack_depth import stack_bound
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.flash_model import build_image
+from tinyhil.harness.settings.config import load_boards
 
 ITCM, DTCM, AXI, FLASH = (
     range(0, 0x10000),

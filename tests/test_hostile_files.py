@@ -26,11 +26,11 @@ from wire_bench import write_tiny_model
 from tinyhil import files
 from tinyhil.data import har_archive
 from tinyhil.errors import ConfigError, DataError
-from tinyhil.harness.boards.bench_file import Locks
 from tinyhil.harness.boards.locks import LockFolder
 from tinyhil.harness.records.figures import figures
+from tinyhil.harness.records.partial import PartialRun
 from tinyhil.harness.records.schema import read_record
-from tinyhil.harness.wire.partial import PartialRun
+from tinyhil.harness.settings.bench_file import Locks
 from tinyhil.notice import telling
 from tinyhil.sealed import DIGITS, MARK
 from tinyhil.search.evaluator import Score

@@ -12,22 +12,22 @@ from elftools.elf.elffile import ELFFile
 from onnx import helper, numpy_helper
 from onnx_models import samples_for
 
-from tinyhil.calibrate import calibrate, save_ranges
 from tinyhil.codegen.hot import FIRMWARE_BYTES, TABLES_BYTES, HotMemory, hot_constants, most_fetched, room_for_constants
 from tinyhil.codegen.transfer import Transfer
-from tinyhil.form import Form
+from tinyhil.compiler.calibrate import calibrate, save_ranges
 from tinyhil.formats.fixed import Fixed
 from tinyhil.frontend.onnx import load_onnx
-from tinyhil.harness.assets import asset
 from tinyhil.harness.build.image import check_fits
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
+from tinyhil.harness.measure.record import make_record
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.mlperf.firmware import with_room
 from tinyhil.harness.mlperf.session import Wanted, prepare
-from tinyhil.harness.records.record import make_record
+from tinyhil.harness.settings.assets import asset
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.form import Form
+from tinyhil.language.program import Op, Program, Role, Tensor
 from tinyhil.memplan import Plan
-from tinyhil.program import Op, Program, Role, Tensor
 
 MEMORY = HotMemory("dtcm", 131072, 4096, 16384)
 

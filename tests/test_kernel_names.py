@@ -12,11 +12,17 @@ import pytest
 
 from tests.test_layers import FILES, ROOT, _every, imports
 from tinyhil.codegen.kernel_calls import name_of, template_of
-from tinyhil.form import Arithmetic, Form, Joined, Limit, Weights
+from tinyhil.language.form import Arithmetic, Form, Joined, Limit, Weights
 from tinyhil.ops import KERNEL_OF, KERNELS
 
-MADE_IN = ("tinyhil/ops/", "tinyhil/form.py", "codegen/kernel_calls.py")
-SEES_KERNELS = ("tinyhil.program", "tinyhil.form", "tinyhil.kernel", "tinyhil.ops", "tinyhil.reference")
+MADE_IN = ("tinyhil/ops/", "tinyhil/language/form.py", "codegen/kernel_calls.py")
+SEES_KERNELS = (
+    "tinyhil.language.program",
+    "tinyhil.language.form",
+    "tinyhil.language.kernel",
+    "tinyhil.ops",
+    "tinyhil.references.reference",
+)
 OTHERS = {  # words that mean something else there
     "harness/fit/features.py": {"dense"},  # a kind of layer that is priced
     "search/engine/library.py": {"log"},  # where values are logged

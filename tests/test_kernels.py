@@ -17,15 +17,15 @@ from onnx_models import graph as onnx_graph
 from random_models import extreme_inputs, random_cases
 from scan_models import HIDDEN, SCANS, U, W, cell, scan
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
-from tinyhil.form import Limit
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower, tied_values
 from tinyhil.formats.fixed import Fixed
-from tinyhil.harness.config import load_boards
-from tinyhil.lower import lower, tied_values
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.form import Limit
+from tinyhil.language.program import Program, walk
 from tinyhil.ops import activation, elementwise, linear
 from tinyhil.ops import scan as scan_ops
-from tinyhil.program import Program, walk
 
 
 @pytest.fixture(scope="module")

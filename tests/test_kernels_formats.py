@@ -11,18 +11,18 @@ from kernel_cases import Case, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, model, node, samples_for, simple
 from onnx_models import graph as onnx_graph
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges, calibrate
+from tinyhil.compiler.calibrate import Ranges, calibrate
+from tinyhil.compiler.lower import lower, tied_values
 from tinyhil.errors import ModelError
 from tinyhil.formats import FORMATS, named
 from tinyhil.formats.affine import Affine
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import CODED, INTEGER, Domain, Format
-from tinyhil.graph import Graph
-from tinyhil.harness.config import load_boards
-from tinyhil.lower import lower, tied_values
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 SAMPLES = 12
 BOARD_FORMATS = ("fixed5", "fixed12", "posit8es0", "posit8es2", "posit16es1", "fp8e4m3", "fp4e2m1", "bfloat16", "nf4")
@@ -169,7 +169,7 @@ def test_on_the_uno(name: str, build_cache: Path, tmp_path: Path) -> None:
 )
 def test_accuracy_is_what_the_width_gives(name: str, tolerance: float, tmp_path: Path) -> None:
     """The outputs are probabilities of ten classes."""
-    from tinyhil.evaluate import evaluate
+    from tinyhil.references.evaluate import evaluate
 
     graph, ranges, x = layers(tmp_path)
     program = lower(graph, Assignment(name), ranges)
@@ -188,7 +188,7 @@ def test_fitted_formats_hold_the_magnitude(fmt: object) -> None:
 
 @pytest.mark.parametrize(("name", "tolerance"), [("float32", 1e-6), ("posit32es2", 1e-6), ("posit16es1", 5e-4)])
 def test_means_of_many_are_as_precise_as_their_format(name: str, tolerance: float, tmp_path: Path) -> None:
-    from tinyhil.evaluate import evaluate
+    from tinyhil.references.evaluate import evaluate
 
     nodes = [node("ReduceMean", "x", "m", axes=[2], keepdims=1), node("AveragePool", "m", "y", kernel_shape=[1, 3])]
     graph = load(model(onnx_graph(nodes, {"x": (1, 1, 100, 3)}, "y", {})), tmp_path)
@@ -205,7 +205,7 @@ def test_means_of_many_are_as_precise_as_their_format(name: str, tolerance: floa
 )
 def test_constants_made_of_others_are_fitted_too(name: str, tolerance: float, tmp_path: Path) -> None:
     """A BatchNormalization that nothing is in front of becomes a factor and an offset, values of no model."""
-    from tinyhil.evaluate import evaluate
+    from tinyhil.references.evaluate import evaluate
 
     random = np.random.default_rng(3)
     statistics = {key: random.uniform(0.5, 2.0, 3) for key in ("scale", "bias", "mean", "variance")}

@@ -14,7 +14,8 @@ from test_rows import Chain
 from test_rows_domains import FEW
 
 from tinyhil.codegen.arrange import arrange
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.program import Op, Program
 from tinyhil.memplan import Buffer, Problem, check, lower_bound, plan
 from tinyhil.memplan.arena.execution_check import faults_of_plan
 from tinyhil.memplan.arena.lag import lag_of
@@ -22,8 +23,7 @@ from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.memplan.problem import Alias
 from tinyhil.ops.window import window_of
-from tinyhil.program import Op, Program
-from tinyhil.reference import quantize_inputs
+from tinyhil.references.reference import quantize_inputs
 
 WITHOUT = {"rows", "order", "views"}
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tinyhil.formats.format import Domain
-from tinyhil.program import Role
+from tinyhil.language.program import Role
 
 ROOT = Path(__file__).resolve().parent.parent
 # folder -> what it may import of ours, beside itself; all of them live in the package `tinyhil`, to whose folder
@@ -83,9 +83,9 @@ STAGES = ("tinyhil.harness.measure.run", "tinyhil.harness.measure.profile.profil
 
 @pytest.mark.parametrize("name", ["api", *(f"commands/{name}" for name in ("run", "profile", "search", "export"))])
 def test_commands_and_python_make_the_same_calls(name: str) -> None:
-    """What is done with a request stands once, in harness/calls.py."""
+    """What is done with a request stands once, in harness/python/calls.py."""
     found = imports(ROOT / "harness" / f"{name}.py")
-    assert "tinyhil.harness.calls" in found
+    assert "tinyhil.harness.python.calls" in found
     assert not [module for module in found if module.startswith(STAGES)]
 
 
@@ -119,8 +119,8 @@ def test_dependencies_point_one_way(layer: str) -> None:
 def test_the_rule_has_teeth() -> None:
     assert forbidden("tinyhil", {"numpy", "tinyhil.codegen.model.emit_model"}) == {"tinyhil.codegen.model.emit_model"}
     assert forbidden("memplan", {"tinyhil.errors.ConfigError"}) == set()
-    assert forbidden("memplan", {"tinyhil.graph.Graph", "tinyhil.errors_too.x"}) == {
-        "tinyhil.graph.Graph",
+    assert forbidden("memplan", {"tinyhil.language.graph.Graph", "tinyhil.errors_too.x"}) == {
+        "tinyhil.language.graph.Graph",
         "tinyhil.errors_too.x",
     }
     assert forbidden("codegen", {"tinyhil.harness.cli.hil", "tinyhil.memplan.Plan"}) == {"tinyhil.harness.cli.hil"}

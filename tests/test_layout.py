@@ -16,11 +16,11 @@ from test_rows import Chain, runs
 
 from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.layout import INNERMOST_ORDER, with_layouts
+from tinyhil.language.program import Program, walk
 from tinyhil.memplan import Plan, plan
 from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.program import Program, walk
-from tinyhil.reference import run_reference
+from tinyhil.references.reference import run_reference
 
 M7, M3 = "cortex-m7", "cortex-m3"
 

@@ -14,8 +14,8 @@ from scan_models import cell, scan
 from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.codegen.linear_sums import _near, starts_of
-from tinyhil.program import Op, Program, walk
-from tinyhil.reference import run_reference
+from tinyhil.language.program import Op, Program, walk
+from tinyhil.references.reference import run_reference
 
 STEPS, WIDTH = 20, 16
 SUMS = {

@@ -23,11 +23,11 @@ from wire_bench import Bench, make_bench, powered
 
 from tinyhil.errors import EXIT_NO_BOARD, BoardError, ConfigError
 from tinyhil.harness.boards import locks as lock_module
-from tinyhil.harness.boards.bench_file import Locks
 from tinyhil.harness.boards.heal import STEP_NAMES
 from tinyhil.harness.boards.locks import Claim, LockFolder, owner, started
-from tinyhil.harness.inputs import load_inputs
-from tinyhil.harness.zoo import find_model
+from tinyhil.harness.job.inputs import load_inputs
+from tinyhil.harness.job.zoo import find_model
+from tinyhil.harness.settings.bench_file import Locks
 
 MODEL = ("--model", "fastgrnn_har")
 
@@ -41,7 +41,7 @@ def locks(tmp_path: Path) -> LockFolder:
 
 HOLD = """
 import sys, time
-from tinyhil.harness.boards.bench_file import Locks
+from tinyhil.harness.settings.bench_file import Locks
 from tinyhil.harness.boards.locks import LockFolder
 with LockFolder(Locks(folder=sys.argv[1], expiry_s=int(sys.argv[2]))).hold(["board"], "due", 0, print):
     print("held", flush=True)

@@ -11,20 +11,20 @@ from onnx_models import compiled, given_ranges, load, node, samples_for, simple
 from random_models import extreme_inputs, random_cases
 from scan_models import SCANS, STREAMABLE
 
-from tinyhil.assignment import Assignment, load_assignment
-from tinyhil.calibrate import Ranges, calibrate, load_ranges, save_ranges
+from tinyhil.compiler.calibrate import Ranges, calibrate, load_ranges, save_ranges
+from tinyhil.compiler.lower import formats, lower, tied_values
 from tinyhil.errors import ConfigError, DataError, ModelError
-from tinyhil.form import Form
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.fixed import Fixed
-from tinyhil.graph import Graph
-from tinyhil.lower import formats, lower, tied_values
+from tinyhil.language.assignment import Assignment, load_assignment
+from tinyhil.language.form import Form
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Loop, Op, Program, Role, Tensor, walk
 from tinyhil.memplan import Plan, check, plan
 from tinyhil.memplan.arena.liveness import live_ranges
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.ops import KERNEL_OF
-from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
-from tinyhil.reference import run_reference
+from tinyhil.references.reference import run_reference
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from onnx import NodeProto, TensorProto
 from onnx_models import load, node, onnxruntime_outputs, samples_for, simple
 
 from tinyhil.agreement import Lowered, agreement, whole_run
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
-from tinyhil.columns import scaled_columns
-from tinyhil.lower import formats, lower
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.columns import scaled_columns
+from tinyhil.compiler.lower import formats, lower
+from tinyhil.language.assignment import Assignment
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 SHAPE = (1, 6, 6)
 FAR = (-100.0, -1e4, -1e9, float(np.finfo(np.float32).min))
@@ -97,7 +97,7 @@ def test_scores_that_a_mask_has_made_unreadable_are_degraded(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it was before: a scale for -1e9, of which nothing can tell a score of 2 from one of 0."""
-    monkeypatch.setattr("tinyhil.columns.with_near_masks", lambda given: given)
+    monkeypatch.setattr("tinyhil.compiler.columns.with_near_masks", lambda given: given)
     x = samples_for(SHAPE, 8)
     proto = simple(masked(kind, -1e9)[0], {"x": SHAPE}, masked(kind, -1e9)[1])
     wanted = onnxruntime_outputs(proto, x).reshape(len(x), -1)

@@ -22,9 +22,9 @@ from tinyhil.frontend.onnx import load_onnx
 from tinyhil.harness.boards.locate import locate
 from tinyhil.harness.boards.survey import survey
 from tinyhil.harness.build.compile import build, cache_full
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.records.partial import PartialRun
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.harness.wire.link import Link
-from tinyhil.harness.wire.partial import PartialRun
 from tinyhil.harness.wire.protocol import Position, Result
 
 DEAD = "socket://127.0.0.1:9"

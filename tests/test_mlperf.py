@@ -26,7 +26,6 @@ from tests.wire_bench import ROOT, write_tiny_model
 from tinyhil.errors import DataError, DeviceCrashed, LinkError, ModelError
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
 from tinyhil.harness.mlperf import command
 from tinyhil.harness.mlperf.accuracy import agrees, area_under_curve
 from tinyhil.harness.mlperf.benchmarks import BENCHMARKS, benchmark_of
@@ -34,6 +33,7 @@ from tinyhil.harness.mlperf.evaluation_sets import calibration, official_folder
 from tinyhil.harness.mlperf.performance import gate_of, measure
 from tinyhil.harness.mlperf.runner_protocol import Device, ProtocolError
 from tinyhil.harness.mlperf.session import Ready, Running, Wanted, prepare, switched_on
+from tinyhil.harness.settings.config import load_boards
 
 FORMATS = ("fixed16", "posit16es1", "fp8e4m3", "nf4", "bfloat16", "fixed5")
 RUNNER = Path(os.environ.get("HIL_MLPERF_RUNNER", "/nowhere"))  # benchmark/runner of github.com/mlcommons/tiny

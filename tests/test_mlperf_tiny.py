@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from given_data import SETS, data_file
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges, calibrate
-from tinyhil.evaluate import evaluate
+from tinyhil.compiler.calibrate import Ranges, calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.frontend.load import load_model
-from tinyhil.graph import Graph
-from tinyhil.lower import lower
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 litert = pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert is not installed")
 PERSON, SMALLEST_AREA = 0, 0.005  # of the picture

@@ -10,7 +10,7 @@ from wire_bench import ROOT
 
 from tinyhil.errors import ConfigError
 from tinyhil.harness.build.platformio import INI, MANIFESTS, defines, manifest, project_files
-from tinyhil.harness.config import Boards, load_boards
+from tinyhil.harness.settings.config import Boards, load_boards
 
 NANO = """boards:
   nano: {title: Arduino Nano, chip: atmega328p, usb: ["1A86:7523"], upload_baud: 57600, reset: on_open, upload: arduino}

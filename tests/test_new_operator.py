@@ -9,9 +9,9 @@ from typing import cast
 
 import pytest
 
-from tinyhil.form import Form
 from tinyhil.formats.format import INTEGER
-from tinyhil.kernel import Kernel
+from tinyhil.language.form import Form
+from tinyhil.language.kernel import Kernel
 from tinyhil.ops import KERNELS, OPERATORS, curve, real_functions
 from tinyhil.ops.completeness import IncompleteOperator, require_complete
 from tinyhil.ops.operator import Operator, by_domain

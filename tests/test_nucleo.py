@@ -10,7 +10,7 @@ import pytest
 from hil_command import check_failure, hil, record_of
 from wire_bench import ROOT
 
-from tinyhil.harness.config import Boards, load_boards
+from tinyhil.harness.settings.config import Boards, load_boards
 
 RUN = ("run", "--model", "fastgrnn_har", "--samples", 2, "--json")
 

@@ -13,9 +13,9 @@ from tests.test_emulator_cortexm import G0B1, L4R5, U575, Board, Chip, compiler_
 from tests.wire_bench import ROOT
 from tinyhil.harness.boards.flash import TOOLS, identify
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.flash_model import build_image
+from tinyhil.harness.settings.config import load_boards
 
 RUN = ("run", "--model", "digits_cnn", "--format", "fixed8", "--samples", 3, "--json")
 

@@ -22,17 +22,17 @@ import pytest
 import yaml
 from onnx import TensorProto, helper, numpy_helper
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.errors import DataError, HilError, ModelError
-from tinyhil.evaluate import evaluate
 from tinyhil.frontend.onnx import model_of
 from tinyhil.frontend.onnx_versions import OLDEST_OPSET
 from tinyhil.frontend.rewrites import CONTROL, REWRITE_BY_NAME
 from tinyhil.frontend.whole_types import INTEGERS
-from tinyhil.graph import Graph
-from tinyhil.lower import lower
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
 from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
+from tinyhil.references.evaluate import evaluate
 
 LISTED = yaml.safe_load(Path(__file__).with_name("onnx_backend.yaml").read_text())
 SUPPORTED = {*OPERATOR_BY_NAME, *LOOP_BY_NAME, *REWRITE_BY_NAME, *CONTROL, "Constant"}

@@ -10,12 +10,12 @@ from onnx_models import samples_for
 from test_ops_engine import graphs
 from test_rows_domains import KINDS
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, ModelError
-from tinyhil.graph import Graph
-from tinyhil.lower import lower
-from tinyhil.reference import quantize_inputs
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
+from tinyhil.references.reference import quantize_inputs
 
 QUICK = ("posit8es0", "float16")
 

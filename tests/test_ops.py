@@ -12,21 +12,21 @@ import onnx
 import pytest
 from onnx_models import given_ranges, load, node, onnxruntime_outputs, samples_for, simple
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.codegen.kernel_calls import name_of
+from tinyhil.compiler.calibrate import Ranges, calibrate
+from tinyhil.compiler.lower import formats, lower
 from tinyhil.errors import ModelError
-from tinyhil.evaluate import evaluate
-from tinyhil.form import Limit
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.fixed import Fixed
-from tinyhil.graph import Graph
-from tinyhil.lower import formats, lower
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.form import Limit
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Op, Program
 from tinyhil.ops import activation as activations
 from tinyhil.ops import elementwise, linear, shape
 from tinyhil.ops.activation import WORST_ULP
-from tinyhil.program import Op, Program
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 Exact = Callable[[np.ndarray, Mapping[str, np.ndarray]], np.ndarray]
 

@@ -18,16 +18,16 @@ from test_ops_shapes import proto as shapes_proto
 from test_ops_windows import MODELS as WINDOWS
 
 from tinyhil.agreement import agreement
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
 from tinyhil.codegen.kernel_calls import name_of
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import formats, lower, tied_values
 from tinyhil.errors import ConfigError, ModelError
 from tinyhil.formats.format import AFFINE, INTEGER
-from tinyhil.graph import Graph
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.lower import formats, lower, tied_values
-from tinyhil.program import walk
-from tinyhil.reference import quantize_inputs, run_reference
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import walk
+from tinyhil.references.reference import quantize_inputs, run_reference
 from tinyhil.search.engine.flatten import flatten_program
 from tinyhil.search.engine.library import Engine
 from tinyhil.search.space import Choice, make_space

@@ -10,13 +10,13 @@ import pytest
 from onnx_models import given_ranges, load, model, node
 from onnx_models import graph as onnx_graph
 
-from tinyhil.assignment import Assignment
-from tinyhil.form import Form
+from tinyhil.compiler.lower import lower
 from tinyhil.formats.fixed import Fixed
-from tinyhil.lower import lower
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.form import Form
+from tinyhil.language.program import Program
 from tinyhil.ops import curve, exponential
-from tinyhil.program import Program
-from tinyhil.reference import run_reference
+from tinyhil.references.reference import run_reference
 
 
 def everywhere(op: str, x: Fixed, out: Fixed, folder: Path, **attrs: Any) -> tuple[np.ndarray, np.ndarray, Program]:

@@ -14,13 +14,13 @@ from ops_models import MODELS, proto, shape_of
 from search_models import host_engine
 from test_kernels_formats import inputs
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
-from tinyhil.evaluate import evaluate
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower, tied_values
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
-from tinyhil.lower import lower, tied_values
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.assignment import Assignment
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 CODED = ["less", "greater or equal", "equal", "and", "sign", "where", "where per row", "tree", "loop", "if"]
 CODED += ["rnn backward", "gru", "lstm both", "exp", "div", "top 1 index", "smallest two of rows"]

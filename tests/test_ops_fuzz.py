@@ -10,12 +10,12 @@ import onnx
 import pytest
 from ops_models import ALL, proto
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.errors import HilError
 from tinyhil.frontend.onnx import model_of
-from tinyhil.lower import lower
-from tinyhil.reference import quantize_inputs, run_reference
+from tinyhil.language.assignment import Assignment
+from tinyhil.references.reference import quantize_inputs, run_reference
 
 MAX_INPUT = 5000
 WHOLE, REAL = (-9, -1, 0, 1, 2, 7, 1 << 40), (0.0, -1.0, 1e30, float("nan"), float("inf"))

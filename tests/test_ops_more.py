@@ -29,17 +29,17 @@ from ops_models import (
 )
 from random_models import extreme_inputs
 
-from tinyhil.assignment import Assignment
 from tinyhil.codegen.kernel_calls import name_of
+from tinyhil.compiler.lower import lower
 from tinyhil.errors import ModelError
-from tinyhil.evaluate import evaluate
 from tinyhil.formats.fixed import Fixed
 from tinyhil.frontend import rewrite_quantized
 from tinyhil.frontend.rewrites import CONTROL, REWRITES
-from tinyhil.harness.config import load_boards
-from tinyhil.lower import lower
-from tinyhil.program import walk
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.program import walk
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name not in RUNTIME_LACKS])

@@ -15,12 +15,12 @@ from onnx_models import compiled, load, node, onnxruntime_outputs, samples_for, 
 from random_models import extreme_inputs
 from test_ops_windows import MODELS as WINDOWS
 
-from tinyhil.evaluate import evaluate
-from tinyhil.form import Limit
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.form import Limit
+from tinyhil.language.program import walk
 from tinyhil.ops import conv, movement, norm, piecewise, pool, reduce, softmax
-from tinyhil.program import walk
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 IMAGE = (1, 4, 3, 5)
 WIDE = samples_for((4, 1, 1), 1, 3)[0]

@@ -15,12 +15,12 @@ from onnx_models import compiled, load, node, onnxruntime_outputs, samples_for, 
 from random_models import extreme_inputs
 
 from tinyhil.errors import ModelError
-from tinyhil.evaluate import evaluate
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.program import walk
 from tinyhil.ops import reciprocal
 from tinyhil.ops.window import FIELDS, Window, ends_of_sums
-from tinyhil.program import walk
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 # input shape, weights shape, bias, attributes
 CONVOLUTIONS: dict[str, tuple[Sequence[int], Sequence[int], bool, dict[str, Any]]] = {
@@ -142,7 +142,7 @@ def test_kernels_on_boards(board: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 9, 49, 169, 4096, reciprocal.MAX_COUNT - 1])
 def test_mean_error_bound(bits: int, count: int) -> None:
     from tinyhil.formats.fixed import Fixed
-    from tinyhil.lowering_context import loaded
+    from tinyhil.language.lowering_context import loaded
 
     k = reciprocal.fraction_bits(loaded(Fixed(bits, 0)))
     sums = np.arange(-(1 << (bits - 1)) * count, ((1 << (bits - 1)) - 1) * count + 1, max(1, count // 7))

@@ -10,11 +10,11 @@ from kernel_cases import Case, first_difference, run_natively, run_on_board
 from onnx_models import graph as onnx_graph
 from onnx_models import load, model, node
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.formats.codec import quantize
-from tinyhil.harness.config import load_boards
-from tinyhil.lower import lower
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.assignment import Assignment
 
 INNER, OUTPUTS, SAMPLES = 11, 17, 3  # 11 codes: no row but every eighth begins with a byte
 WIDTHS = {

@@ -14,11 +14,11 @@ from random_models import extreme_inputs
 
 from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.kernel_calls import name_of
-from tinyhil.form import Joined
 from tinyhil.formats.affine import Affine
-from tinyhil.harness.config import load_boards
-from tinyhil.program import Program, walk
-from tinyhil.reference import run_reference
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.form import Joined
+from tinyhil.language.program import Program, walk
+from tinyhil.references.reference import run_reference
 
 CORES = {"uno": "avr", "due": "cortex-m3", "h747": "cortex-m7"}
 SIZES = [(9, 12, 16), (3, 2, 6), (8, 8, 9), (5, 1, 13)]  # elements of either row, outputs

@@ -21,8 +21,8 @@ from benchmarks.papers.paper import Cell, Paper, Row
 from benchmarks.papers.registry import PAPERS
 from tinyhil.data import load
 from tinyhil.errors import DataError
-from tinyhil.evaluate import evaluate
-from tinyhil.harness.job import open_model
+from tinyhil.harness.job.job import open_model
+from tinyhil.references.evaluate import evaluate
 from tools.stale import unmarked
 from tools.zoo_table import LIMIT_BYTES
 

@@ -11,7 +11,7 @@ from onnx_models import load, samples_for
 
 from benchmarks.papers.detection import overlaps
 from benchmarks.papers.faces import PAPER, anchors, networks, photos, scores, write
-from tinyhil.evaluate import evaluate
+from tinyhil.references.evaluate import evaluate
 
 HEIGHT, WIDTH = 64, 96
 

@@ -32,8 +32,8 @@ from benchmarks.shape_graphs import Shapes
 from tinyhil.formats import named
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.frontend.load import load_model
-from tinyhil.graph import Graph
-from tinyhil.harness.zoo import find_model
+from tinyhil.harness.job.zoo import find_model
+from tinyhil.language.graph import Graph
 
 RANDOM = np.random.default_rng(0)
 VALUES = np.concatenate([size * RANDOM.normal(size=20_000) for size in (1e-4, 1e-2, 1, 10, 300, 1e5)])

@@ -10,11 +10,11 @@ import serial
 from wire_bench import FakeBoard
 
 from tinyhil.errors import ConfigError, LinkError, LinkTimeout
+from tinyhil.harness.records import partial as partial_module
+from tinyhil.harness.records.partial import PartialRun
 from tinyhil.harness.wire import link as link_module
-from tinyhil.harness.wire import partial as partial_module
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link, reason, wait_for_port
-from tinyhil.harness.wire.partial import PartialRun
 from tinyhil.harness.wire.protocol import Damaged, Position, Refused, Result, Splitter
 from tinyhil.harness.wire.trace import SampleTrace, TraceReader
 

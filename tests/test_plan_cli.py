@@ -19,12 +19,12 @@ import tinyhil
 from tinyhil.harness.build.pipeline import arranged_for, compile_model
 from tinyhil.harness.cli import main
 from tinyhil.harness.commands.plan import CORE_PASSES, FUSIONS, MEMORY_PASSES, OTHER_PASSES
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import open_model
+from tinyhil.harness.job.job import open_model
 from tinyhil.harness.offline import plan as offline
 from tinyhil.harness.offline.memory_map import memory_map, save_map
 from tinyhil.harness.offline.pass_list import ALL
 from tinyhil.harness.search.total import with_input
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.memplan import PLANNERS, Budget, Buffer, Plan, Problem, check, plan
 from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.csv import read_problem

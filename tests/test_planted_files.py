@@ -21,8 +21,8 @@ from tinyhil.harness.boards.boot_loader import optiboot
 from tinyhil.harness.measure import expected
 from tinyhil.harness.measure.parallel import SHARED
 from tinyhil.harness.mlperf.submission import logs
+from tinyhil.harness.records.partial import PartialRun
 from tinyhil.harness.search.cost_table import _append
-from tinyhil.harness.wire.partial import PartialRun
 from tinyhil.native import Library, compiled, default_cache_dir
 from tinyhil.search.engine.library import load_engine
 from tinyhil.search.journal import Journal
@@ -172,11 +172,11 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 
 ELSEWHERE = {  # who writes other than by tinyhil/files.py, and why it may
-    "harness/api.py": "a temporary folder of its own",
+    "harness/python/api.py": "a temporary folder of its own",
     "harness/cli.py": "os.devnull",
     "harness/build/compile.py": "a project in the cache, which is ours alone",
     "harness/offline/export_sizes.py": "a temporary folder of its own",
-    "harness/records/record.py": "mode x, which takes no link",
+    "harness/measure/record.py": "mode x, which takes no link",
     "harness/search/task.py": "a device that the user has named",
     "harness/sweep/farm.py": "the cache",
     "tinyhil/data/fetch.py": "the cache",

@@ -13,17 +13,17 @@ from boards_under_test import EMULATED
 import tinyhil
 from tests.export_bench import OnHost, export
 from tests.port_models import STEPS, cell, fusion, fusion_inputs, streams
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges, calibrate
-from tinyhil.columns import scaled_columns
+from tinyhil.compiler.calibrate import Ranges, calibrate
+from tinyhil.compiler.columns import scaled_columns
+from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, DataError, HilError, ModelError
-from tinyhil.evaluate import evaluate
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.ports import Stream, state_pairs
-from tinyhil.harness.inputs import joined_inputs, read_inputs
-from tinyhil.harness.job import open_model
-from tinyhil.lower import lower
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.harness.job.inputs import joined_inputs, read_inputs
+from tinyhil.harness.job.job import open_model
+from tinyhil.language.assignment import Assignment
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +152,7 @@ def test_states_that_go_wrong(folder: Path) -> None:
     with pytest.raises(ModelError, match="0 inputs beside its states"):
         load_model(folder / "cell.onnx", Stream((("h_in", "h_out"), ("frame", "scores")), 3))
     with pytest.raises(ConfigError, match="must be INPUT=OUTPUT"):
-        tinyhil.harness.job.Streamed(("h_in",)).of(folder / "cell.onnx")
+        tinyhil.harness.job.job.Streamed(("h_in",)).of(folder / "cell.onnx")
     assert len(load_model(folder / "cell.onnx", Stream(())).graph.parts) == 2  # no state: an input like others
 
 
@@ -190,11 +190,11 @@ def test_the_interface_names_inputs_and_outputs(folder: Path) -> None:
 
 
 def test_steps_are_counted_in_the_samples(folder: Path) -> None:
-    streamed = tinyhil.harness.job.Streamed(samples=folder / "cell.npz")
+    streamed = tinyhil.harness.job.job.Streamed(samples=folder / "cell.npz")
     assert open_model(str(folder / "cell.onnx"), None, streamed).model.graph.shapes["frame"] == (STEPS, 1, 5)
     np.save(folder / "short.npy", np.zeros((3, 7)))
     with pytest.raises(DataError, match="7 numbers per sample, a step of the model takes 5"):
-        open_model(str(folder / "cell.onnx"), None, tinyhil.harness.job.Streamed(samples=folder / "short.npy"))
+        open_model(str(folder / "cell.onnx"), None, tinyhil.harness.job.job.Streamed(samples=folder / "short.npy"))
     assert json.dumps(list(streamed.of(folder / "cell.onnx").states or ())) == "[]"
 
 

@@ -16,25 +16,25 @@ from scan_models import weights
 from test_avr8js import needs_avr8js
 from test_diff import broken
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate, load_ranges
 from tinyhil.codegen.body import OPERATIONS, VALUES
+from tinyhil.compiler.calibrate import calibrate, load_ranges
 from tinyhil.errors import BoardDiffers, LinkError
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.build import pipeline
 from tinyhil.harness.build.pipeline import Compiled, compile_model
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.inputs import read_inputs
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.inputs import read_inputs
+from tinyhil.harness.job.job import Request
+from tinyhil.harness.job.zoo import find_model
 from tinyhil.harness.measure.operations import elements_of, executions_of, macs_of
 from tinyhil.harness.measure.profile import Profile, profile, read_costs
+from tinyhil.harness.measure.record import store
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.measure.variant import Reported
-from tinyhil.harness.records.record import store
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.harness.wire.protocol import Position, Result, Timed, decode
-from tinyhil.harness.zoo import find_model
-from tinyhil.program import walk
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.program import walk
 
 
 @pytest.fixture

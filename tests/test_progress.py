@@ -14,7 +14,16 @@ from rich.console import Console
 from tinyhil.harness.cli import GROUPS
 from tinyhil.harness.cli import hil as group
 from tinyhil.harness.measure.run import Clock
-from tinyhil.harness.progress import DOING, TO_PARENT, USUAL_S, Progress, heartbeat, heartbeat_s, progress_on, read_line
+from tinyhil.harness.settings.progress import (
+    DOING,
+    TO_PARENT,
+    USUAL_S,
+    Progress,
+    heartbeat,
+    heartbeat_s,
+    progress_on,
+    read_line,
+)
 
 
 def test_the_line_of_a_run_that_nobody_watches() -> None:
@@ -67,7 +76,7 @@ def test_what_a_parent_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bars_of_several_boards_name_what_they_do(tmp_path: Path) -> None:
-    from tinyhil.harness.progress import bars
+    from tinyhil.harness.settings.progress import bars
 
     text = io.StringIO()
     with bars(Console(file=text, force_terminal=True, width=100)) as add:

@@ -189,7 +189,7 @@ def test_failures_are_typed_and_one_line(case: str) -> None:
 
 
 def test_importing_costs_nothing_and_the_package_is_typed() -> None:
-    code = "import sys, tinyhil; print(sorted({'numpy', 'onnx', 'tinyhil.harness.api'} & set(sys.modules)))"
+    code = "import sys, tinyhil; print(sorted({'numpy', 'onnx', 'tinyhil.harness.python.api'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
     assert (ROOT / "tinyhil" / "py.typed").is_file()

@@ -14,9 +14,9 @@ from wire_bench import write_tiny_model
 
 import tinyhil
 from tinyhil.errors import ConfigError, HilError
-from tinyhil.harness.api import Compiled, Model
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.offline.export import Wanted
+from tinyhil.harness.python.api import Compiled, Model
 from tinyhil.harness.search.request import SearchRequest
 
 WRONG: tuple[Any, ...] = (

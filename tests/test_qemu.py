@@ -42,8 +42,8 @@ from tinyhil.harness.boards import qemu
 from tinyhil.harness.boards.connection import Session
 from tinyhil.harness.boards.qemu import QemuBoard
 from tinyhil.harness.build import platformio
-from tinyhil.harness.config import Boards, BoardSpec, load_boards
 from tinyhil.harness.measure.crash import explain_crash
+from tinyhil.harness.settings.config import Boards, BoardSpec, load_boards
 from tinyhil.harness.wire.protocol import QUIET
 from tinyhil.harness.wire.stream import Options
 
@@ -253,7 +253,7 @@ def test_qemu_ends_with_whoever_started_it(boards: Boards, tmp_path: Path) -> No
     code = (
         "import sys, time; from pathlib import Path\n"
         "from tinyhil.harness.boards import qemu; from tinyhil.harness.boards.connection import Session\n"
-        "from tinyhil.harness.config import load_boards\n"
+        "from tinyhil.harness.settings.config import load_boards\n"
         "with qemu.connect(load_boards().board('qemu_m3'), Session(Path(sys.argv[1]), Path(sys.argv[2]))) as device:\n"
         "    print(device.process.pid, flush=True); time.sleep(9999)\n"
     )

@@ -18,18 +18,18 @@ from onnxruntime.quantization import QuantFormat
 from quantized_models import inputs, own, quantized, written
 from test_ops_fuzz import mutate, survives
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
 from tinyhil.codegen.kernel_calls import name_of
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.errors import ModelError
-from tinyhil.evaluate import evaluate
 from tinyhil.formats import named
 from tinyhil.formats.affine import Affine
-from tinyhil.graph import Graph
-from tinyhil.harness.config import load_boards
-from tinyhil.lower import lower
-from tinyhil.program import Role
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Role
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 FLOAT, INT8, UINT8 = TensorProto.FLOAT, TensorProto.INT8, TensorProto.UINT8
 SAMPLES = 24

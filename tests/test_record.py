@@ -165,7 +165,7 @@ def test_table_for_people(files: Path, tmp_path: Path) -> None:
 
 
 def test_records_of_the_same_second_do_not_overwrite_each_other(tmp_path: Path) -> None:
-    from tinyhil.harness.records.record import write_record
+    from tinyhil.harness.measure.record import write_record
 
     record = {"board": "b", "model": "m", "provenance": {"utc": "2026-01-01T00:00:00Z", "image_hash": "0" * 16}}
     paths = [write_record(record, tmp_path) for _ in range(3)]
@@ -178,10 +178,10 @@ def test_records_of_the_same_second_do_not_overwrite_each_other(tmp_path: Path) 
 def test_one_differing_sample_is_not_bit_exact(damage: str, files: Path, tmp_path: Path) -> None:
     """The verdict itself: a value that differs in one place fails the gate."""
     from tinyhil.harness.build.toolchain import default_cache_dir
-    from tinyhil.harness.config import load_boards
-    from tinyhil.harness.job import Request
+    from tinyhil.harness.job.job import Request
+    from tinyhil.harness.measure.record import make_record
     from tinyhil.harness.measure.run import run as run_request
-    from tinyhil.harness.records.record import make_record
+    from tinyhil.harness.settings.config import load_boards
 
     request = Request("host", str(files / "tiny.onnx"), inputs=files / "x.npz", results=tmp_path)
     outcome = run_request(request, load_boards(), default_cache_dir(), lambda line: None, lambda done, total: None)

@@ -12,17 +12,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx_models import compiled, load, node, samples_for, simple
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
+from tinyhil.compiler.calibrate import calibrate
 from tinyhil.errors import DoesNotFit
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.harness.build.pipeline import compile_model
 from tinyhil.harness.cli import main
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.program import Program
 from tinyhil.memplan import Buffer, Problem, Region, check, plan
 from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.regions import main_ram_bytes, spread
-from tinyhil.program import Program
 
 SIDE, CHANNELS = 128, 12  # three tensors of 196,608 B, live together: more than the AXI SRAM of 512 KiB
 

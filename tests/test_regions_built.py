@@ -11,14 +11,14 @@ from kernel_cases import SANITIZED, first_difference, run_natively
 from onnx_models import samples_for
 from test_regions import SIDE, spread_small, wide_model
 
-from tinyhil.calibrate import calibrate, save_ranges
+from tinyhil.compiler.calibrate import calibrate, save_ranges
 from tinyhil.errors import BuildError
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.harness.build.image import check_arena, check_fits
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
+from tinyhil.harness.measure.record import make_record
 from tinyhil.harness.measure.run import run
-from tinyhil.harness.records.record import make_record
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.memplan.arena.regions import arrays
 
 

@@ -20,12 +20,12 @@ from remote_bench import SerialServer
 from wire_bench import Bench, make_bench, powered
 
 from tinyhil.errors import LinkError
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.inputs import load_inputs
+from tinyhil.harness.job.inputs import load_inputs
+from tinyhil.harness.job.zoo import find_model
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import MOST_DAMAGED_BYTES, Link
 from tinyhil.harness.wire.stream import greet
-from tinyhil.harness.zoo import find_model
 
 SAMPLES = 40
 both_ways = pytest.mark.parametrize("rfc2217", [True, False], ids=["rfc2217", "socket"])

@@ -19,7 +19,7 @@ from wire_bench import ROOT
 from tinyhil.errors import BoardError, DeviceCrashed
 from tinyhil.harness.boards import renode
 from tinyhil.harness.boards.connection import Connection, Session
-from tinyhil.harness.config import Boards, BoardSpec, load_boards
+from tinyhil.harness.settings.config import Boards, BoardSpec, load_boards
 
 FOLDER = ROOT / "emulators" / "renode"
 GIVEN = frozenset({"$image", "$port"})  # what the driver sets

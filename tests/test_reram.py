@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_models import node, simple
 
+from tinyhil.crossbars.array import Mapped, matmul, read, sliced_matmul
+from tinyhil.crossbars.hardware import Hardware, column_bits
 from tinyhil.errors import ConfigError, ModelError
-from tinyhil.harness.config import load_boards
-from tinyhil.reram.array import Mapped, matmul, read, sliced_matmul
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.reram.cost import crossbar_mw, layer_cost
-from tinyhil.reram.hardware import Hardware, column_bits
 from tinyhil.reram.mapping import Matrix
 
 HARDWARE = load_boards().board("reram").hardware

@@ -16,11 +16,11 @@ from tinyhil.codegen.affine_layers import sum_bounds
 from tinyhil.codegen.arrange import CHIPS, arrange
 from tinyhil.codegen.constant_channels import without_constant_channels
 from tinyhil.codegen.rescalings import FARTHEST, LARGEST_SUM, _as_step
-from tinyhil.form import Arithmetic
 from tinyhil.formats.affine import rescale, rescale_once
+from tinyhil.language.form import Arithmetic
+from tinyhil.language.program import Op, Program, walk
 from tinyhil.ops.rescaled import WORDS
-from tinyhil.program import Op, Program, walk
-from tinyhil.reference import run_reference
+from tinyhil.references.reference import run_reference
 
 
 def random_step(rng: np.random.Generator, products: int) -> tuple[int, int, int]:

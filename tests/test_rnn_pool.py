@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from onnx_models import compiled, load, samples_for, simple
 from ops_models import proto, rnn_pool
 
-from tinyhil.evaluate import evaluate
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.frontend.onnx_writer import write_onnx
 from tinyhil.native import default_cache_dir
-from tinyhil.reference import quantize_inputs, run_reference
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import quantize_inputs, run_reference
 from tinyhil.search.engine.library import load_engine
 
 SHAPES = {"overlapping": ((1, 3, 9, 7), 4, 2), "apart": ((1, 1, 7, 5), 2, 3), "one": ((1, 2, 3, 3), 3, 1)}

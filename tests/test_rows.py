@@ -15,7 +15,8 @@ from random_models import extreme_inputs
 
 from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.formats.format import INTEGER
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.program import Loop, Program, walk
 from tinyhil.memplan import check, plan
 from tinyhil.memplan.arena.execution_check import faults_of_plan
 from tinyhil.memplan.arena.placement import Placement, place
@@ -24,8 +25,7 @@ from tinyhil.memplan.arena.row_schedule import schedule_of
 from tinyhil.memplan.arena.row_stages import Stage, stages_of
 from tinyhil.memplan.arena.row_wise import row_wise, rows_made
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.program import Loop, Program, walk
-from tinyhil.reference import quantize_inputs, run_reference
+from tinyhil.references.reference import quantize_inputs, run_reference
 
 WITHOUT = frozenset({"rows"})
 

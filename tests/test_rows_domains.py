@@ -15,20 +15,20 @@ from onnx_models import load
 from test_kernels_formats import inputs
 from test_rows import Chain, runs
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.codegen.code_tables import with_tables
+from tinyhil.compiler.calibrate import Ranges, calibrate
+from tinyhil.compiler.lower import lower, tied_values
 from tinyhil.errors import ModelError
-from tinyhil.form import Arithmetic, Form, Limit
 from tinyhil.formats import FORMATS
 from tinyhil.formats.format import CODED, INTEGER, SINGLE
-from tinyhil.graph import Graph
-from tinyhil.harness.config import load_boards
-from tinyhil.lower import lower, tied_values
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.form import Arithmetic, Form, Limit
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program, walk
 from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.ops import rows
 from tinyhil.ops.code_table import CODE_TABLE
-from tinyhil.program import Program, walk
 
 Made = tuple[Graph, Ranges, np.ndarray]
 # one of each kind of element

@@ -9,12 +9,12 @@ import onnx
 import pytest
 
 from benchmarks.networks import NETWORKS, mobilenet_v2, squeezenet
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.frontend.load import load_model
-from tinyhil.harness import api
-from tinyhil.lower import lower
-from tinyhil.reference import quantize_inputs, run_reference
+from tinyhil.harness.python import api
+from tinyhil.language.assignment import Assignment
+from tinyhil.references.reference import quantize_inputs, run_reference
 
 # bytes that the arena may take at most, in 8 bits
 SMALL = {

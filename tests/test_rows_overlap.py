@@ -15,7 +15,8 @@ from test_rows import Chain, runs
 from test_rows_strips import planned
 
 from tinyhil.codegen.arrange import arrange
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.program import Program, walk
 from tinyhil.memplan.arena.execution_check import faults_of_plan
 from tinyhil.memplan.arena.lag import row_lag
 from tinyhil.memplan.arena.placement import Placement
@@ -23,8 +24,7 @@ from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.memplan.arena.write_order import Windows
 from tinyhil.ops import rows
 from tinyhil.ops.window import Window
-from tinyhil.program import Program, walk
-from tinyhil.reference import run_reference
+from tinyhil.references.reference import run_reference
 
 
 def separable(kernel: int, stride: int, pad: int, activation: str = "", dilation: int = 1) -> Chain:

@@ -10,15 +10,15 @@ from arena_machine import Arena, compiled_cases
 from kernel_cases import SANITIZED, first_difference, run_natively, run_on_board
 from test_rows import MODELS, inputs_of, program_of, runs
 
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.program import Loop, Program
 from tinyhil.memplan import check, plan
 from tinyhil.memplan.arena.execution_check import faults_of_plan
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.program import Loop, Program
-from tinyhil.reference import run_reference
-from tinyhil.verify import checked
+from tinyhil.references.reference import run_reference
+from tinyhil.references.verify import checked
 
 
 def striped(program: Program, first: int, count: int) -> Program | None:

@@ -17,9 +17,9 @@ from wire_bench import ROOT
 
 from tinyhil.errors import DoesNotFit
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.run import Outcome, run
+from tinyhil.harness.settings.config import load_boards
 
 WINDOWS = 950  # test part of the subset
 SHIPPED = 119  # of them, with the package

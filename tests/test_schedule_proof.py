@@ -9,14 +9,14 @@ import pytest
 from test_rows import program_of
 from test_schedules import sizes_of
 
-from tinyhil.assignment import Assignment
-from tinyhil.harness.job import open_model
-from tinyhil.lower import lower
+from tinyhil.compiler.lower import lower
+from tinyhil.harness.job.job import open_model
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.program import Program
 from tinyhil.memplan import Budget
 from tinyhil.memplan.arena.placement import Placement, place, smallest
 from tinyhil.memplan.arena.proof import bound_of, prove_schedule
 from tinyhil.memplan.arena.row_choice import Chosen, Cuts, cut_into
-from tinyhil.program import Program
 
 WANTED = frozenset({"in-place", "views"})
 

@@ -13,15 +13,16 @@ from arena_machine import Arena, compiled_cases
 from kernel_cases import SANITIZED, first_difference, run_natively, run_on_board
 
 from benchmarks.networks import NETWORKS, Network, mobilenet_v2, squeezenet
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.codegen.arrange import arrange
+from tinyhil.compiler.calibrate import Ranges, calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.errors import DoesNotFit
 from tinyhil.frontend.load import load_model
-from tinyhil.harness import api
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.python import api
 from tinyhil.harness.records.terminal import rows
-from tinyhil.lower import lower
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.program import Program, walk
 from tinyhil.memplan import DEFAULT, check
 from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.arena.placement import Placement, place, smallest
@@ -31,8 +32,7 @@ from tinyhil.memplan.arena.row_costs import layer_products
 from tinyhil.memplan.arena.schedules import Scheduled, cheapest_within, front
 from tinyhil.memplan.arena.two_passes import in_two_passes
 from tinyhil.preference import LEAST, PREFERENCES, RAM, Wish
-from tinyhil.program import Program, walk
-from tinyhil.reference import quantize_inputs, run_reference
+from tinyhil.references.reference import quantize_inputs, run_reference
 
 
 def excite(side: int) -> onnx.ModelProto:

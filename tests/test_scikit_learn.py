@@ -14,11 +14,11 @@ from hil_command import hil
 from kernel_cases import Case, first_difference, run_natively
 from onnx_models import compiled
 
-from tinyhil.classes import classes_of
 from tinyhil.errors import DataError, ModelError
-from tinyhil.evaluate import evaluate
 from tinyhil.frontend.load import load_model
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.references.classes import classes_of
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 FOLDER = Path(__file__).resolve().parent / "scikit_learn"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.onnx") if not path.stem.startswith("refused"))

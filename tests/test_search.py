@@ -23,9 +23,9 @@ from search_models import (
 from tinyhil.errors import ConfigError
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.language.program import Role
 from tinyhil.memplan.arena.placement import place
-from tinyhil.program import Role
-from tinyhil.reference import run_reference
+from tinyhil.references.reference import run_reference
 from tinyhil.search.memory import Memory
 from tinyhil.search.offer import formats_on_offer
 from tinyhil.search.search_loop import Budget, search

@@ -15,11 +15,11 @@ from scan_models import weights
 from search_models import STRATEGY_NAMES
 
 import tinyhil
-from tinyhil.assignment import Conditions, load_conditions
 from tinyhil.errors import EXIT_BUILD, ConfigError, Infeasible
-from tinyhil.harness.job import method_of, preference_of
+from tinyhil.harness.job.job import method_of, preference_of
 from tinyhil.harness.search.offering import with_all_offers
 from tinyhil.harness.search.request import SearchRequest
+from tinyhil.language.assignment import Conditions, load_conditions
 
 DATA = Path(os.environ.get("HIL_DATA", "no data"))
 BOARDS = ("uno", "due", "h747")

@@ -19,9 +19,9 @@ from onnx_models import node, simple
 from scan_models import weights
 
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE, ConfigError
-from tinyhil.harness.config import load_boards
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import load_task
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.search.strategies import make_strategy
 
 KEYS = {

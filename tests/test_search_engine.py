@@ -14,19 +14,19 @@ from random_models import extreme_inputs, random_cases, random_model
 from scan_models import weights
 from search_models import host_engine, network, network_problem
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges, calibrate, load_ranges
 from tinyhil.codegen.kernel_calls import name_of
+from tinyhil.compiler.calibrate import Ranges, calibrate, load_ranges
+from tinyhil.compiler.lower import lower, tied_values
 from tinyhil.errors import BuildError, ConfigError, ModelError
-from tinyhil.form import Form
 from tinyhil.formats.fixed import Fixed
 from tinyhil.frontend.onnx import load_onnx
-from tinyhil.graph import Graph
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.zoo import find_model, zoo_names
-from tinyhil.lower import lower, tied_values
-from tinyhil.program import Program, Role, walk
-from tinyhil.reference import quantize_inputs, run_reference
+from tinyhil.harness.job.zoo import find_model, zoo_names
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.form import Form
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program, Role, walk
+from tinyhil.references.reference import quantize_inputs, run_reference
 from tinyhil.search.engine.flatten import MAKERS
 from tinyhil.search.engine.library import FOLDER, SOURCES, Engine, load_engine
 from tinyhil.search.engine.tables import KERNELS, Own

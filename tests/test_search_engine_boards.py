@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from search_models import host_engine
 
-from tinyhil.calibrate import load_ranges
+from tinyhil.compiler.calibrate import load_ranges
 from tinyhil.errors import ModelError
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
+from tinyhil.harness.job.zoo import find_model, zoo_names
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.search.session import write_assignment
-from tinyhil.harness.zoo import find_model, zoo_names
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.search.engine.library import Engine
 from tinyhil.search.evaluator import Score
 from tinyhil.search.space import Candidate, Choice, Space, make_space

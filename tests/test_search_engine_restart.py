@@ -13,16 +13,16 @@ from random_models import random_model
 from scan_models import weights
 from search_models import host_engine, network
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate, load_ranges
+from tinyhil.compiler.calibrate import calibrate, load_ranges
+from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, ModelError
 from tinyhil.frontend.onnx import load_onnx
-from tinyhil.graph import Graph
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.zoo import find_model, zoo_names
-from tinyhil.lower import lower
-from tinyhil.program import Program
-from tinyhil.reference import quantize_inputs, run_reference
+from tinyhil.harness.job.zoo import find_model, zoo_names
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program
+from tinyhil.references.reference import quantize_inputs, run_reference
 from tinyhil.search.engine.cache import ENTRY_BYTES, ArrayCache
 from tinyhil.search.engine.flatten import MAKERS
 from tinyhil.search.engine.library import Engine

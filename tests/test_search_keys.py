@@ -11,10 +11,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tinyhil.harness.config import load_boards
 from tinyhil.harness.search.request import HASHED_BY_CONTENT, UNKEYED, UNSCORED, SearchRequest
 from tinyhil.harness.search.task import Task, load_task
 from tinyhil.harness.search.workers import journal_path
+from tinyhil.harness.settings.config import load_boards
 
 STATES = (("h=h_out", "c=c_out"), ("h=c_out", "c=h_out"))
 # What each field of a request is in one search and in another.

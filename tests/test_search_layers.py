@@ -12,12 +12,12 @@ import pytest
 from hil_command import check_failure, hil
 
 from tinyhil import data
-from tinyhil.calibrate import load_ranges
+from tinyhil.compiler.calibrate import load_ranges
 from tinyhil.errors import ConfigError, Infeasible
 from tinyhil.frontend.load import load_model
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.job.zoo import ModelSource, find_model
 from tinyhil.harness.search.task import placed
-from tinyhil.harness.zoo import ModelSource, find_model
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.reram.cost import cost_of
 from tinyhil.reram.mapping import WITHOUT
 from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits

@@ -20,8 +20,8 @@ from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.session import run_search
 from tinyhil.harness.search.splits import Split
-from tinyhil.program import Program
-from tinyhil.reference import ReferenceRun, run_reference
+from tinyhil.language.program import Program
+from tinyhil.references.reference import ReferenceRun, run_reference
 from tinyhil.search.engine.restart import work_of
 from tinyhil.search.evaluator import NumpyExecutor
 from tinyhil.search.search_loop import Budget, search

@@ -15,9 +15,9 @@ from search_models import (
 )
 from test_search import least_bytes
 
-from tinyhil.assignment import load_assignment
-from tinyhil.calibrate import calibrate
+from tinyhil.compiler.calibrate import calibrate
 from tinyhil.errors import ConfigError, DataError
+from tinyhil.language.assignment import load_assignment
 from tinyhil.memplan.arena.floor import floor_bytes
 from tinyhil.sealed import sealed
 from tinyhil.search.evaluator import make_examples, require_classes

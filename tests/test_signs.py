@@ -15,11 +15,10 @@ from test_arm_kernels import dense
 from test_ops_engine import graphs
 from test_rows import Chain
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
 from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.binary_layers import MOST_TERMS
-from tinyhil.form import Form, Weights
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.formats.codebook import Codebook, binary
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.exact import Exact
@@ -27,11 +26,12 @@ from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
 from tinyhil.formats.sign import Sign, fit
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
-from tinyhil.lower import lower
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.form import Form, Weights
+from tinyhil.language.program import Op, Program, Role, Tensor, walk
 from tinyhil.ops.signs import from_words, in_words
-from tinyhil.program import Op, Program, Role, Tensor, walk
-from tinyhil.reference import quantize_inputs, run_reference
+from tinyhil.references.reference import quantize_inputs, run_reference
 
 WIDE = ("fixed8", "float32", "posit8es0", "fixed16")  # of what lies around the signs
 

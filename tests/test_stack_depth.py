@@ -14,18 +14,18 @@ from boards_under_test import BOARDS, EMULATED, SPECS
 from direct_build import direct_build
 from stack_check import connected
 
-from tinyhil.evaluate import shape_inputs
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.board_image import compile_for
 from tinyhil.harness.build.disassembly import Code, read_code
 from tinyhil.harness.build.stack_arm import Arm
 from tinyhil.harness.build.stack_avr import Avr
 from tinyhil.harness.build.stack_depth import Depths, Entry, NotUnderstood, bound_bytes, stack_bound
-from tinyhil.harness.job import open_model
+from tinyhil.harness.job.job import open_model
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.stream import Options, greet, stream
-from tinyhil.reference import quantize_inputs
+from tinyhil.references.evaluate import shape_inputs
+from tinyhil.references.reference import quantize_inputs
 
 AVR = ("avr-gcc", "-mmcu=atmega328p")
 THUMB = ("arm-none-eabi-gcc", "-mthumb")

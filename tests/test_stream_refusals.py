@@ -34,9 +34,9 @@ from tinyhil.errors import (
     WrongFirmware,
 )
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.run import Outcome, run
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.protocol import QUIET, STREAM, Splitter

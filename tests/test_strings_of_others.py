@@ -24,23 +24,23 @@ from onnx import TensorProto, helper
 
 from tests.onnx_models import load
 from tests.onnx_models import model as made_model
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
 from tinyhil.codegen.export_kinds import CMAKE, KINDS
 from tinyhil.codegen.exported_library import Library
 from tinyhil.codegen.library_source import emit_library
 from tinyhil.codegen.packages import package
+from tinyhil.compiler.calibrate import calibrate
 from tinyhil.errors import BoardError, BuildError, ConfigError, FlashError
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.harness.boards import renode
-from tinyhil.harness.boards.bench_file import parse_bench
 from tinyhil.harness.boards.flash import TOOLS, _openocd_does
 from tinyhil.harness.boards.survey import scan, stanza
 from tinyhil.harness.build.pipeline import compile_model, runtime_sources
-from tinyhil.harness.config import load_boards, parse_boards
 from tinyhil.harness.offline.export import library_of, packed
 from tinyhil.harness.records.exports import as_csv
-from tinyhil.harness.yaml_file import Record
+from tinyhil.harness.settings.bench_file import parse_bench
+from tinyhil.harness.settings.config import load_boards, parse_boards
+from tinyhil.harness.settings.yaml_file import Record
+from tinyhil.language.assignment import Assignment
 from tinyhil.quoting import markdown, plain_path, yaml_word
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -246,8 +246,8 @@ def _within(annotation: Any) -> Iterator[Any]:
 
 def test_no_field_is_left_out() -> None:
     """One that is new must be in the samples above."""
-    from tinyhil.harness.boards.bench_file import Bench
-    from tinyhil.harness.config import Content
+    from tinyhil.harness.settings.bench_file import Bench
+    from tinyhil.harness.settings.config import Content
 
     tried = {key for path in texts_of(A_BOARD) for key in path} | {key for path in texts_of(A_BENCH) for key in path}
     made = {"name", "like", "region", "regions"}  # names, of a pattern

@@ -6,9 +6,9 @@ import pytest
 
 from tinyhil.errors import HilError, did_you_mean, nearest
 from tinyhil.formats import ELSEWHERE, FORMAT_BY_NAME, named
-from tinyhil.harness.config import load_boards
 from tinyhil.harness.energy.technology import find_technology
-from tinyhil.harness.zoo import find_model
+from tinyhil.harness.job.zoo import find_model
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.memplan import find_planner
 from tinyhil.search.strategies import make_strategy
 

@@ -13,7 +13,7 @@ from wire_bench import ROOT
 
 from tinyhil.errors import ConfigError
 from tinyhil.harness.build.platformio import MANIFESTS
-from tinyhil.harness.config import parse_boards
+from tinyhil.harness.settings.config import parse_boards
 
 AFTER_RESET, SMPS, LDO = 0x46, 0x44, 0x42
 

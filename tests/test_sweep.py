@@ -23,16 +23,16 @@ from remote_bench import SerialServer
 from wire_bench import Bench, make_bench, powered
 
 from tinyhil.errors import ConfigError, SchedulerError
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.inputs import load_inputs
-from tinyhil.harness.job import open_model
+from tinyhil.harness.job.inputs import load_inputs
+from tinyhil.harness.job.job import open_model
+from tinyhil.harness.job.zoo import find_model
 from tinyhil.harness.offline.convert import convert_model
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.harness.sweep.cell import Cell, cells_of
 from tinyhil.harness.sweep.farm import Farm, received
 from tinyhil.harness.sweep.file import read_sweep
 from tinyhil.harness.sweep.work import finished
 from tinyhil.harness.sweep.worker import Workers
-from tinyhil.harness.zoo import find_model
 from tinyhil.notice import telling
 from tinyhil.sealed import sealed
 

@@ -15,7 +15,7 @@ import yaml
 from given_data import needs_set
 
 from benchmarks.zoo import accuracy
-from tinyhil.harness.zoo import zoo_names
+from tinyhil.harness.job.zoo import zoo_names
 from tools import measured
 from tools.measured import read
 

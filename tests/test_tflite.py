@@ -16,11 +16,11 @@ from tflite_files import FLOAT as FLOAT32
 from tflite_files import OPERATOR, Writer, classifier
 
 from tinyhil.errors import HilError, ModelError
-from tinyhil.evaluate import evaluate
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.tflite import tflite_model
 from tinyhil.frontend.tflite_file import Operation, read_file
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 QUANTIZED = ["mlperftiny_ad_autoencoder_int8", "mlperftiny_kws_dscnn_int8", "mlperftiny_sww_streaming_int8"]
 QUANTIZED += [

@@ -17,14 +17,14 @@ torch = pytest.importorskip("torch")
 from ops_models import ALL, proto, rnd, shape_of  # noqa: E402
 
 from tinyhil import data  # noqa: E402
-from tinyhil.assignment import Assignment  # noqa: E402
-from tinyhil.calibrate import calibrate  # noqa: E402
+from tinyhil.compiler.calibrate import calibrate  # noqa: E402
+from tinyhil.compiler.lower import lower  # noqa: E402
 from tinyhil.errors import DataError, ModelError, TrainingError  # noqa: E402
-from tinyhil.evaluate import evaluate  # noqa: E402
 from tinyhil.formats.codec import dequantize  # noqa: E402
-from tinyhil.harness.job import open_model  # noqa: E402
-from tinyhil.lower import lower  # noqa: E402
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference  # noqa: E402
+from tinyhil.harness.job.job import open_model  # noqa: E402
+from tinyhil.language.assignment import Assignment  # noqa: E402
+from tinyhil.references.evaluate import evaluate  # noqa: E402
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference  # noqa: E402
 from tinyhil.search.evaluator import NumpyExecutor  # noqa: E402
 from tinyhil.train.fit import train  # noqa: E402
 from tinyhil.train.flow import Flowing  # noqa: E402

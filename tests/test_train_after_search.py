@@ -13,12 +13,12 @@ pytest.importorskip("torch")
 
 from test_train import DIGITS, graph_of
 
-from tinyhil.assignment import Assignment, load_assignment
-from tinyhil.calibrate import calibrate
+from tinyhil.compiler.calibrate import calibrate
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import write_assignment
 from tinyhil.harness.train.after_search import alternate
 from tinyhil.harness.train.session import TrainRequest
+from tinyhil.language.assignment import Assignment, load_assignment
 from tinyhil.search.evaluator import Score
 from tinyhil.search.space import Choice, make_space
 from tinyhil.search.trial import Trial

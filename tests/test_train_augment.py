@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 
 from test_train import job  # noqa: E402
 
-from tinyhil.calibrate import calibrate, load_ranges, save_ranges  # noqa: E402
-from tinyhil.lower import lower  # noqa: E402
+from tinyhil.compiler.calibrate import calibrate, load_ranges, save_ranges  # noqa: E402
+from tinyhil.compiler.lower import lower  # noqa: E402
 from tinyhil.train.augment import augmented  # noqa: E402
 from tinyhil.train.fit import train  # noqa: E402
 from tinyhil.train.schedule import Epoch, Schedule  # noqa: E402

@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 from test_train import DIGITS, graph_of  # noqa: E402
 from test_train_recipes import job  # noqa: E402
 
-from tinyhil.assignment import Assignment  # noqa: E402
-from tinyhil.calibrate import calibrate  # noqa: E402
+from tinyhil.compiler.calibrate import calibrate  # noqa: E402
+from tinyhil.language.assignment import Assignment  # noqa: E402
 from tinyhil.train.fit import train  # noqa: E402
 from tinyhil.train.limited_precision import Half, Limited, holder  # noqa: E402
 from tinyhil.train.loss import taught_loss  # noqa: E402

@@ -14,10 +14,10 @@ torch = pytest.importorskip("torch")
 
 from test_train import graph_of, job  # noqa: E402
 
-from tinyhil.assignment import Assignment  # noqa: E402
+from tinyhil.compiler.lower import lower  # noqa: E402
 from tinyhil.errors import ConfigError  # noqa: E402
 from tinyhil.harness.energy.session import AS_LISTS  # noqa: E402
-from tinyhil.lower import lower  # noqa: E402
+from tinyhil.language.assignment import Assignment  # noqa: E402
 from tinyhil.train.fit import train  # noqa: E402
 from tinyhil.train.network import with_constants  # noqa: E402
 from tinyhil.train.prune import Pruning, mask, matrices, parse_pruning  # noqa: E402

@@ -15,9 +15,9 @@ from onnx_models import load, onnxruntime_outputs, samples_for  # noqa: E402
 from test_rows import Chain  # noqa: E402
 from test_train import DIGITS, graph_of  # noqa: E402
 
-from tinyhil.assignment import Assignment  # noqa: E402
 from tinyhil.errors import ConfigError, DataError  # noqa: E402
-from tinyhil.graph import Graph  # noqa: E402
+from tinyhil.language.assignment import Assignment  # noqa: E402
+from tinyhil.language.graph import Graph  # noqa: E402
 from tinyhil.search.evaluator import NumpyExecutor  # noqa: E402
 from tinyhil.train.checkpoint import Checkpoint, save_checkpoint  # noqa: E402
 from tinyhil.train.clusters import clustered, share_gradients  # noqa: E402

@@ -25,11 +25,11 @@ from tinyhil import errors, files
 from tinyhil.data.fetch import attempt
 from tinyhil.harness.cli import GROUPS
 from tinyhil.harness.commands.common import Finite
-from tinyhil.harness.failure import failure
 from tinyhil.harness.measure.parallel import BoardResult, print_table
 from tinyhil.harness.report.page import EXTRA
 from tinyhil.harness.search.request import SearchRequest
-from tinyhil.harness.text import LONGEST_NAME, in_short
+from tinyhil.harness.settings.failure import failure
+from tinyhil.harness.settings.text import LONGEST_NAME, in_short
 
 
 @pytest.fixture

@@ -13,19 +13,19 @@ import pytest
 from onnx_models import load, samples_for
 from scan_models import SCANS
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
 from tinyhil.codegen import arrange
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.frontend import load as loading
 from tinyhil.frontend.listing import Model
-from tinyhil.graph import Graph, Node
-from tinyhil.lower import lower
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph, Node
+from tinyhil.language.program import Loop, Op, Program, Role, walk
 from tinyhil.memplan import Plan, Problem, check
 from tinyhil.memplan.arena.execution_check import faults_of_plan
 from tinyhil.memplan.arena.placement import place
 from tinyhil.memplan.check import PlanError
-from tinyhil.program import Loop, Op, Program, Role, walk
-from tinyhil.verify import Malformed, checked, faults_of_graph, faults_of_program
+from tinyhil.references.verify import Malformed, checked, faults_of_graph, faults_of_program
 
 
 @pytest.fixture(scope="module")

@@ -14,22 +14,22 @@ from kernel_cases import SANITIZED, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
 from tinyhil.codegen.model import Target, emit_model
 from tinyhil.codegen.transfer import Transfer
-from tinyhil.form import Form
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.formats import named
 from tinyhil.formats.fixed import exponent_for
 from tinyhil.fuse import NAMES
-from tinyhil.harness.config import load_boards
-from tinyhil.lower import lower
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.form import Form
+from tinyhil.language.program import Op, Program, Role, Tensor, walk
 from tinyhil.memplan import PlanError, check
 from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.memplan.arena.views import is_done_by_plan, view_of
-from tinyhil.program import Op, Program, Role, Tensor, walk
-from tinyhil.reference import run_reference
+from tinyhil.references.reference import run_reference
 
 WITHOUT = frozenset({"views"})
 ROWS = frozenset({"rows"})  # which have no views

@@ -11,7 +11,7 @@ import yaml
 from hil_command import hil
 
 from tinyhil.harness.build.platformio import defines
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.settings.config import load_boards
 
 COMPILER = shutil.which("arm-none-eabi-g++")
 

@@ -10,15 +10,15 @@ import pytest
 from hil_command import hil
 from onnx_models import load, node, simple
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.errors import DoesNotFit
 from tinyhil.harness.build.weights import SPARE, check_weights, weigh
-from tinyhil.harness.config import BoardSpec, load_boards
 from tinyhil.harness.measure.counter import check_sample
+from tinyhil.harness.settings.config import BoardSpec, load_boards
 from tinyhil.harness.wire.stream import COUNTER_TICKS
 from tinyhil.harness.wire.trace import SampleTrace
-from tinyhil.lower import lower
+from tinyhil.language.assignment import Assignment
 
 SIDE = 600  # 720,000 B in 16 bits: 22 times the flash of an Uno
 

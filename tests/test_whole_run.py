@@ -17,17 +17,17 @@ from ops_models import ALL, ROWS, proto
 from test_ops_engine import graphs
 
 from tinyhil.agreement import Lowered, WholeRun, whole_run
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
-from tinyhil.columns import scaled_columns
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.columns import scaled_columns
+from tinyhil.compiler.lower import formats, lower
 from tinyhil.errors import ConfigError, ModelError
-from tinyhil.evaluate import evaluate
-from tinyhil.graph import Graph
-from tinyhil.lower import formats, lower
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program
 from tinyhil.ops import OPERATOR_BY_NAME
 from tinyhil.ops.integral import is_whole_input
-from tinyhil.program import Program
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 QUICK = ("fixed16", "fixed8", "int8", "posit16es1", "float32")
 COARSE = ("fixed8", "int8", "posit8es1", "fp8e4m3", "fixed8pc")

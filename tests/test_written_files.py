@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinyhil.assignment import load_assignment
 from tinyhil.errors import DataError, HilError
-from tinyhil.harness.boards.bench_file import parse_bench
-from tinyhil.harness.config import load_boards, parse_boards
 from tinyhil.harness.energy.technology import find_technology
-from tinyhil.harness.job import open_model
+from tinyhil.harness.job.job import open_model
 from tinyhil.harness.records.verdict import ISSUES, exit_code_of, gate_line
+from tinyhil.harness.settings.bench_file import parse_bench
+from tinyhil.harness.settings.config import load_boards, parse_boards
 from tinyhil.harness.sweep.file import read_sweep
+from tinyhil.language.assignment import load_assignment
 
 TAGGED = (
     *(

@@ -12,15 +12,15 @@ from onnx_models import load, node
 from scan_models import HIDDEN, STEPS, WIDTH, cell, classifier, scan
 
 from benchmarks.peers import fastgrnn_as_scan
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
 from tinyhil.codegen.kernel_calls import name_of
-from tinyhil.evaluate import evaluate
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.formats import FORMAT_BY_NAME
 from tinyhil.formats.codec import dequantize
-from tinyhil.lower import lower
-from tinyhil.program import walk
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.program import walk
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 PEERS = SHIPPED / "models" / "peer_bench"
 

@@ -22,12 +22,12 @@ from hil_command import check_failure, hil, record_of
 from onnx import numpy_helper
 
 from models.training.graphs import Bonsai, FastGrnn, ProtoNn, bonsai, fastgrnn, protonn
-from tinyhil.calibrate import load_ranges
+from tinyhil.compiler.calibrate import load_ranges
 from tinyhil.data import Dataset, load
 from tinyhil.errors import EXIT_BUILD
-from tinyhil.evaluate import evaluate
 from tinyhil.frontend.load import load_model
-from tinyhil.harness.zoo import find_model, zoo_names
+from tinyhil.harness.job.zoo import find_model, zoo_names
+from tinyhil.references.evaluate import evaluate
 
 MODELS = Path(__file__).parent.parent / "models"
 NAMES = [name for name in zoo_names() if name != "fastgrnn_har"]

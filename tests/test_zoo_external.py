@@ -22,16 +22,16 @@ from benchmarks.peers_models import (
     float_correct,
     weights_file,
 )
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate, load_ranges
+from tinyhil.compiler.calibrate import calibrate, load_ranges
+from tinyhil.compiler.lower import lower
 from tinyhil.data import load
 from tinyhil.errors import ModelError
-from tinyhil.evaluate import evaluate
 from tinyhil.frontend.load import load_model
-from tinyhil.harness.zoo import find_model, zoo_names
-from tinyhil.lower import lower
+from tinyhil.harness.job.zoo import find_model, zoo_names
+from tinyhil.language.assignment import Assignment
 from tinyhil.memplan.arena.placement import place
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 MODELS = Path(__file__).parent.parent / "models"
 EXTERNAL = ("autoencoder_ad", "dscnn_kws", "resnet20_cifar")

@@ -10,16 +10,16 @@ import pytest
 import yaml
 from given_data import SETS, needs_set
 
-from tinyhil.assignment import Assignment, load_assignment
-from tinyhil.calibrate import load_ranges
+from tinyhil.compiler.calibrate import load_ranges
+from tinyhil.compiler.lower import lower
 from tinyhil.data import Dataset, load
-from tinyhil.evaluate import evaluate
 from tinyhil.frontend.load import load_model
-from tinyhil.harness.zoo import find_model
-from tinyhil.lower import lower
+from tinyhil.harness.job.zoo import find_model
+from tinyhil.language.assignment import Assignment, load_assignment
+from tinyhil.language.program import Program
 from tinyhil.memplan.arena.placement import place
-from tinyhil.program import Program
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 from tools.measured import read
 from tools.zoo_table import LIMIT_BYTES
 

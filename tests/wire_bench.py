@@ -18,8 +18,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate, load_ranges
+from tinyhil.compiler.calibrate import calibrate, load_ranges
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.harness.boards import host, simulated
 from tinyhil.harness.boards.connection import Connection, Session
@@ -27,13 +26,14 @@ from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.pipeline import compile_model
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import BoardSpec, load_boards
+from tinyhil.harness.job.zoo import find_model
+from tinyhil.harness.settings.config import BoardSpec, load_boards
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.protocol import Result, Stats
 from tinyhil.harness.wire.stream import OnResult, Options, check_identity, greet, stream
-from tinyhil.harness.zoo import find_model
-from tinyhil.reference import quantize_inputs, run_reference
+from tinyhil.language.assignment import Assignment
+from tinyhil.references.reference import quantize_inputs, run_reference
 
 ROOT = Path(__file__).resolve().parent.parent
 

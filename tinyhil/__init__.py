@@ -12,7 +12,7 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     if name in ("Compiled", "Model", "Record", "compare", "load"):
-        return getattr(importlib.import_module("tinyhil.harness.api"), name)
+        return getattr(importlib.import_module("tinyhil.harness.python.api"), name)
     if name == "errors":
         return importlib.import_module("tinyhil.errors")
     raise AttributeError(f"module 'tinyhil' has no attribute {name!r}")

@@ -8,7 +8,7 @@ from math import hypot, sqrt
 from pathlib import Path
 from typing import Any
 
-from tinyhil.clipping import CUTS
+from tinyhil.formats.clipping import CUTS
 from tinyhil.harness.offline import formats
 from tools.measured import line
 
@@ -17,7 +17,7 @@ FILE = Path(__file__).resolve().parent.parent / "results" / "calibration.json"
 TEXT = """\
 ## How ranges are cut
 
-A format is fitted to what calibration saw of a value. `--calibrate-by` says to how much of it (`tinyhil/clipping.py`):
+A format is fitted to what calibration saw of a value. `--calibrate-by` says to how much of it (`tinyhil/formats/clipping.py`):
 all (`minmax`, the default), all but one value in a thousand (`percentile`), or as much as loses least in the very
 format: the least squared error (`mse`), or the least Kullback-Leibler divergence from the distribution seen (`kl`).
 `paper-literal` is a formula for FP8 as it stands in print, which keeps half of the percentile's range or less: a

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.codegen.kernel_calls import name_of
-from tinyhil.form import Form, Joined
 from tinyhil.formats import FORMATS
 from tinyhil.frontend.rewrite import Rewrite
 from tinyhil.frontend.rewrites import CONTROL, REWRITES
 from tinyhil.fuse import GRAPH_FUSIONS, LEFT_OUT, PROGRAM_FUSIONS
 from tinyhil.harness.build.platformio import MANIFESTS, project_files
-from tinyhil.harness.config import load_boards
 from tinyhil.harness.offline import formats
-from tinyhil.kernel import Kernel
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.form import Form, Joined
+from tinyhil.language.kernel import Kernel
 from tinyhil.ops import KERNELS, LOOPS, OPERATORS
 from tools import calibration_table, networks_table, reram_page, tables, zoo_table
 from tools.measured import clocks, line, read
@@ -73,7 +73,7 @@ def _kernels() -> list[str]:
     for kernel in KERNELS:
         joined = Joined.NOTHING if kernel.form.joined is Joined.SUM else kernel.form.joined
         found.setdefault(replace(kernel.form.whole.bare, joined=joined), []).append(kernel)
-    lines = ["A kernel is a base and features (`tinyhil/form.py`): `conv_bias_sum_relu_rows` has four.", ""]
+    lines = ["A kernel is a base and features (`tinyhil/language/form.py`): `conv_bias_sum_relu_rows` has four.", ""]
     lines += ["| Kernel | With | Computes |", "|---|---|---|"]
     for form, kernels in found.items():
         more = dict.fromkeys(word for kernel in kernels for word in kernel.form.features if word not in form.features)

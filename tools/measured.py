@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.codegen.arrange import CHIPS
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.settings.config import load_boards
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.settings.config import load_boards
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reram.md"
 BEGIN, END = "<!-- constants: begin -->", "<!-- constants: end -->"

@@ -16,10 +16,10 @@ from typing import Any
 
 from tinyhil.errors import ConfigError, HilError
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import Boards, load_boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
+from tinyhil.harness.measure.record import make_record
 from tinyhil.harness.measure.run import run
-from tinyhil.harness.records.record import make_record
+from tinyhil.harness.settings.config import Boards, load_boards
 from tools.measured import BOARDS, provenance, write
 
 NAME = "formats"

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from tinyhil.calibrate import Ranges
+from tinyhil.compiler.calibrate import Ranges
 from tinyhil.errors import ConfigError, TrainingError
 from tinyhil.formats.codec import dequantize
-from tinyhil.reference import quantize_inputs
+from tinyhil.references.reference import quantize_inputs
 from tinyhil.train.augment import augmented
 from tinyhil.train.checkpoint import Checkpoint, load_checkpoint, require_weights, save_checkpoint
 from tinyhil.train.clusters import clustered, entries_of, share_gradients

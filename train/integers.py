@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges, calibrate
-from tinyhil.classes import classes_of
-from tinyhil.clipping import METHODS
-from tinyhil.evaluate import evaluate
+from tinyhil.compiler.calibrate import Ranges, calibrate
+from tinyhil.compiler.lower import cut_ranges, lower
+from tinyhil.formats.clipping import METHODS
 from tinyhil.formats.codec import storage_dtype
-from tinyhil.graph import Graph
-from tinyhil.lower import cut_ranges, lower
-from tinyhil.program import Program
-from tinyhil.reference import dequantize_outputs, quantize_inputs
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program
+from tinyhil.references.classes import classes_of
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs
 from tinyhil.search.evaluator import Executor
 from tinyhil.train.flow import Flowing
 from tinyhil.train.network import with_constants

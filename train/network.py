@@ -9,13 +9,13 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from tinyhil.assignment import Assignment
-from tinyhil.column_readers import scaling_constants
-from tinyhil.columns import scaled_columns
+from tinyhil.compiler.column_readers import scaling_constants
+from tinyhil.compiler.columns import scaled_columns
 from tinyhil.errors import ModelError
-from tinyhil.evaluate import replay
-from tinyhil.graph import Graph, Node
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph, Node
 from tinyhil.ops import OPERATOR_BY_NAME
+from tinyhil.references.evaluate import replay
 from tinyhil.train.flow import Flowing, NoGradient
 from tinyhil.train.quantizers import Quantizers
 

@@ -15,7 +15,7 @@ import torch
 
 from tinyhil.agreement.spread import LINEAR
 from tinyhil.errors import ConfigError
-from tinyhil.graph import Graph
+from tinyhil.language.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,20 +11,20 @@ import torch
 
 from tinyhil.agreement.spread import LINEAR
 from tinyhil.agreement.stored_constants import is_by_channel, output_axis, stored_constants
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges
-from tinyhil.columns import scaled_columns
+from tinyhil.compiler.calibrate import Ranges
+from tinyhil.compiler.columns import scaled_columns
+from tinyhil.compiler.lower import formats, lower, scale_leaders
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.format import AFFINE, INTEGER, Format
 from tinyhil.formats.single import FLOAT32
 from tinyhil.fuse import LEFT_OUT, fuse_graph
 from tinyhil.fuse.sparse import SPARSE
-from tinyhil.graph import Graph, Node
-from tinyhil.lower import formats, lower, scale_leaders
-from tinyhil.lowering_context import loaded
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph, Node
+from tinyhil.language.lowering_context import loaded
+from tinyhil.language.program import Program, walk
 from tinyhil.ops import affine
 from tinyhil.ops.channels import scaled_rows
-from tinyhil.program import Program, walk
 
 Tensor = torch.Tensor
 

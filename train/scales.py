@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges
+from tinyhil.compiler.calibrate import Ranges
+from tinyhil.compiler.lower import tied_values
 from tinyhil.formats.format import INTEGER
-from tinyhil.graph import Graph
-from tinyhil.lower import tied_values
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
 from tinyhil.train.quantizers import Quantizers, is_fixed_point
 
 Tensor = torch.Tensor

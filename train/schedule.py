@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tinyhil.calibrate import Ranges
+from tinyhil.compiler.calibrate import Ranges
 from tinyhil.train.integers import Arrays, Judge
 from tinyhil.train.limited_precision import Arithmetic
 from tinyhil.train.prune import Pruning

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from tinyhil.assignment import Assignment
+from tinyhil.language.assignment import Assignment
 from tinyhil.train.loss import loss_of
 from tinyhil.train.network import Network
 from tinyhil.train.quantizers import Quantizers

@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyhil.frontend.listing import Block, Call, Listing, Model
 from tinyhil.frontend.onnx_writer import write_onnx
-from tinyhil.graph import Node
+from tinyhil.language.graph import Node
 
 
 def trained_onnx(model: Model, constants: Mapping[str, np.ndarray], name: str) -> bytes:

@@ -15,14 +15,14 @@ from benchmarks.papers.fp8 import host_engine
 from benchmarks.papers.fp8.scores import by_onnxruntime
 from benchmarks.papers.paper import Cell, Claim, Paper, Row, Rows, Verdict, table, under
 from benchmarks.shape_graphs import squeezenet_with
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges, calibrate
-from tinyhil.evaluate import evaluate
-from tinyhil.harness import api
-from tinyhil.lower import lower
+from tinyhil.compiler.calibrate import Ranges, calibrate
+from tinyhil.compiler.lower import lower
+from tinyhil.harness.python import api
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.program import Program
 from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.arena.placement import place
-from tinyhil.program import Program
+from tinyhil.references.evaluate import evaluate
 from tinyhil.search.evaluator import Evaluator, make_examples
 from tinyhil.search.memory import Memory
 from tinyhil.search.search_loop import Budget, search

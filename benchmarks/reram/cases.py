@@ -10,16 +10,16 @@ import numpy as np
 
 from benchmarks.reram.fast import FastExecutor
 from tinyhil import data
-from tinyhil.calibrate import Ranges, calibrate
+from tinyhil.compiler.calibrate import Ranges, calibrate
 from tinyhil.data.cifar import MEAN, SPREAD
 from tinyhil.frontend.load import load_model
-from tinyhil.graph import Graph
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import open_model
+from tinyhil.harness.job.job import open_model
 from tinyhil.harness.search.task import quick_plan
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program
 from tinyhil.memplan import Plan, Problem
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.program import Program
 from tinyhil.reram.mapping import WITHOUT
 from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
 from tinyhil.search.evaluator import Evaluator, Examples, make_examples

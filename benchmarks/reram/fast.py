@@ -14,12 +14,12 @@ import torch
 from torch.nn import functional
 
 from tinyhil.formats.fixed import Fixed
+from tinyhil.language.program import Op, Program
 from tinyhil.ops import KERNEL_OF
 from tinyhil.ops.linear import DENSE
 from tinyhil.ops.pool import MAX_POOL
 from tinyhil.ops.window import Window, window_of
-from tinyhil.program import Op, Program
-from tinyhil.reference import ReferenceRun, run_reference
+from tinyhil.references.reference import ReferenceRun, run_reference
 from tinyhil.reram.mapping import matrix_of
 
 torch.set_num_threads(1)

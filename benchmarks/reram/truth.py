@@ -16,8 +16,8 @@ import torch
 
 from benchmarks.reram.cases import WIDTHS, Loaded
 from benchmarks.reram.fast import FastExecutor, execute
-from tinyhil.program import Op, Program, walk
-from tinyhil.reference import quantize_inputs
+from tinyhil.language.program import Op, Program, walk
+from tinyhil.references.reference import quantize_inputs
 from tinyhil.search.evaluator import Evaluator, Score
 from tinyhil.search.space import Choice, Space
 

@@ -20,10 +20,10 @@ import numpy as np
 from tinyhil import data
 from tinyhil.errors import HilError
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import Request, open_model
+from tinyhil.harness.job.job import Request, open_model
 from tinyhil.harness.measure.run import run as run_request
 from tinyhil.harness.search.session import write_assignment
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.search.engine.cache import ArrayCache
 from tinyhil.search.engine.library import Engine, load_engine
 from tinyhil.search.evaluator import Evaluator, NumpyExecutor, Score, make_examples

@@ -21,7 +21,7 @@ from benchmarks.search.large import LARGE, large
 from benchmarks.search.weights import WEIGHED, weights
 from tinyhil.errors import ConfigError
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.job import open_model
+from tinyhil.harness.job.job import open_model
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import load_task, placed
 from tinyhil.harness.search.uniform import held_out

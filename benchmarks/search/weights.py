@@ -9,14 +9,14 @@ from typing import Any
 from benchmarks.given import given_data
 from benchmarks.search.large import pictures
 from tinyhil import data
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.codegen.profile_calls import constant_bytes
+from tinyhil.compiler.calibrate import Ranges, calibrate
+from tinyhil.compiler.lower import is_matrix, lower
 from tinyhil.frontend.load import load_model
-from tinyhil.graph import Graph
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.job import open_model
-from tinyhil.lower import is_matrix, lower
+from tinyhil.harness.job.job import open_model
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
 from tinyhil.search.engine.library import load_engine
 from tinyhil.search.evaluator import Evaluator, Examples, make_examples
 

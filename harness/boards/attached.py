@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.harness.boards.connection import Connection
-from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.quoting import printable
 
 BY_ID = Path("/dev/serial/by-id")

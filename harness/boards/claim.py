@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from tinyhil.errors import DeviceCrashed, LinkError
-from tinyhil.harness.boards.bench_file import Locks
 from tinyhil.harness.boards.flash import BoardRefused
 from tinyhil.harness.boards.locate import Place
 from tinyhil.harness.boards.locks import LockFolder
+from tinyhil.harness.settings.bench_file import Locks
 
 Say = Callable[[str], None]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.emulator_entry import Emulator
+from tinyhil.harness.settings.config import Boards, BoardSpec
+from tinyhil.harness.settings.emulator_entry import Emulator
 
 HOST = "wall time of this computer; function only"
 MEASURED = "measured"

@@ -20,7 +20,7 @@ import serial
 from tinyhil import files
 from tinyhil.errors import FlashError, LinkError, WrongFirmware
 from tinyhil.harness.build.image import Image
-from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.harness.wire.link import Link, reason
 from tinyhil.harness.wire.stream import check_identity, greet
 from tinyhil.processes import run

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tinyhil import files
 from tinyhil.errors import BoardError, DeviceCrashed
-from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.processes import Started
 
 END_S = 5.0

@@ -16,10 +16,10 @@ from tinyhil import files
 from tinyhil.errors import BoardError, FlashError, HilError, LinkTimeout
 from tinyhil.harness.boards import flash
 from tinyhil.harness.boards.attached import connect
-from tinyhil.harness.boards.bench_file import Power
 from tinyhil.harness.boards.locate import Place
 from tinyhil.harness.build.image import Image
-from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.settings.bench_file import Power
+from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.harness.wire.link import Link, reason
 from tinyhil.harness.wire.stream import greet
 from tinyhil.processes import run

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from tinyhil.harness.boards.connection import Connection, Session
 from tinyhil.harness.boards.process import ProcessBoard
-from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.settings.config import BoardSpec
 
 
 @contextmanager

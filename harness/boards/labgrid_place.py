@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from tinyhil.errors import BoardError
-from tinyhil.harness.boards.bench_file import Labgrid
+from tinyhil.harness.settings.bench_file import Labgrid
 from tinyhil.processes import Started, run
 
 CLIENT_DEADLINE_S = 30.0

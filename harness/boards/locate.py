@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from tinyhil.errors import BoardError, ConfigError
 from tinyhil.harness.boards.attached import Device, devices
-from tinyhil.harness.boards.bench_file import Instance
-from tinyhil.harness.config import Boards, BoardSpec
+from tinyhil.harness.settings.bench_file import Instance
+from tinyhil.harness.settings.config import Boards, BoardSpec
 
 EMULATED = "emulated"
 LABGRID = "labgrid://"

@@ -26,7 +26,7 @@ from pydantic import AfterValidator, Field, FiniteFloat, TypeAdapter, Validation
 
 from tinyhil import files
 from tinyhil.errors import BoardError, ConfigError, DataError
-from tinyhil.harness.boards.bench_file import Locks
+from tinyhil.harness.settings.bench_file import Locks
 from tinyhil.quoting import printable
 
 POLL_S = 0.1

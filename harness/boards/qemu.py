@@ -12,7 +12,7 @@ from typing import Any
 from tinyhil.errors import BoardError
 from tinyhil.harness.boards.connection import Connection, Session
 from tinyhil.harness.boards.foreign import ForeignProcess, find_program
-from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.harness.wire.deadline import starved_s
 
 REMEDY = "type: sudo apt-get install qemu-system-arm"

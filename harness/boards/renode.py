@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.errors import BoardError, DeviceCrashed
-from tinyhil.harness.assets import asset
 from tinyhil.harness.boards.connection import Connection, Session
 from tinyhil.harness.boards.foreign import ForeignProcess, find_program
-from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.settings.assets import asset
+from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.harness.wire.deadline import starved_s
 from tinyhil.quoting import monitor_path
 

@@ -16,8 +16,8 @@ from tinyhil.harness.boards.process import ProcessBoard
 from tinyhil.harness.build.emulators import compiled_emulator
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import BoardSpec
-from tinyhil.harness.emulator_entry import filled
+from tinyhil.harness.settings.config import BoardSpec
+from tinyhil.harness.settings.emulator_entry import filled
 from tinyhil.native import to_stderr
 
 BANNER_S = 2.0

@@ -12,7 +12,7 @@ from tinyhil.errors import BoardError
 from tinyhil.harness.boards.attached import Device, devices
 from tinyhil.harness.boards.locate import LABGRID, Place, find, locate
 from tinyhil.harness.boards.locks import LockFolder
-from tinyhil.harness.config import Boards, BoardSpec
+from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.quoting import yaml_word
 
 REACH_S = 2.0

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges
+from tinyhil.compiler.calibrate import Ranges
 from tinyhil.frontend.listing import Model
 from tinyhil.harness.build.compile import Log, build
 from tinyhil.harness.build.image import Image, check_arena, check_fits, misplaced_bytes
 from tinyhil.harness.build.pipeline import Compiled, compile_model
 from tinyhil.harness.build.weights import check_weights
-from tinyhil.harness.config import Boards, BoardSpec
+from tinyhil.harness.settings.config import Boards, BoardSpec
+from tinyhil.language.assignment import Assignment
 from tinyhil.memplan.arena.regions import arrays
 from tinyhil.preference import Wish
 

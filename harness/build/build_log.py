@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tinyhil.errors import BuildError, DoesNotFit
 from tinyhil.harness.build.image import name_largest, object_symbols
-from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.settings.config import BoardSpec
 
 OVERFLOWED = re.compile(r"region [`']?(?P<region>\w+)'? overflowed by (?P<bytes>\d+) bytes")
 # avr-ld says at which address a section ends instead of by how much the region is exceeded.

@@ -34,7 +34,7 @@ from tinyhil.harness.build.toolchain import (
     platformio_command,
     platformio_environment,
 )
-from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.processes import run
 from tinyhil.quoting import plain_path
 

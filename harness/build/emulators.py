@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tinyhil.errors import BoardError, BuildError
-from tinyhil.harness.assets import asset
-from tinyhil.harness.config import ChipSpec
+from tinyhil.harness.settings.assets import asset
+from tinyhil.harness.settings.config import ChipSpec
 from tinyhil.native import Library, Notice, compiled
 from tinyhil.processes import run
 

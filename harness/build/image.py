@@ -13,7 +13,7 @@ from elftools.elf.sections import Section, SymbolTableSection
 
 from tinyhil.errors import BuildError, DoesNotFit
 from tinyhil.harness.build.toolchain import Compiler
-from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.settings.config import BoardSpec
 
 HASH_SYMBOL = "hil_image_hash"
 ARENA_SYMBOL = "hil_arena"

@@ -8,29 +8,29 @@ from functools import lru_cache
 from pathlib import Path
 
 from tinyhil import files
-from tinyhil.assignment import MIXED, Assignment
-from tinyhil.calibrate import Ranges
 from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.constants import CONSTANTS
 from tinyhil.codegen.hot import HotMemory
 from tinyhil.codegen.model import Source, Target, emit_model, join
 from tinyhil.codegen.transfer import Transfer, belongs_in_arena, choose_transfer
+from tinyhil.compiler.calibrate import Ranges
+from tinyhil.compiler.lower import lower
 from tinyhil.errors import DoesNotFit
 from tinyhil.formats.format import Domain
 from tinyhil.frontend.listing import Model
-from tinyhil.harness.assets import asset
 from tinyhil.harness.build.platformio import MANIFESTS, project_files
-from tinyhil.harness.config import BoardSpec
-from tinyhil.lower import lower
+from tinyhil.harness.settings.assets import asset
+from tinyhil.harness.settings.config import BoardSpec
+from tinyhil.language.assignment import MIXED, Assignment
+from tinyhil.language.program import Program, Role
 from tinyhil.memplan import Plan, Problem, check
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.placement_preference import chosen
 from tinyhil.memplan.arena.regions import SYMBOL, arrays, main_ram_bytes, spread
 from tinyhil.preference import Wish
-from tinyhil.program import Program, Role
+from tinyhil.references.verify import checked
 from tinyhil.reram.mapping import WITHOUT, on_crossbars
-from tinyhil.verify import checked
 
 
 @dataclass(frozen=True, slots=True)

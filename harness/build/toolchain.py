@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tinyhil import files
 from tinyhil.errors import BuildError, ConfigError
-from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.native import default_cache_dir as default_cache_dir
 from tinyhil.native import is_offline
 from tinyhil.processes import run

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyhil.assignment import Assignment
 from tinyhil.codegen.profile_calls import stored_bytes
 from tinyhil.errors import DoesNotFit
 from tinyhil.formats import named
-from tinyhil.graph import Graph
-from tinyhil.harness.config import BoardSpec
-from tinyhil.program import Program, Role
+from tinyhil.harness.settings.config import BoardSpec
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program, Role
 
 # Zeros may be left out, and so may channels that are constant whatever the input is (six of seven weights of one
 # published network): what is this many times the flash fits in no way.

@@ -57,7 +57,7 @@ def bench(
     import json
 
     from tinyhil.harness.build.toolchain import default_cache_dir
-    from tinyhil.harness.job import Request
+    from tinyhil.harness.job.job import Request
     from tinyhil.harness.measure.bench import Plan, gate, store
     from tinyhil.harness.measure.bench import bench as run_bench
     from tinyhil.harness.records.schema import read_record

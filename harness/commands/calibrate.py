@@ -19,7 +19,7 @@ def calibrate(
     model: str, inputs: Path | None, out: Path | None, states: tuple[str, ...] | None, steps: int | None
 ) -> None:
     """Record the range of every value of MODEL over calibration inputs."""
-    from tinyhil.harness.job import Streamed
+    from tinyhil.harness.job.job import Streamed
     from tinyhil.harness.offline.generate import calibrate_model
 
     streamed = Streamed(states, steps, inputs)

@@ -13,7 +13,7 @@ import click
 from tinyhil.preference import PREFERENCES
 
 if TYPE_CHECKING:
-    from tinyhil.harness.config import Boards
+    from tinyhil.harness.settings.config import Boards
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -168,8 +168,8 @@ def stream_options(command: Command) -> Command:
 
 def read_boards(path: Path | None, bench: Path | None = None) -> Boards:
     """The boards of `path`, or of the boards.yaml at hand, with the instances of the user's bench file."""
-    from tinyhil.harness.boards.bench_file import default_bench
-    from tinyhil.harness.config import load_boards
+    from tinyhil.harness.settings.bench_file import default_bench
+    from tinyhil.harness.settings.config import load_boards
 
     return load_boards(path, bench or default_bench())
 

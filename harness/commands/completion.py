@@ -75,7 +75,7 @@ class ModelNames(_Names):
 
     def names(self, context: click.Context) -> Iterable[str]:
         """Folders of the zoo."""
-        from tinyhil.harness.zoo import zoo_names
+        from tinyhil.harness.job.zoo import zoo_names
 
         return zoo_names()
 

@@ -15,7 +15,7 @@ from tinyhil.harness.commands import common
 @common.stream_options
 def convert(model: str, out: Path, states: tuple[str, ...] | None, steps: int | None) -> None:
     """Write a model in another language: OUT ends in .dsl (large weights beside it, in .npz) or .onnx."""
-    from tinyhil.harness.job import Streamed
+    from tinyhil.harness.job.job import Streamed
     from tinyhil.harness.offline.convert import convert_model
 
     for path in convert_model(model, out, Streamed(states, steps)):

@@ -47,9 +47,9 @@ def diff(
     from rich.console import Console
 
     from tinyhil.harness.build.toolchain import default_cache_dir
-    from tinyhil.harness.job import Request
+    from tinyhil.harness.job.job import Request
     from tinyhil.harness.measure.diff import diff as diff_request
-    from tinyhil.harness.records.terminal_diff import print_diff
+    from tinyhil.harness.measure.terminal_diff import print_diff
 
     request = Request(board=board, format=format_, **options)
     found = diff_request(request, sample, read_boards(boards_file, bench_file), default_cache_dir(), say)

@@ -13,8 +13,8 @@ import click
 from tinyhil.harness.commands.common import BENCH_OPTION, BOARDS_OPTION, Finite, read_boards, say
 
 if TYPE_CHECKING:
-    from tinyhil.harness.config import Boards
     from tinyhil.harness.measure.echo import EchoResult
+    from tinyhil.harness.settings.config import Boards
 
 
 @click.command()

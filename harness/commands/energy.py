@@ -31,8 +31,8 @@ def energy(as_json: bool, format_: str, **options: Any) -> None:
     """Model what a sample costs in energy: products, SRAM and DRAM, with the zeros that samples and weights show."""
     import json
 
-    from tinyhil.harness import calls
     from tinyhil.harness.energy.session import EnergyRequest
+    from tinyhil.harness.python import calls
 
     outcome = calls.energy(EnergyRequest(format=format_, **options), say)
     if as_json:

@@ -38,8 +38,8 @@ from tinyhil.harness.commands import common
 )
 def export(format_: str, boards_file: Path | None, **options: Any) -> None:
     """Write MODEL as a library for other firmware: arduino, platformio or cmake."""
-    from tinyhil.harness import calls
     from tinyhil.harness.offline.export import Wanted
+    from tinyhil.harness.python import calls
 
     wanted = Wanted(format=format_, **options)
     library = calls.export(wanted, common.boards_for(wanted.board, boards_file), common.say)

@@ -37,9 +37,9 @@ def fit(names: str, as_json: bool, boards_file: Path | None, bench_file: Path | 
 
     from rich.console import Console
 
-    from tinyhil.harness import calls
     from tinyhil.harness.fit.session import NO, FitRequest
     from tinyhil.harness.fit.show import print_fit
+    from tinyhil.harness.python import calls
 
     wanted = tuple(name.strip() for name in names.split(",") if name.strip())
     outcome = calls.fit(FitRequest(boards=wanted, **options), read_boards(boards_file, bench_file), say)

@@ -30,7 +30,7 @@ from tinyhil.harness.commands.common import read_boards, say
 def flash(boards_file: Path | None, bench_file: Path | None, format_: str, **options: Any) -> None:
     """Build, write into the board, verify, and wait for the HELLO that proves it."""
     from tinyhil.harness.build.toolchain import default_cache_dir
-    from tinyhil.harness.job import Request
+    from tinyhil.harness.job.job import Request
     from tinyhil.harness.measure.flash_model import flash_model
 
     request = Request(format=format_, **options)

@@ -46,11 +46,11 @@ def profile(
 
     from rich.console import Console
 
-    from tinyhil.harness import calls
-    from tinyhil.harness.job import Request
-    from tinyhil.harness.progress import progress_on
+    from tinyhil.harness.job.job import Request
+    from tinyhil.harness.measure.terminal_profile import print_profile
+    from tinyhil.harness.python import calls
     from tinyhil.harness.records.schema import read_record
-    from tinyhil.harness.records.terminal_profile import print_profile
+    from tinyhil.harness.settings.progress import progress_on
 
     request = Request(board=board, format=format_, **options)
     log = Console(stderr=True, highlight=False, soft_wrap=True)

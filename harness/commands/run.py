@@ -74,7 +74,7 @@ def run(context: click.Context, board_names: tuple[str, ...], as_json: bool, **o
     from rich.console import Console
 
     from tinyhil.harness.measure.parallel import as_arguments, print_table, run_all, worst_code
-    from tinyhil.harness.progress import bars
+    from tinyhil.harness.settings.progress import bars
 
     arguments = as_arguments(context, leave_out=("board_names", "as_json"))
     console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -102,10 +102,10 @@ def _run_one(
 
     from rich.console import Console
 
-    from tinyhil.harness import calls
-    from tinyhil.harness.job import Request
-    from tinyhil.harness.progress import progress_on
+    from tinyhil.harness.job.job import Request
+    from tinyhil.harness.python import calls
     from tinyhil.harness.records.terminal import print_record
+    from tinyhil.harness.settings.progress import progress_on
 
     request = Request(board=board, format=format_, **options)
     log = Console(stderr=True, highlight=False, soft_wrap=True)

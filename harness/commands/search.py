@@ -151,7 +151,7 @@ def search(
 
     from rich.console import Console
 
-    from tinyhil.harness import calls
+    from tinyhil.harness.python import calls
     from tinyhil.harness.search.session import SearchRequest
     from tinyhil.harness.search.show import print_outcome, search_progress
     from tinyhil.harness.train.after_search import Round, alternate, best_of, require_trainable

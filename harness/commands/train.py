@@ -79,7 +79,7 @@ def train(as_json: bool, format_: str, **options: Any) -> None:
     """Move the weights of a model so that its integers are right: straight-through gradients in its own formats."""
     import json
 
-    from tinyhil.harness import calls
+    from tinyhil.harness.python import calls
     from tinyhil.harness.train.session import TrainRequest
     from tinyhil.harness.train.show import epoch_line, lines_of
 

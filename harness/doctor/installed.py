@@ -17,9 +17,9 @@ from tinyhil.harness.boards.flash import OPENOCD_MINIMUM
 from tinyhil.harness.boards.heal import find_uhubctl
 from tinyhil.harness.build.emulators import check_emulator
 from tinyhil.harness.build.toolchain import PACKAGES, default_cache_dir
-from tinyhil.harness.config import BoardSpec, load_boards
 from tinyhil.harness.doctor import serial_ports
 from tinyhil.harness.doctor.checks import Check
+from tinyhil.harness.settings.config import BoardSpec, load_boards
 from tinyhil.processes import run
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinyhil.form import Form
 from tinyhil.formats.codec import dequantize
 from tinyhil.formats.format import Format
 from tinyhil.harness.measure.operations import macs_of
+from tinyhil.language.form import Form
+from tinyhil.language.program import Op, Program, Role, loops_of, walk
 from tinyhil.ops import KERNEL_OF
 from tinyhil.ops.distance import SQUARED_DISTANCE
-from tinyhil.program import Op, Program, Role, loops_of, walk
-from tinyhil.reference import run_reference
+from tinyhil.references.reference import run_reference
 
 
 @dataclass(frozen=True, slots=True)

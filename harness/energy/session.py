@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tinyhil.compiler.lower import lower
 from tinyhil.harness.energy.counts import count_operations
 from tinyhil.harness.energy.sample_energy import Energy, OperationEnergy, energy_of
 from tinyhil.harness.energy.technology import Technology, find_technology
-from tinyhil.harness.job import Say, Streamed, load_job, method_of, open_model
-from tinyhil.lower import lower
-from tinyhil.reference import quantize_inputs
+from tinyhil.harness.job.job import Say, Streamed, load_job, method_of, open_model
+from tinyhil.references.reference import quantize_inputs
 
 ENOUGH_SAMPLES = 20  # to know how many values are zero
 AS_LISTS = ("sparse",)  # the fusion that leaves zeros of weights out; here they are counted

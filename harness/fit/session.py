@@ -7,22 +7,22 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges
+from tinyhil.compiler.calibrate import Ranges
+from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, DoesNotFit, ModelError
 from tinyhil.formats import named
 from tinyhil.harness.build.pipeline import arranged_for, place_for
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.fit.costs import CoreCosts, Estimate, costs_of
 from tinyhil.harness.fit.features import code_features, flash_constants, time_features
-from tinyhil.harness.inputs import read_inputs
-from tinyhil.harness.job import Opened, Say, Streamed, method_of, open_model
+from tinyhil.harness.job.inputs import read_inputs
+from tinyhil.harness.job.job import Opened, Say, Streamed, method_of, open_model
 from tinyhil.harness.offline.plan import planning_ranges
-from tinyhil.lower import lower
+from tinyhil.harness.settings.config import Boards, BoardSpec
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.program import Program
 from tinyhil.memplan.arena.placement import place
 from tinyhil.preference import RAM, Wish
-from tinyhil.program import Program
 from tinyhil.search.engine.library import load_engine
 from tinyhil.search.engine.restart import work_of
 from tinyhil.search.evaluator import Evaluator, make_examples

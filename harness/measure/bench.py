@@ -9,15 +9,15 @@ from typing import Any
 
 from tinyhil.errors import DataError
 from tinyhil.harness.boards.locate import locate
-from tinyhil.harness.config import Boards
-from tinyhil.harness.job import Request, Say
-from tinyhil.harness.measure.bench_stats import Summary, Times, bootstrap
+from tinyhil.harness.job.job import Request, Say
+from tinyhil.harness.measure.record import make_record, write_record
 from tinyhil.harness.measure.run import Outcome, Progress, run
+from tinyhil.harness.records.bench_stats import Summary, Times, bootstrap
 from tinyhil.harness.records.compare import Difference, compare
 from tinyhil.harness.records.figures import figures
-from tinyhil.harness.records.record import make_record, write_record
 from tinyhil.harness.records.schema import read_record
 from tinyhil.harness.records.verdict import invalid_because
+from tinyhil.harness.settings.config import Boards
 
 RESETS, INFERENCES, WARM_UP = 3, 30, 1
 

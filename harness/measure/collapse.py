@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges
-from tinyhil.classes import classes_of
-from tinyhil.columns import scaled_columns
+from tinyhil.compiler.calibrate import Ranges
+from tinyhil.compiler.columns import scaled_columns
+from tinyhil.compiler.lower import lower
 from tinyhil.errors import HilError
-from tinyhil.evaluate import evaluate
 from tinyhil.formats.codec import dequantize
-from tinyhil.graph import Graph
-from tinyhil.lower import lower
-from tinyhil.program import Op, Program, Role, walk
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Op, Program, Role, walk
+from tinyhil.references.classes import classes_of
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 COLLAPSE = 0.1  # of the decisions
 NO_COLLAPSE = 0.05

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tinyhil.errors import DoesNotFit
-from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.harness.wire import stream as wire
 from tinyhil.harness.wire.protocol import Hello
 from tinyhil.harness.wire.trace import SampleTrace

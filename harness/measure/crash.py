@@ -14,7 +14,7 @@ from elftools.elf.sections import SymbolTableSection
 
 from tinyhil.errors import DeviceCrashed
 from tinyhil.harness.build.image import Image
-from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.harness.wire.protocol import Stats
 
 MANGLED, LENGTH = re.compile(r"_Z(N?)K?"), re.compile(r"L?(\d+)")  # L: known in its own file only

@@ -15,18 +15,18 @@ import numpy as np
 from tinyhil.codegen.body import VALUES
 from tinyhil.codegen.value_log import is_logged
 from tinyhil.errors import DataError, LinkError
-from tinyhil.evaluate import shape_inputs
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.board_image import compile_for
 from tinyhil.harness.build.pipeline import Compiled
-from tinyhil.harness.config import Boards
-from tinyhil.harness.job import Request, load_job, method_of, open_model
+from tinyhil.harness.job.job import Request, load_job, method_of, open_model
 from tinyhil.harness.measure.run import find_place, wish_of
 from tinyhil.harness.measure.variant import Device, run_variant
+from tinyhil.harness.settings.config import Boards
 from tinyhil.harness.wire.protocol import Values
+from tinyhil.language.program import Loop, Op, Program
 from tinyhil.memplan.arena.views import is_done_by_plan
-from tinyhil.program import Loop, Op, Program
-from tinyhil.reference import quantize_inputs, run_reference
+from tinyhil.references.evaluate import shape_inputs
+from tinyhil.references.reference import quantize_inputs, run_reference
 
 Say = Callable[[str], None]
 

@@ -13,18 +13,18 @@ from pathlib import Path
 import numpy as np
 
 from tinyhil import files
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
+from tinyhil.compiler.calibrate import calibrate
 from tinyhil.frontend.onnx import Model, load_onnx
 from tinyhil.harness.boards.locate import Place
 from tinyhil.harness.build.board_image import build_firmware, compile_for
 from tinyhil.harness.build.image import Image
-from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.talk import connect, log_folder, talk
+from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.protocol import QUIET, Result
 from tinyhil.harness.wire.stream import Options, stream
+from tinyhil.language.assignment import Assignment
 
 VALUES = 64  # of 16 bits: a sample fills one frame, and an Uno has room for two
 ROUND = 50  # samples per session

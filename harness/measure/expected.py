@@ -15,18 +15,18 @@ from pydantic import TypeAdapter
 
 from tinyhil import files
 from tinyhil.agreement import Agreement, Lowered, agreement, whole_run
-from tinyhil.calibrate import Ranges
-from tinyhil.classes import classes_of
-from tinyhil.columns import scaled_columns
+from tinyhil.compiler.calibrate import Ranges
+from tinyhil.compiler.columns import scaled_columns
+from tinyhil.compiler.lower import formats
 from tinyhil.errors import DataError
-from tinyhil.evaluate import evaluate
 from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.measure.collapse import explain_collapse
 from tinyhil.harness.measure.operations import saturation_counter
 from tinyhil.harness.measure.parallel import SHARED
-from tinyhil.lower import formats
-from tinyhil.program import walk
-from tinyhil.reference import ReferenceRun, dequantize_outputs, run_reference
+from tinyhil.language.program import walk
+from tinyhil.references.classes import classes_of
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import ReferenceRun, dequantize_outputs, run_reference
 
 CHECKED_SAMPLES, CHECKED_ELEMENTS = 4, 400_000  # of the comparison of each operation with the float model
 

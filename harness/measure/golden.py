@@ -17,21 +17,21 @@ from typing import Annotated, Any
 import numpy as np
 
 from tinyhil import files
-from tinyhil.clipping import METHODS
 from tinyhil.errors import BoardError, DataError
+from tinyhil.formats.clipping import METHODS
 from tinyhil.harness.boards.locate import Place, locate
-from tinyhil.harness.config import Boards
-from tinyhil.harness.job import Request, open_model
-from tinyhil.harness.limits import AtLeast, require
+from tinyhil.harness.job.job import Request, open_model
+from tinyhil.harness.measure.record import make_record
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.records.compare import Difference, compare
 from tinyhil.harness.records.figures import figures
-from tinyhil.harness.records.record import make_record
+from tinyhil.harness.records.partial import writing
 from tinyhil.harness.records.render import as_text, summary
 from tinyhil.harness.records.schema import read_record
 from tinyhil.harness.records.side_by_side import Row, changes
 from tinyhil.harness.records.verdict import invalid_because
-from tinyhil.harness.wire.partial import writing
+from tinyhil.harness.settings.config import Boards
+from tinyhil.harness.settings.limits import AtLeast, require
 
 FOLDER = Path("results/golden")
 SAMPLES = 16

@@ -8,7 +8,7 @@ overhead included and every result checked. A kernel far above its limit is slow
 from __future__ import annotations
 
 from tinyhil.formats.format import SINGLE
-from tinyhil.program import Op, Program
+from tinyhil.language.program import Op, Program
 
 BYTE, HALF, FLOAT = "8", "16", "float"
 LIMITS: dict[str, dict[tuple[str, str], float]] = {

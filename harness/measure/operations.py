@@ -10,12 +10,12 @@ import numpy as np
 from tinyhil.codegen.chains import Chain, in_chains
 from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.codegen.profile_calls import format_name, number_of
-from tinyhil.kernel import Kernel
+from tinyhil.language.kernel import Kernel
+from tinyhil.language.program import Loop, Op, Program, Role, loops_of, walk
 from tinyhil.memplan import Plan
 from tinyhil.memplan.arena.views import is_done_by_plan
 from tinyhil.ops import KERNEL_OF
-from tinyhil.program import Loop, Op, Program, Role, loops_of, walk
-from tinyhil.reference import Observe
+from tinyhil.references.reference import Observe
 
 CHAIN = "chain"  # what stands for the kernel of a chain
 

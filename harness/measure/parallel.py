@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tinyhil import errors
-from tinyhil.harness.progress import TO_PARENT, Progress, read_line
+from tinyhil.harness.settings.progress import TO_PARENT, Progress, read_line
 from tinyhil.processes import Started
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ activations are taken to stay in registers. Sources: AVR Instruction Set Manual 
 from __future__ import annotations
 
 from tinyhil.formats.format import AFFINE, INTEGER
-from tinyhil.harness.config import ChipSpec
-from tinyhil.program import Op, Program, Role
+from tinyhil.harness.settings.config import ChipSpec
+from tinyhil.language.program import Op, Program, Role
 
 LEAST = {
     ("avr", 8): 7.0,  # LPM 3, MULS 2, ADD and ADC 2

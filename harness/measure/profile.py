@@ -22,18 +22,18 @@ from tinyhil.codegen.profile_calls import EMPTY_PAIRS, empty_number, number_of
 from tinyhil.errors import BoardDiffers, LinkError
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.pipeline import Compiled
-from tinyhil.harness.config import Boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
+from tinyhil.harness.measure.details import layers_of
 from tinyhil.harness.measure.loop_limits import loop_limit
 from tinyhil.harness.measure.operations import described, elements_of, executed, last_of, macs_of
+from tinyhil.harness.measure.record import add_profile, store
 from tinyhil.harness.measure.rounding_sensitivity import MOST_OF_A_PROFILE
 from tinyhil.harness.measure.run import Outcome, Progress, run
 from tinyhil.harness.measure.variant import Device, Reported, run_variant
-from tinyhil.harness.records.details import layers_of
-from tinyhil.harness.records.record import add_profile, store
+from tinyhil.harness.settings.config import Boards
 from tinyhil.harness.wire.protocol import Timed
 from tinyhil.harness.wire.trace import END
-from tinyhil.program import Op, Program, walk
+from tinyhil.language.program import Op, Program, walk
 
 Say = Callable[[str], None]
 OPERATION_TAG = 0x10000  # firmware/wire/session.cpp: above the numbers of samples

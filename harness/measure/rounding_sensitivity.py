@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from tinyhil.agreement.stored_constants import with_stored_constants
-from tinyhil.evaluate import evaluate, replay
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.format import Format
-from tinyhil.graph import Graph, Node
+from tinyhil.language.graph import Graph, Node
+from tinyhil.language.program import Op, Program, Role, walk
 from tinyhil.ops import OPERATOR_BY_NAME
-from tinyhil.program import Op, Program, Role, walk
+from tinyhil.references.evaluate import evaluate, replay
 
 SAMPLES = 2
 MOST_VALUES = 3_000_000  # that are computed in all, beside a run

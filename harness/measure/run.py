@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from tinyhil.agreement import Agreement
-from tinyhil.calibrate import Ranges
-from tinyhil.classes import class_count
+from tinyhil.compiler.calibrate import Ranges
 from tinyhil.errors import ConfigError, DataError, LinkError
-from tinyhil.evaluate import shape_inputs
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.boards import simulated
 from tinyhil.harness.boards.claim import claim
@@ -27,24 +25,26 @@ from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.build.toolchain import find_compiler, platformio_command
 from tinyhil.harness.build.weights import weigh
-from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.inputs import Inputs
-from tinyhil.harness.job import Request, Say, load_job, method_of, open_model, preference_of
+from tinyhil.harness.job.inputs import Inputs
+from tinyhil.harness.job.job import Request, Say, load_job, method_of, open_model, preference_of
+from tinyhil.harness.job.zoo import ModelSource
 from tinyhil.harness.measure.counter import check_sample, check_session, compare_clocks
 from tinyhil.harness.measure.crash import check_memory
 from tinyhil.harness.measure.expected import expected
 from tinyhil.harness.measure.talk import connect, flash_unless_running, log_folder, talk
-from tinyhil.harness.progress import Progress as Shown
+from tinyhil.harness.records.partial import PartialRun, require_writable
+from tinyhil.harness.settings.config import Boards, BoardSpec
+from tinyhil.harness.settings.progress import Progress as Shown
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link, wait_for_port
-from tinyhil.harness.wire.partial import PartialRun, require_writable
 from tinyhil.harness.wire.protocol import Stats
 from tinyhil.harness.wire.stream import Distrusted, Options, stream
 from tinyhil.harness.wire.trace import SampleTrace, TraceReader
-from tinyhil.harness.zoo import ModelSource
+from tinyhil.language.program import Program
 from tinyhil.preference import Wish
-from tinyhil.program import Program
-from tinyhil.reference import ReferenceRun, quantize_inputs
+from tinyhil.references.classes import class_count
+from tinyhil.references.evaluate import shape_inputs
+from tinyhil.references.reference import ReferenceRun, quantize_inputs
 
 LOADS = ("direct", "flash")
 Progress = Callable[[int, int], None]  # finished samples, all samples

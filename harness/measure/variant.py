@@ -16,9 +16,9 @@ from tinyhil.harness.boards.claim import claim
 from tinyhil.harness.boards.locate import Place
 from tinyhil.harness.build.board_image import build_firmware
 from tinyhil.harness.build.pipeline import Compiled, target_of
-from tinyhil.harness.config import Boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.talk import connect, flash_unless_running, log_folder, talk
+from tinyhil.harness.settings.config import Boards
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.deadline import Starved
 from tinyhil.harness.wire.link import Link

@@ -11,12 +11,12 @@ import numpy as np
 
 from tinyhil.errors import DataError
 from tinyhil.harness.boards.fidelity import error_band
-from tinyhil.harness.config import Boards
 from tinyhil.harness.mlperf import accuracy, performance
 from tinyhil.harness.mlperf.accuracy import Accuracy
 from tinyhil.harness.mlperf.evaluation_sets import Evaluation, evaluation, quiet_input
 from tinyhil.harness.mlperf.runner_protocol import Device
 from tinyhil.harness.mlperf.session import Ready, Running, switched_on
+from tinyhil.harness.settings.config import Boards
 
 Say = Callable[[str], None]
 PERFORMANCE, ACCURACY, ENERGY = "performance", "accuracy", "energy"

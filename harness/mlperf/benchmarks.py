@@ -12,7 +12,7 @@ import numpy as np
 
 from tinyhil.codegen.benchmark import Codes, codes_at
 from tinyhil.errors import ModelError
-from tinyhil.graph import Graph
+from tinyhil.language.graph import Graph
 
 TOP1, AUC = "top-1", "AUC"
 BYTE = np.arange(256)

@@ -14,13 +14,13 @@ from typing import Any, TextIO
 
 from tinyhil.errors import ConfigError
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import Boards
-from tinyhil.harness.job import open_model
+from tinyhil.harness.job.job import open_model
 from tinyhil.harness.mlperf import submission
 from tinyhil.harness.mlperf.benchmark_run import ACCURACY, ENERGY, PERFORMANCE, Rules, carry_out
 from tinyhil.harness.mlperf.benchmarks import benchmark_of
 from tinyhil.harness.mlperf.evaluation_sets import evaluation, official_folder
 from tinyhil.harness.mlperf.session import Ready, Wanted, prepare, switched_on
+from tinyhil.harness.settings.config import Boards
 
 Say = Callable[[str], None]
 USUAL = (PERFORMANCE, ACCURACY)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges
 from tinyhil.codegen.benchmark import MAIN, MAIN_TEXT, Meaning, emit_benchmark
+from tinyhil.compiler.calibrate import Ranges
 from tinyhil.errors import ConfigError
 from tinyhil.frontend.listing import Model
 from tinyhil.harness.build.pipeline import Compiled, compile_model
 from tinyhil.harness.build.platformio import project_files
-from tinyhil.harness.config import BoardSpec
 from tinyhil.harness.mlperf.benchmarks import benchmark_of
+from tinyhil.harness.settings.config import BoardSpec
+from tinyhil.language.assignment import Assignment
 from tinyhil.preference import Wish
 
 ENERGY_BAUD = 9600

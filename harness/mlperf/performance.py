@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import median
 
 from tinyhil.errors import LinkError
-from tinyhil.harness.config import BoardSpec
 from tinyhil.harness.mlperf.runner_protocol import Device, Inference
+from tinyhil.harness.settings.config import BoardSpec
 
 RUNS, SECONDS, WARM_UP = 5, 10.0, 10
 MARGIN = 1.02  # more inferences than the trial run says are needed

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from tinyhil.errors import ConfigError
 from tinyhil.harness.build.pipeline import write_sources
-from tinyhil.harness.config import Boards
-from tinyhil.harness.job import method_of, open_model
+from tinyhil.harness.job.job import method_of, open_model
 from tinyhil.harness.mlperf.benchmarks import benchmark_of
 from tinyhil.harness.mlperf.firmware import OUR_SESSION, compile_mlperf
 from tinyhil.harness.mlperf.session import ranges_at_hand
 from tinyhil.harness.offline.generate import Project, check_project_folder, say_left_out
+from tinyhil.harness.settings.config import Boards
 
 Say = Callable[[str], None]
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges
 from tinyhil.codegen.benchmark import codes_at
+from tinyhil.compiler.calibrate import Ranges
 from tinyhil.errors import DataError
 from tinyhil.harness.boards import attached, host, simulated
 from tinyhil.harness.boards.claim import claim
@@ -22,15 +21,16 @@ from tinyhil.harness.build.board_image import build_firmware
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.build.weights import check_weights
-from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.inputs import calibrated
-from tinyhil.harness.job import Opened, method_of, open_model
+from tinyhil.harness.job.inputs import calibrated
+from tinyhil.harness.job.job import Opened, method_of, open_model
 from tinyhil.harness.measure.run import is_simulated
 from tinyhil.harness.measure.talk import log_folder
 from tinyhil.harness.mlperf.benchmarks import Benchmark, benchmark_of, graph_inputs, real_outputs, report_of
 from tinyhil.harness.mlperf.evaluation_sets import calibration, evaluation
 from tinyhil.harness.mlperf.firmware import compile_mlperf, for_energy
-from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.harness.settings.config import Boards, BoardSpec
+from tinyhil.language.assignment import Assignment
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 Say = Callable[[str], None]
 

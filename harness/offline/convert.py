@@ -12,7 +12,7 @@ from tinyhil.errors import ConfigError, ModelError
 from tinyhil.files import write_bytes
 from tinyhil.frontend import WRITTEN
 from tinyhil.frontend.load import load_model
-from tinyhil.harness.job import NO_STREAM, Streamed, open_model
+from tinyhil.harness.job.job import NO_STREAM, Streamed, open_model
 
 
 def convert_model(name: str, out: Path, streamed: Streamed = NO_STREAM) -> list[Path]:

@@ -11,24 +11,24 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
-from tinyhil.classes import deciding, ends_in_argmax
 from tinyhil.codegen.exported_library import CALLER, STATIC, Library
 from tinyhil.codegen.identifiers import identifiers
 from tinyhil.codegen.library_source import emit_library
 from tinyhil.codegen.packages import package
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.files import write_bytes
-from tinyhil.harness.assets import asset
 from tinyhil.harness.build.pipeline import Compiled, compile_model, runtime_sources
-from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.job import Streamed, method_of, open_model, preference_of, say_other_ranges
-from tinyhil.harness.limits import AtLeast, OneOf, require
+from tinyhil.harness.job.job import Streamed, method_of, open_model, preference_of, say_other_ranges
+from tinyhil.harness.measure.record import formats_of
 from tinyhil.harness.offline.export_sizes import compilers_for, state_sizes
-from tinyhil.harness.records.record import formats_of
 from tinyhil.harness.records.schema import Run, read_record
 from tinyhil.harness.records.verdict import invalid_because
+from tinyhil.harness.settings.assets import asset
+from tinyhil.harness.settings.config import Boards, BoardSpec
+from tinyhil.harness.settings.limits import AtLeast, OneOf, require
 from tinyhil.preference import Wish
 from tinyhil.quoting import markdown
+from tinyhil.references.classes import deciding, ends_in_argmax
 
 Say = Callable[[str], None]
 MAX_PREFIX = 48

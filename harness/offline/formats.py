@@ -16,7 +16,7 @@ import numpy as np
 from tinyhil import formats as format_table
 from tinyhil.formats import FORMATS
 from tinyhil.formats.format import Format, NamedFormat
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.settings.config import load_boards
 
 COSTS = Path(format_table.__file__).with_name("costs.json")
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tinyhil.calibrate import save_ranges
+from tinyhil.compiler.calibrate import save_ranges
 from tinyhil.errors import ConfigError, DataError
-from tinyhil.graph import Graph
 from tinyhil.harness.build.pipeline import Compiled, compile_model, write_sources
-from tinyhil.harness.config import Boards
-from tinyhil.harness.inputs import calibrated, read_inputs, training_part
-from tinyhil.harness.job import NO_STREAM, Streamed, method_of, open_model, preference_of, say_other_ranges
+from tinyhil.harness.job.inputs import calibrated, read_inputs, training_part
+from tinyhil.harness.job.job import NO_STREAM, Streamed, method_of, open_model, preference_of, say_other_ranges
+from tinyhil.harness.settings.config import Boards
+from tinyhil.language.graph import Graph
 from tinyhil.preference import Wish
 
 Say = Callable[[str], None]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tinyhil.errors import ConfigError
 from tinyhil.harness.offline.labels import keep_fitting, renderer_of
-from tinyhil.harness.text import in_short
+from tinyhil.harness.settings.text import in_short
 from tinyhil.memplan import Plan, Problem
 
 if TYPE_CHECKING:

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import click
 
 from tinyhil.codegen import arrange
+from tinyhil.compiler.lower import lower
 from tinyhil.compiler_pass import Pass
 from tinyhil.errors import ConfigError
 from tinyhil.frontend import dead_channels
 from tinyhil.fuse import GRAPH_FUSIONS, LEFT_OUT, PROGRAM_FUSIONS
 from tinyhil.fuse.rewriting import GraphFusion, ProgramFusion
 from tinyhil.harness.build.pipeline import arranged_for
-from tinyhil.harness.config import BoardSpec
-from tinyhil.harness.job import Say, Streamed, open_model
+from tinyhil.harness.job.job import Say, Streamed, open_model
 from tinyhil.harness.offline.plan import Wanted, planning_ranges
-from tinyhil.lower import lower
+from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.memplan.arena.passes import PASSES
 from tinyhil.memplan.arena.placement import place
 

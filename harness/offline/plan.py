@@ -7,17 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tinyhil.calibrate import Ranges, load_ranges
 from tinyhil.codegen.transfer import Transfer, belongs_in_arena
+from tinyhil.compiler.calibrate import Ranges, load_ranges
+from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, DoesNotFit
 from tinyhil.fuse import LEFT_OUT
 from tinyhil.harness.build.pipeline import arranged_for, described, fit, limited
-from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.job import Opened, Streamed, open_model, preference_of
+from tinyhil.harness.job.job import Opened, Streamed, open_model, preference_of
+from tinyhil.harness.job.zoo import ModelSource
 from tinyhil.harness.offline.memory_map import MemoryMap, memory_map
-from tinyhil.harness.text import in_short
-from tinyhil.harness.zoo import ModelSource
-from tinyhil.lower import lower
+from tinyhil.harness.settings.config import Boards, BoardSpec
+from tinyhil.harness.settings.text import in_short
+from tinyhil.language.program import Program, walk
 from tinyhil.memplan import DEFAULT, Budget, Plan, Problem, as_record, describe, find_planner, plan
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement, place
@@ -27,7 +28,6 @@ from tinyhil.memplan.arena.regions import SYMBOL, arrays
 from tinyhil.memplan.arena.schedules import cheapest_within
 from tinyhil.memplan.csv import read_problem
 from tinyhil.preference import RAM, Wish
-from tinyhil.program import Program, walk
 
 Say = Callable[[str], None]
 NODES_WITHIN_SECONDS = 10**12  # the clock stops the search, not the count

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyhil.errors import ConfigError
-from tinyhil.harness.config import Boards
 from tinyhil.harness.offline.plan import PLANS_PER_MODEL, Say, Wanted, arranged_program
+from tinyhil.harness.settings.config import Boards
 from tinyhil.memplan.arena.placement_preference import input_bytes
 from tinyhil.memplan.arena.schedules import Scheduled, front
 

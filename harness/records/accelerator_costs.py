@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from tinyhil.harness.config import BoardSpec
-from tinyhil.program import Program
+from tinyhil.harness.settings.config import BoardSpec
+from tinyhil.language.program import Program
 from tinyhil.reram.cost import cost_of
 
 

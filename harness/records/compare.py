@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.errors import DataError
-from tinyhil.harness.measure.bench_stats import Times, compare_times
+from tinyhil.harness.records.bench_stats import Times, compare_times
 from tinyhil.harness.records.figures import SIZES, Figures, figures, read_figures
 from tinyhil.harness.records.schema import read_record, required
 from tinyhil.harness.records.side_by_side import Row, changes

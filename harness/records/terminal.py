@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tinyhil.harness.records.band import band, time_text
-from tinyhil.harness.text import in_short
+from tinyhil.harness.settings.text import in_short
 
 NAMES = 3  # of tensors in one line; the record has all
 

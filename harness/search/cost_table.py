@@ -24,11 +24,11 @@ from tinyhil.fields import Amount, Count, Exact, Real, Text, Word
 from tinyhil.formats import named
 from tinyhil.harness.build.pipeline import project_sources
 from tinyhil.harness.build.toolchain import find_compiler
-from tinyhil.harness.config import BoardSpec
 from tinyhil.harness.measure.operations import described, elements_of, executions_of, macs_of
 from tinyhil.harness.measure.profile import OperationCost
-from tinyhil.harness.wire.partial import writing
-from tinyhil.program import Op, Program
+from tinyhil.harness.records.partial import writing
+from tinyhil.harness.settings.config import BoardSpec
+from tinyhil.language.program import Op, Program
 from tinyhil.sealed import sealed, whole_lines
 from tinyhil.search.costs import Described, Operation, Row, Run
 from tinyhil.search.memory import Placement

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from tinyhil.errors import BoardDiffers, BuildError
-from tinyhil.harness.config import Boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.diff import diff_compiled
 from tinyhil.harness.measure.profile import Profile, profile_run
+from tinyhil.harness.measure.record import store
 from tinyhil.harness.measure.run import Outcome, run
 from tinyhil.harness.measure.variant import Device
-from tinyhil.harness.records.record import store
 from tinyhil.harness.records.verdict import gate_line
+from tinyhil.harness.settings.config import Boards
 from tinyhil.search.costs import Limits
 from tinyhil.search.evaluator import Score
 from tinyhil.search.space import Candidate, Space

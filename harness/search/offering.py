@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from tinyhil.errors import Infeasible, ModelError
 from tinyhil.formats import named
-from tinyhil.harness.config import Boards
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import FOR_FLASH, FOR_LATENCY, Say, Task
 from tinyhil.harness.search.uniform import Uniform, beside_answer
+from tinyhil.harness.settings.config import Boards
 from tinyhil.search.costs import Limits
 from tinyhil.search.offer import formats_on_offer
 from tinyhil.search.search_loop import Found

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.errors import BuildError, Infeasible
-from tinyhil.harness.job import command_of
+from tinyhil.harness.job.job import command_of
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.offering import together
 from tinyhil.harness.search.request import SearchRequest

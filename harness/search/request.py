@@ -7,10 +7,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
-from tinyhil.clipping import METHODS
 from tinyhil.errors import ConfigError
-from tinyhil.harness.job import Streamed
-from tinyhil.harness.limits import AtLeast, OneOf, require
+from tinyhil.formats.clipping import METHODS
+from tinyhil.harness.job.job import Streamed
+from tinyhil.harness.settings.limits import AtLeast, OneOf, require
 from tinyhil.preference import PREFERENCES, RAM
 from tinyhil.search.accelerator import AcceleratorLimits
 from tinyhil.search.costs import Limits

@@ -15,11 +15,11 @@ import numpy as np
 from tinyhil.codegen.profile_calls import stored_bytes
 from tinyhil.errors import BuildError, Infeasible, ModelError
 from tinyhil.harness.boards.fidelity import fidelity_of
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.cost_table import CostTable, Version, describer, rows_of
 from tinyhil.harness.search.task import Task, make_bench
-from tinyhil.program import walk
+from tinyhil.language.program import walk
 from tinyhil.search.anchor import least
 from tinyhil.search.costs import Costs, Described, Limits, Run
 from tinyhil.search.search_problem import SearchProblem

@@ -12,8 +12,7 @@ from typing import Any
 
 import filelock
 
-from tinyhil.harness.config import Boards
-from tinyhil.harness.job import command_of
+from tinyhil.harness.job.job import command_of
 from tinyhil.harness.search.board_fit import require_fit
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.offering import together, with_all_offers, with_weights
@@ -32,6 +31,7 @@ from tinyhil.harness.search.uniform import (
     uniforms,
 )
 from tinyhil.harness.search.workers import helped
+from tinyhil.harness.settings.config import Boards
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.search_loop import Found
 from tinyhil.search.space import Candidate, Space

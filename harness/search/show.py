@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from tinyhil.harness.progress import Progress, progress_on
+from tinyhil.harness.settings.progress import Progress, progress_on
 
 if TYPE_CHECKING:
     from tinyhil.harness.search.device import Measured

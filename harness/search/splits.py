@@ -10,9 +10,9 @@ import numpy as np
 
 from tinyhil import data
 from tinyhil.errors import DataError
-from tinyhil.graph import Graph
-from tinyhil.harness.inputs import Inputs, read_inputs
-from tinyhil.harness.job import Opened
+from tinyhil.harness.job.inputs import Inputs, read_inputs
+from tinyhil.harness.job.job import Opened
+from tinyhil.language.graph import Graph
 from tinyhil.notice import telling
 from tinyhil.search.evaluator import Examples, make_examples
 

@@ -11,19 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil import files
-from tinyhil.calibrate import Ranges
 from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.profile_calls import constant_bytes
+from tinyhil.compiler.calibrate import Ranges
 from tinyhil.errors import ConfigError, Infeasible, ModelError
 from tinyhil.harness.boards.locate import EMULATED
-from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.job import Opened, Request, conditions, open_model
+from tinyhil.harness.job.job import Opened, Request, conditions, open_model
 from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.device import Bench
 from tinyhil.harness.search.phases import Phases
 from tinyhil.harness.search.request import UNKEYED, UNSCORED, SearchRequest
 from tinyhil.harness.search.splits import Split, load_split
 from tinyhil.harness.search.total import wider_input, with_input
+from tinyhil.harness.settings.config import Boards, BoardSpec
+from tinyhil.language.program import Program
 from tinyhil.memplan import Budget as PlanBudget
 from tinyhil.memplan import Plan, plan
 from tinyhil.memplan.arena.floor import floor_bytes
@@ -31,7 +32,6 @@ from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.placement_preference import chosen
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.preference import LEAST, Wish
-from tinyhil.program import Program
 from tinyhil.reram.mapping import WITHOUT
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.engine.library import load_engine

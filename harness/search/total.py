@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from tinyhil.codegen.transfer import Transfer, belongs_in_arena, choose_transfer
 from tinyhil.errors import DoesNotFit, ModelError
-from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.settings.config import BoardSpec
+from tinyhil.language.program import Program
 from tinyhil.preference import RAM, Wish
-from tinyhil.program import Program
 from tinyhil.search.memory import Memory
 from tinyhil.search.space import Candidate, Choice
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import Boards
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import Task, load_task
+from tinyhil.harness.settings.config import Boards
 from tinyhil.processes import Started
 from tinyhil.search.journal import Journal
 from tinyhil.search.search_loop import answered

@@ -16,12 +16,12 @@ from tinyhil import data as data_sets
 from tinyhil import files
 from tinyhil.errors import HilError
 from tinyhil.frontend.companions import companions
-from tinyhil.harness.assets import asset
 from tinyhil.harness.boards.locate import EMULATED, Place, locate
 from tinyhil.harness.build.toolchain import default_cache_dir, find_compiler
-from tinyhil.harness.config import Boards, BoardSpec
+from tinyhil.harness.job.zoo import find_model
+from tinyhil.harness.settings.assets import asset
+from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.harness.sweep.file import ModelEntry, SweepFile, located
-from tinyhil.harness.zoo import find_model
 
 SCHEMA_VERSION = 2
 TIMEOUTS = ("timeout", "retries", "wait")  # options of the run that change no figure

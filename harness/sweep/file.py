@@ -13,9 +13,9 @@ from pydantic import Field, FiniteFloat
 from tinyhil.errors import HilError
 from tinyhil.formats import named
 from tinyhil.frontend import SUFFIXES
-from tinyhil.harness.config import Boards
-from tinyhil.harness.yaml_file import Fault, Location, NonEmpty, PositiveInt, Record, mark, parse, read_text
-from tinyhil.harness.zoo import find_model
+from tinyhil.harness.job.zoo import find_model
+from tinyhil.harness.settings.config import Boards
+from tinyhil.harness.settings.yaml_file import Fault, Location, NonEmpty, PositiveInt, Record, mark, parse, read_text
 from tinyhil.search.offer import formats_on_offer
 from tinyhil.search.strategies import make_strategy
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tinyhil.errors import ConfigError
-from tinyhil.harness.config import Boards
+from tinyhil.harness.settings.config import Boards
 from tinyhil.harness.sweep.cell import Cell, MakeOrder, Outcome, cells_of
 from tinyhil.harness.sweep.file import read_sweep
 from tinyhil.harness.sweep.here import Here

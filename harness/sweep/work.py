@@ -23,15 +23,15 @@ from pydantic import AfterValidator
 from tinyhil import errors, files
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.fields import Amount, Exact, Sha, Text, Word
-from tinyhil.harness import calls
-from tinyhil.harness.boards.bench_file import default_bench
-from tinyhil.harness.config import Boards, load_boards
-from tinyhil.harness.failure import failure
-from tinyhil.harness.job import Request
+from tinyhil.harness.job.job import Request
+from tinyhil.harness.python import calls
 from tinyhil.harness.records.schema import Run, read_record
 from tinyhil.harness.records.verdict import exit_code_of, gate_line
 from tinyhil.harness.search.phases import processor_seconds
 from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.settings.bench_file import default_bench
+from tinyhil.harness.settings.config import Boards, load_boards
+from tinyhil.harness.settings.failure import failure
 from tinyhil.harness.sweep.cell import SCHEMA_VERSION, code_digest, compiler
 from tinyhil.notice import tell
 from tinyhil.sealed import Damaged, sealed, unsealed

@@ -19,12 +19,12 @@ import numpy as np
 
 from tinyhil import data
 from tinyhil.errors import ConfigError
+from tinyhil.harness.job.zoo import find_model
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.rounds import best_trials
 from tinyhil.harness.search.session import SearchOutcome
 from tinyhil.harness.search.task import write_assignment
 from tinyhil.harness.train.session import TrainOutcome, TrainRequest
-from tinyhil.harness.zoo import find_model
 from tinyhil.search.space import Candidate, Space
 
 TEACHER = 0.5  # share of the model as it was, which was good: formats are what is to be learned

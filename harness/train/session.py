@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinyhil import data, files
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import save_ranges
+from tinyhil.compiler.calibrate import save_ranges
 from tinyhil.errors import ConfigError, DataError
-from tinyhil.evaluate import shape_inputs
 from tinyhil.frontend.dead_channels import PASS as DEAD_CHANNELS
-from tinyhil.harness.inputs import read_inputs
-from tinyhil.harness.job import Opened, Say, method_of, open_model
+from tinyhil.harness.job.inputs import read_inputs
+from tinyhil.harness.job.job import Opened, Say, method_of, open_model
+from tinyhil.language.assignment import Assignment
+from tinyhil.references.evaluate import shape_inputs
 from tinyhil.search.engine.library import load_engine
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from tinyhil.language.program import Op, Program, Role, Tensor, walk
 from tinyhil.memplan.arena.row_stages import Stage
 from tinyhil.names import free_name
 from tinyhil.ops import rows
 from tinyhil.ops.movement import PLACE, PLACE_MORE, straight
-from tinyhil.program import Op, Program, Role, Tensor, walk
 
 LAYERS = frozenset(
     kernel.form for kernel in (*rows.EXACT_CONV, *rows.CHANNEL_CONV, *rows.ASYMMETRIC_CONV, *rows.RESCALED_CONV)

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from tinyhil.language.program import Loop, Op, Program, Role
 from tinyhil.memplan import Plan
 from tinyhil.memplan.arena.views import PLACES, is_done_by_plan
 from tinyhil.memplan.arena.write_order import overwritten_too_early, windows_of
 from tinyhil.ops import rows
 from tinyhil.ops.movement import indices
-from tinyhil.program import Loop, Op, Program, Role
-from tinyhil.verify import SETTING, Malformed
+from tinyhil.references.verify import SETTING, Malformed
 
 STEPS = 2  # of each loop but those over rows
 NOBODY = -1  # an element that its tensor does not care for yet

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tinyhil.language.program import Op, Program, Role
 from tinyhil.memplan.arena.lag import lag_of
 from tinyhil.memplan.arena.row_choice import Cuts
 from tinyhil.memplan.arena.steps import steps_of
 from tinyhil.memplan.arena.tensors import overwritable
 from tinyhil.memplan.arena.views import view_of
 from tinyhil.ops.scan import COPY
-from tinyhil.program import Op, Program, Role
 
 
 def floor_bytes(program: Program, *, again: bool = False) -> int:

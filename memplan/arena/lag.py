@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tinyhil.language.program import Op, Program, Role
 from tinyhil.ops import rows
 from tinyhil.ops.window import Window, window_of
-from tinyhil.program import Op, Program, Role
 
 
 def goes_by_channel(program: Program, op: Op) -> bool:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tinyhil.language.program import Loop, Op, Program, Role
 from tinyhil.memplan.arena.tensors import overwritable
 from tinyhil.ops.scan import COPY
-from tinyhil.program import Loop, Op, Program, Role
 
 ALWAYS, STATE, RESULT, LOCAL, GIVEN = "always", "state", "result", "local", "given"
 

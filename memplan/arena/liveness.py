@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinyhil.program import Loop, Op, Program, Role
+from tinyhil.language.program import Loop, Op, Program, Role
 
 BEFORE = -1  # the instant at which the sample is received
 

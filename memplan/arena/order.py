@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tinyhil.language.program import Loop, Op, Program
 from tinyhil.memplan.arena.level import Level, level_of
-from tinyhil.program import Loop, Op, Program
 
 MOST_EXPANSIONS = 200_000  # of one level: about two seconds
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from tinyhil.language.program import Program
 from tinyhil.memplan import DEFAULT, Budget, Plan, Problem, lower_bound, plan
 from tinyhil.memplan.arena.execution_check import checked_plan
 from tinyhil.memplan.arena.order import reorder
@@ -12,8 +13,7 @@ from tinyhil.memplan.arena.passes import ALL_NAMES, GAPS, IN_PLACE, ORDER, ROWS,
 from tinyhil.memplan.arena.row_choice import with_rows
 from tinyhil.memplan.arena.states import with_gaps
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.program import Program
-from tinyhil.verify import checked
+from tinyhil.references.verify import checked
 
 
 @dataclass(frozen=True, slots=True)

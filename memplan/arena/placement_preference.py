@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from tinyhil.language.program import Program
 from tinyhil.memplan import Budget
 from tinyhil.memplan.arena.placement import Placement, Placements, placements
 from tinyhil.memplan.arena.row_costs import WORTH, time_lost
 from tinyhil.memplan.arena.schedules import cheapest_within, least
 from tinyhil.preference import LATENCY, LEAST, RAM, Wish
-from tinyhil.program import Program
 
 FREE = 0.5  # of a board's RAM, which nobody misses; from there on, a share of it is worth as much of the time
 

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from tinyhil.language.program import Program
 from tinyhil.memplan import Buffer, Problem, lower_bound
 from tinyhil.memplan.arena.row_choice import Cuts, Part, Span, Way, cut_into
 from tinyhil.memplan.arena.states import with_gaps
 from tinyhil.memplan.arena.steps import steps_of
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.program import Program
 
 MOST_BOUNDS = 400  # parts that are bounded before the search gives up
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tinyhil.errors import DoesNotFit
+from tinyhil.language.program import Program
 from tinyhil.memplan import DEFAULT, Budget, Plan, Region, plan
 from tinyhil.memplan.arena.execution_check import checked_plan
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.problem import ARENA, ProblemError
-from tinyhil.program import Program
 
 SYMBOL = "hil_arena"
 OTHER_STATIC_BYTES = 8192  # of the firmware beside arena and input, generously: frames, statistics, tables in RAM

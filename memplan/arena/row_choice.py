@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
 
+from tinyhil.language.program import Loop, Op, Program, Role, walk
 from tinyhil.memplan import Bound, lower_bound
 from tinyhil.memplan.arena.channel_groups import in_groups, may_go_in_groups, shares
 from tinyhil.memplan.arena.lag import lag_of
@@ -33,7 +34,6 @@ from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.memplan.arena.strips import Columns, strips_of
 from tinyhil.memplan.arena.tensors import overwritable, problem_of
 from tinyhil.memplan.arena.views import view_of
-from tinyhil.program import Loop, Op, Program, Role, walk
 
 MOST_STAGES = 40  # of one loop
 MOST_PARTS = 2000  # weighed per program: a long one gets shorter loops

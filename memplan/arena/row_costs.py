@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tinyhil.formats.format import INTEGER
+from tinyhil.language.program import Loop, Op, Program, Role
 from tinyhil.memplan.arena.row_wise import rows_made
-from tinyhil.program import Loop, Op, Program, Role
 
 EXECUTION_PRODUCTS = 100
 CHANNEL_PRODUCTS = 170

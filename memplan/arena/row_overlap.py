@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from tinyhil.language.program import Program
 from tinyhil.memplan.arena.lag import row_lag
 from tinyhil.memplan.arena.row_schedule import Links, overwritten
 from tinyhil.memplan.arena.row_stages import Reads, Stage
 from tinyhil.memplan.arena.strips import Columns
-from tinyhil.program import Program
 
 Gain = tuple[int, Mapping[int, int]]  # of an overlap: bytes that its slots have more; by stages, those no more beside
 

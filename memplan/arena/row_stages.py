@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tinyhil.language.program import Op, Program, Role
 from tinyhil.memplan.arena.lag import goes_by_channel
 from tinyhil.memplan.arena.steps import readers_of, steps_of, writers_of
 from tinyhil.memplan.arena.tensors import overwritable
@@ -19,7 +20,6 @@ from tinyhil.memplan.arena.views import PLACES, is_contiguous, view_of
 from tinyhil.ops import rows
 from tinyhil.ops.movement import MOVE, indices
 from tinyhil.ops.window import Window, window_of
-from tinyhil.program import Op, Program, Role
 
 
 @dataclass(frozen=True, slots=True)

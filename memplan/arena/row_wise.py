@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tinyhil.formats.fixed import Fixed
+from tinyhil.language.program import Loop, Op, Program, Role, Tensor, reads_of
 from tinyhil.memplan.arena.row_overlap import Overlap, overlaps_of
 from tinyhil.memplan.arena.row_schedule import Links, Schedule, overwritten, schedule_of
 from tinyhil.memplan.arena.row_stages import Stage, joined_parts
@@ -23,7 +24,6 @@ from tinyhil.memplan.arena.strips import Columns, strips_of
 from tinyhil.names import free_name
 from tinyhil.ops import rows
 from tinyhil.ops.scan import FILL
-from tinyhil.program import Loop, Op, Program, Role, Tensor, reads_of
 
 BYTES, HALVES = Fixed(8, 0), Fixed(16, 0)
 Layout = tuple[int, int, int]

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from tinyhil.language.program import Program
 from tinyhil.memplan import DEFAULT, Budget
 from tinyhil.memplan.arena.execution_check import checked_plan
 from tinyhil.memplan.arena.passes import ALL_NAMES, ROWS
@@ -19,8 +20,7 @@ from tinyhil.memplan.arena.placement import Placement, smallest
 from tinyhil.memplan.arena.row_choice import NO_LIMIT, Cut, Cuts, cut_into
 from tinyhil.memplan.arena.row_costs import products_again, products_of
 from tinyhil.memplan.arena.two_passes import in_two_passes
-from tinyhil.program import Program
-from tinyhil.verify import checked
+from tinyhil.references.verify import checked
 
 STEP = 0.06  # how much less RAM each limit of a front allows than the one before
 TRIES = 8  # of limits below the one asked for: what a cut needs is known before it is planned, but not to the byte

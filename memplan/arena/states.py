@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tinyhil.language.program import Op, Program, Role
 from tinyhil.memplan import Alias, Buffer, Problem
 from tinyhil.memplan.arena.steps import Step, made_again, readers_of, steps_of, writers_of
 from tinyhil.memplan.arena.tensors import overwritable
 from tinyhil.ops.scan import COPY
-from tinyhil.program import Op, Program, Role
 
 Interval = tuple[int, int]  # half-open, in instants
 

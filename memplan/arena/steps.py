@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tinyhil.program import Loop, Op
+from tinyhil.language.program import Loop, Op
 
 
 @dataclass(frozen=True, slots=True)

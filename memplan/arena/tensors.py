@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tinyhil.language.program import Op, Program, Role
 from tinyhil.memplan import Alias, Buffer, Problem
 from tinyhil.memplan.arena.lag import lag_of
 from tinyhil.memplan.arena.liveness import LiveRange, live_ranges
@@ -22,7 +23,6 @@ from tinyhil.memplan.arena.steps import Step, made_again, readers_of, steps_of, 
 from tinyhil.memplan.arena.views import view_aliases
 from tinyhil.ops import KERNEL_OF, rows
 from tinyhil.ops.scan import COPY
-from tinyhil.program import Op, Program, Role
 
 
 def problem_of(program: Program, *, in_place: bool = True, views: bool = True, lags: bool = True) -> Problem:

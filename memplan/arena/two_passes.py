@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tinyhil.language.program import Loop, Op, Program, Role, reads_of
 from tinyhil.memplan.arena.channel_groups import MAPPED
 from tinyhil.names import free_name
 from tinyhil.ops import rows
 from tinyhil.ops.window import window_of
-from tinyhil.program import Loop, Op, Program, Role, reads_of
 
 REPEATED = (rows.HAS_WINDOW | MAPPED) - rows.JOINED_AT.keys()
 MOST_VARIANTS = 6  # the largest map alone, the two largest, ...

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tinyhil.language.program import Op, Program, Role
 from tinyhil.memplan import Alias, Plan
 from tinyhil.memplan.arena.liveness import LiveRange
 from tinyhil.memplan.arena.steps import Step, writers_of
 from tinyhil.ops.movement import MOVE, PLACE, PLACE_MORE, RANK
 from tinyhil.ops.scan import COPY
-from tinyhil.program import Op, Program, Role
 
 MOVES = (MOVE.form, MOVE.form.on_codes)
 PLACES = (PLACE.form, PLACE_MORE.form, PLACE.form.on_codes, PLACE_MORE.form.on_codes)

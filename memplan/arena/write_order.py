@@ -13,9 +13,9 @@ from itertools import product
 
 import numpy as np
 
+from tinyhil.language.program import Op, Program
 from tinyhil.ops import rows
 from tinyhil.ops.window import Window, window_of
-from tinyhil.program import Op, Program
 
 
 @dataclass(frozen=True, slots=True)

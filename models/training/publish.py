@@ -132,7 +132,7 @@ def wrapped(text: str) -> str:
 
 def write_ranges(path: Path, data: Dataset) -> str:
     """Calibrate on the training part; a line that says why not while an operator is missing."""
-    from tinyhil.calibrate import calibrate, save_ranges
+    from tinyhil.compiler.calibrate import calibrate, save_ranges
     from tinyhil.frontend.onnx import load_onnx
 
     try:

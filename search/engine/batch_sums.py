@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.arithmetic import scaled
-from tinyhil.form import Form, Joined
 from tinyhil.formats.format import CODED, INTEGER, SINGLE
 from tinyhil.formats.quire import Window, granule_of
+from tinyhil.language.arithmetic import scaled
+from tinyhil.language.form import Form, Joined
+from tinyhil.language.program import Op
 from tinyhil.ops import affine, affine_pair, batched, channels, conv, gathered, linear, pair, sparse
 from tinyhil.ops.sparse import matrix
 from tinyhil.ops.window import FIELDS, window_of
-from tinyhil.program import Op
 from tinyhil.search.engine.numbers import INTS, Unsupported, kind_of
 from tinyhil.search.engine.operands import Maker, Operands
 from tinyhil.search.engine.tables import (

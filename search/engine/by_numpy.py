@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.arithmetic import load
+from tinyhil.language.arithmetic import load
+from tinyhil.language.program import Op, Program, Role
 from tinyhil.ops import KERNEL_OF
-from tinyhil.program import Op, Program, Role
 from tinyhil.search.engine.numbers import BATCH, NUMBERS, codes_of, kind_of, numbers_of
 
 

@@ -11,15 +11,15 @@ from functools import lru_cache
 import numpy as np
 
 from tinyhil import ops
-from tinyhil.arithmetic import load
-from tinyhil.form import Form
 from tinyhil.formats.format import CODED, SINGLE, Format
 from tinyhil.formats.quire import Window
-from tinyhil.kernel import Kernel
+from tinyhil.language.arithmetic import load
+from tinyhil.language.form import Form
+from tinyhil.language.kernel import Kernel
+from tinyhil.language.program import Op
 from tinyhil.ops import KERNEL_OF
 from tinyhil.ops.movement import indices
 from tinyhil.ops.window import FIELDS, window_of
-from tinyhil.program import Op
 from tinyhil.search.engine.batch_sums import limit_of
 from tinyhil.search.engine.numbers import Unsupported, numbers_of
 from tinyhil.search.engine.operands import Maker, Operands

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyhil.form import Form
 from tinyhil.formats.format import INTEGER, SINGLE
+from tinyhil.language.form import Form
+from tinyhil.language.program import Loop, Op, Program, Role, walk
 from tinyhil.ops.real_functions import LOOKUP
-from tinyhil.program import Loop, Op, Program, Role, walk
 from tinyhil.search.engine import batch_sums, elements, integer_functions
 from tinyhil.search.engine.elements import TABULATED, table_of
 from tinyhil.search.engine.numbers import BATCH, INTS, NUMBERS, Unsupported, kind_of

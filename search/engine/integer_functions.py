@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyhil.form import Form
 from tinyhil.formats.format import CODED, INTEGER
 from tinyhil.formats.quire import Window
+from tinyhil.language.form import Form
+from tinyhil.language.program import Op
 from tinyhil.ops import division, normalize, softmax, upsample
 from tinyhil.ops.window import FIELDS
-from tinyhil.program import Op
 from tinyhil.search.engine.numbers import Unsupported
 from tinyhil.search.engine.operands import Maker, Operands
 from tinyhil.search.engine.tables import WINDOW_AT, Call

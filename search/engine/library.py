@@ -3,7 +3,7 @@
 Programs run in batches over samples (batch.cpp), in every number format. Operations without a version in batches are
 executed by numpy, and a line says so. Another assignment is another list of numbers: no compiler runs, no file is
 written. Where samples are named, values are kept, and the next program runs only what differs (restart.py).
-Results are bit-exact with `tinyhil.reference`, saturation counts included.
+Results are bit-exact with `tinyhil.references.reference`, saturation counts included.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from tinyhil.errors import BuildError
+from tinyhil.language.program import Program
 from tinyhil.native import Library, compiled, to_stderr
-from tinyhil.program import Program
-from tinyhil.reference import ReferenceRun
+from tinyhil.references.reference import ReferenceRun
 from tinyhil.search.engine.by_numpy import ByNumpy
 from tinyhil.search.engine.cache import ArrayCache
 from tinyhil.search.engine.flatten import Flattening

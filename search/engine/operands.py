@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tinyhil.arithmetic import load
 from tinyhil.formats.format import Format
-from tinyhil.program import Op, Program
+from tinyhil.language.arithmetic import load
+from tinyhil.language.program import Op, Program
 from tinyhil.search.engine.numbers import BATCH, INTS, NUMBERS, Unsupported, kind_of, numbers_of
 from tinyhil.search.engine.tables import DOMAINS, Call
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil.formats.format import INTEGER
-from tinyhil.program import Loop, Op, Program
+from tinyhil.language.program import Loop, Op, Program
 from tinyhil.search.engine.cache import ArrayCache
 from tinyhil.search.engine.numbers import BATCH, stored_dtype
 from tinyhil.search.engine.versions import Stage, Stages

@@ -8,9 +8,9 @@ from enum import StrEnum
 import numpy as np
 
 from tinyhil import ops
-from tinyhil.form import Form
 from tinyhil.formats.format import CODED, INTEGER, SINGLE, Rule
-from tinyhil.program import Op, Tensor
+from tinyhil.language.form import Form
+from tinyhil.language.program import Op, Tensor
 from tinyhil.search.engine.numbers import kind_of
 
 

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import cast
 
 from tinyhil.formats.format import Format
-from tinyhil.program import Loop, Op, Program
+from tinyhil.language.program import Loop, Op, Program
 
 DIGEST_BYTES = 16
 

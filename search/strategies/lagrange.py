@@ -25,7 +25,7 @@ import numpy as np
 from tinyhil.errors import ConfigError
 from tinyhil.search.search_problem import FIT, VALIDATION, Ask, Asking, Enough, SearchProblem
 from tinyhil.search.space import Candidate
-from tinyhil.search.strategies.tradeoffs import Tradeoffs, best_alone, measure, neighbours, shaken, starts
+from tinyhil.search.tradeoffs import Tradeoffs, best_alone, measure, neighbours, shaken, starts
 from tinyhil.search.trial import Trial
 
 CHANCE = 16  # disagreements; see `merit`

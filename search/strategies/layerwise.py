@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tinyhil.errors import ConfigError
-from tinyhil.program import walk
+from tinyhil.language.program import walk
 from tinyhil.search.search_problem import Ask, Asking, SearchProblem
 from tinyhil.search.space import Choice, Space
 

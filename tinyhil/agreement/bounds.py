@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil import ops
-from tinyhil.form import Arithmetic, Form, Joined
 from tinyhil.formats.format import AFFINE, CODED, INTEGER, SINGLE
-from tinyhil.lowering_context import Loaded, loaded
+from tinyhil.language.form import Arithmetic, Form, Joined
+from tinyhil.language.lowering_context import Loaded, loaded
+from tinyhil.language.program import Op, Program, Role
 from tinyhil.ops import KERNEL_OF
-from tinyhil.program import Op, Program, Role
 
 SINGLE_ULP = 2.0**-23
 SMALLEST = 2.0**-126  # below it single precision loses bits, and functions give 0

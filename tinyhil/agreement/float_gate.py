@@ -20,13 +20,13 @@ from tinyhil.agreement.bounds import Computed, error_bound
 from tinyhil.agreement.finding import Finding
 from tinyhil.agreement.spread import Uncertain, spread
 from tinyhil.agreement.stored_constants import with_stored_constants
-from tinyhil.evaluate import evaluate, replay
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.format import Format
-from tinyhil.graph import Graph, Node
+from tinyhil.language.graph import Graph, Node
+from tinyhil.language.program import Op, Program
 from tinyhil.ops.integral import is_whole_input
-from tinyhil.program import Op, Program
-from tinyhil.reference import quantize_inputs, run_reference
+from tinyhil.references.evaluate import evaluate, replay
+from tinyhil.references.reference import quantize_inputs, run_reference
 
 MOST_STEPS = 8  # of a loop, that are compared: each runs the same code
 

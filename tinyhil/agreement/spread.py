@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinyhil.graph import Node
+from tinyhil.language.graph import Node
 from tinyhil.ops import OPERATOR_BY_NAME
 from tinyhil.ops.norm import scale_and_offset
 from tinyhil.ops.normalize import root_of

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from tinyhil.agreement.spread import LINEAR
-from tinyhil.form import Arithmetic
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.format import AFFINE, Format
-from tinyhil.graph import Graph, Node
+from tinyhil.language.form import Arithmetic
+from tinyhil.language.graph import Graph, Node
+from tinyhil.language.program import Op, Program, Role, walk
 from tinyhil.ops import KERNEL_OF
 from tinyhil.ops.norm import scale_and_offset
-from tinyhil.program import Op, Program, Role, walk
 
 Arrays = dict[str, np.ndarray]
 JOINING = LINEAR | {"Add", "Sub"}  # a constant that is added may be stored as a bias, in a form of its own

@@ -24,12 +24,12 @@ from tinyhil.agreement.bounds import Computed, error_bound
 from tinyhil.agreement.finding import Finding
 from tinyhil.agreement.spread import LINEAR, Uncertain, spread
 from tinyhil.agreement.stored_constants import replaced, resolution, with_stored_constants
-from tinyhil.evaluate import replay
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.format import CODED, SINGLE, Format
-from tinyhil.graph import Graph, Node
+from tinyhil.language.graph import Graph, Node
+from tinyhil.language.program import Op, Program, walk
 from tinyhil.ops.integral import FLAGS, WHOLE
-from tinyhil.program import Op, Program, walk
+from tinyhil.references.evaluate import replay
 
 MOST_RUNS, MOST_ELEMENTS = 8, 1_600_000
 MARGIN = 4.0

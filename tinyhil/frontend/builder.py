@@ -19,7 +19,7 @@ from tinyhil.frontend.constant_folding import folded
 from tinyhil.frontend.fold import fold_into_layers
 from tinyhil.frontend.listing import Block, Call, Ends, Listing
 from tinyhil.frontend.unread import without_unread
-from tinyhil.graph import Graph, Node, Shape, element_count
+from tinyhil.language.graph import Graph, Node, Shape, element_count
 from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.ops.operator import refuse
 

@@ -10,7 +10,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from tinyhil.frontend.listing import Call
-from tinyhil.graph import element_count
+from tinyhil.language.graph import element_count
 
 MOST_ELEMENTS = 1 << 22  # of one result: the evaluator is slow, and no flash holds more
 RANDOM = frozenset(

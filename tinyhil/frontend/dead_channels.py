@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tinyhil.compiler_pass import Pass
-from tinyhil.graph import Graph, Node
+from tinyhil.language.graph import Graph, Node
 from tinyhil.names import free_name
 from tinyhil.ops import OPERATOR_BY_NAME
 from tinyhil.ops.operator import attr

@@ -16,7 +16,7 @@ import numpy as np
 from tinyhil.errors import ModelError
 from tinyhil.frontend.listing import Block, Call, Listing
 from tinyhil.frontend.tokens import INFINITE, KEYWORDS
-from tinyhil.graph import Shape
+from tinyhil.language.graph import Shape
 from tinyhil.names import free_name
 from tinyhil.ops import OPERATOR_BY_NAME
 

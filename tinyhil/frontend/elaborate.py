@@ -14,7 +14,7 @@ from tinyhil.frontend.listing import Call
 from tinyhil.frontend.row_reads import Row, rows_read
 from tinyhil.frontend.tokens import BEYOND, DslError, Place
 from tinyhil.frontend.values import Known, Scope, Step, Value
-from tinyhil.graph import Shape
+from tinyhil.language.graph import Shape
 
 MAX_UNROLLED_CALLS = 1 << 14  # copies of calls that a sum may make
 

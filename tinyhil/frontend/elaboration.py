@@ -11,7 +11,7 @@ from tinyhil.frontend import syntax
 from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.tokens import Place
 from tinyhil.frontend.values import Value
-from tinyhil.graph import Shape
+from tinyhil.language.graph import Shape
 
 
 class Elaboration(Protocol):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.graph import Graph, Node
+from tinyhil.language.graph import Graph, Node
 from tinyhil.names import free_name
 from tinyhil.ops.norm import scale_and_offset
 from tinyhil.ops.operator import attr

@@ -9,7 +9,7 @@ from tinyhil.frontend.elaboration import Elaboration
 from tinyhil.frontend.row_reads import Row
 from tinyhil.frontend.tokens import Place
 from tinyhil.frontend.values import Step
-from tinyhil.graph import Shape
+from tinyhil.language.graph import Shape
 
 
 def spans_of(e: Elaboration, indices: tuple[syntax.Index, ...], shape: Shape) -> list[tuple[int, int]]:

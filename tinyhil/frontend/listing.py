@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.graph import Graph, Part, Shape
+from tinyhil.language.graph import Graph, Part, Shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from tinyhil.frontend.listing import Model
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.frontend.ports import ANY_STREAM, Stream
 from tinyhil.frontend.tflite import load_tflite
-from tinyhil.verify import checked
+from tinyhil.references.verify import checked
 
 READERS = dict(zip(SUFFIXES, (load_onnx, lambda path, _: load_dsl(path), load_tflite), strict=True))
 

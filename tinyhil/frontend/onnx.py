@@ -28,7 +28,7 @@ from tinyhil.frontend.rewrite_control import choose, repeat
 from tinyhil.frontend.rewrite_quantized import input_kind
 from tinyhil.frontend.rewrites import CONTROL, DOMAINS, rewritten
 from tinyhil.frontend.whole_types import INTEGERS, note_types, require_whole
-from tinyhil.graph import Shape
+from tinyhil.language.graph import Shape
 from tinyhil.ops import LOOP_BY_NAME
 from tinyhil.ops.operator import refuse
 

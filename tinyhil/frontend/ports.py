@@ -18,7 +18,7 @@ from tinyhil.errors import ModelError
 from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.listing import Call, Ends
 from tinyhil.frontend.rewrite_quantized import KINDS
-from tinyhil.graph import Part, Shape, element_count
+from tinyhil.language.graph import Part, Shape, element_count
 from tinyhil.ops.quantize import codes_format
 
 REAL, WHOLE = "real", "whole"

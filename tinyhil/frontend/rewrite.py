@@ -15,7 +15,7 @@ import numpy as np
 from tinyhil.errors import ModelError
 from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.listing import Call
-from tinyhil.graph import Node, Shape
+from tinyhil.language.graph import Node, Shape
 from tinyhil.ops.operator import axis_of, refuse
 
 Results = tuple[str, ...] | None

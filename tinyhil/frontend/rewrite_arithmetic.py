@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from tinyhil.frontend.rewrite import Results, Rewrite, Site
-from tinyhil.graph import Shape, element_count
+from tinyhil.language.graph import Shape, element_count
 from tinyhil.ops.integral import CLOSED, WHOLE
 
 MOST_MULTIPLICATIONS = 16

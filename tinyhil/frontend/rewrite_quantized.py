@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import onnx
 
+from tinyhil.compiler.pins import CHOOSING
 from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.rewrite import MICROSOFT, Results, Rewrite, Site
 from tinyhil.ops.quantize import FROM_CODES, TO_CODES, nearest
-from tinyhil.pins import CHOOSING
 
 # (bits, what ONNX's integers exceed ours by)
 KINDS = {"int8": (8, 0), "uint8": (8, 128), "int16": (16, 0), "uint16": (16, 32768)}

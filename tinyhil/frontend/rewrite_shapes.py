@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from tinyhil.frontend.rewrite import Results, Rewrite, Site
-from tinyhil.graph import Shape, element_count
+from tinyhil.language.graph import Shape, element_count
 from tinyhil.ops.movement import RANK
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import tflite
 
 from tinyhil.errors import ModelError
-from tinyhil.graph import Shape, element_count
+from tinyhil.language.graph import Shape, element_count
 
 IDENTIFIER = b"TFL3"
 TYPES = {0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 6: "bool", 7: "int16", 9: "int8", 16: "uint16"}

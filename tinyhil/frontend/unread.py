@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tinyhil.graph import Graph, Node
+from tinyhil.language.graph import Graph, Node
 from tinyhil.ops.quantize import TO_CODES
 
 

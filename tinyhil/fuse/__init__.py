@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping
 from tinyhil.formats.format import Format
 from tinyhil.fuse import bias, clamp, direct, distance, exponent, gathered, limits, pair, residual, sparse
 from tinyhil.fuse.rewriting import GraphFusion, ProgramFusion
-from tinyhil.graph import Graph
-from tinyhil.program import Program
-from tinyhil.verify import checked
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program
+from tinyhil.references.verify import checked
 
 GRAPH_FUSIONS: tuple[GraphFusion, ...] = (
     bias.BIAS,

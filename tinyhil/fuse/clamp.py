@@ -13,7 +13,7 @@ from dataclasses import replace
 from tinyhil.formats.format import AFFINE, Format
 from tinyhil.fuse.limits import is_layer
 from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
-from tinyhil.graph import Graph, Node
+from tinyhil.language.graph import Graph, Node
 from tinyhil.ops.limits import ENDS, ends_of
 from tinyhil.ops.quantize import FAKE, grid_of
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinyhil.fuse.rewriting import ProgramFusion
+from tinyhil.language.program import Loop, Op, Program, Role, reads_of, walk
 from tinyhil.ops import KERNEL_OF
 from tinyhil.ops.scan import COPY
-from tinyhil.program import Loop, Op, Program, Role, reads_of, walk
 
 
 def _apply(program: Program) -> Program:

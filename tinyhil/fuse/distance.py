@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
-from tinyhil.graph import Graph, Node, element_count
-from tinyhil.lowering_context import domain_of, loaded
+from tinyhil.language.graph import Graph, Node, element_count
+from tinyhil.language.lowering_context import domain_of, loaded
 from tinyhil.ops.distance import DIFFERENCE_BITS, difference_bits, steps
 
 MOST_BITS = 32

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tinyhil.formats.format import Format
 from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
-from tinyhil.graph import Graph, Node
+from tinyhil.language.graph import Graph, Node
 
 
 def _fused(site: Site, node: Node) -> tuple[Node, tuple[Node, ...]] | None:

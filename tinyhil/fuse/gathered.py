@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from tinyhil.formats.format import AFFINE, INTEGER, Format
 from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
-from tinyhil.graph import Graph, Node, element_count
+from tinyhil.language.graph import Graph, Node, element_count
 from tinyhil.ops.index import MOST_ROWS
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tinyhil.formats.format import AFFINE, INTEGER, Format
 from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
-from tinyhil.graph import Graph, Node, element_count
+from tinyhil.language.graph import Graph, Node, element_count
 from tinyhil.ops.limits import ENDS, ends_of
 
 LAYERS = ("Conv", "Gemm", "MatMul")

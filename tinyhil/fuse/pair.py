@@ -17,8 +17,8 @@ from tinyhil.formats.format import INTEGER, Format
 from tinyhil.fuse.limits import is_layer
 from tinyhil.fuse.residual import is_sparse
 from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
-from tinyhil.graph import Graph, Node, element_count
-from tinyhil.lowering_context import loaded
+from tinyhil.language.graph import Graph, Node, element_count
+from tinyhil.language.lowering_context import loaded
 from tinyhil.ops.affine import is_affine
 from tinyhil.ops.limits import ends_of
 

@@ -14,8 +14,8 @@ from tinyhil.formats.format import INTEGER, Format
 from tinyhil.fuse.limits import LAYERS, is_layer
 from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
 from tinyhil.fuse.sparse import list_pays
-from tinyhil.graph import Graph, Node
-from tinyhil.lowering_context import loaded
+from tinyhil.language.graph import Graph, Node
+from tinyhil.language.lowering_context import loaded
 from tinyhil.ops.limits import ends_of
 
 MOST_SHIFT = 32  # what the kernel moves an element left by

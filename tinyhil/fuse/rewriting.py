@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tinyhil.formats.format import INTEGER, Format
-from tinyhil.graph import Graph, Node, Shape
-from tinyhil.program import Program
+from tinyhil.language.graph import Graph, Node, Shape
+from tinyhil.language.program import Program
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.form import Weights
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
 from tinyhil.fuse.rewriting import ProgramFusion
+from tinyhil.language.form import Weights
+from tinyhil.language.program import Op, Program, Role, Tensor, mapped, walk
 from tinyhil.names import free_name
 from tinyhil.ops.linear import DENSE
 from tinyhil.ops.sparse import index_lists
-from tinyhil.program import Op, Program, Role, Tensor, mapped, walk
 
 INDEX_BYTES = 2
 MOST_COLUMNS = 1 << 16

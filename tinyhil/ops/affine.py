@@ -29,13 +29,13 @@ from tinyhil.formats.affine import (
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import AFFINE, INTEGER, Format
-from tinyhil.graph import Node
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.graph import Node
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op, Tensor
 from tinyhil.ops import window
 from tinyhil.ops.limits import forms, limited_form
 from tinyhil.ops.movement import MOVE, block, repeated
 from tinyhil.ops.operator import Arithmetic, Arrays, Form, Kernel, Limit, Lower, refuse, signed_bits
-from tinyhil.program import Op, Tensor
 
 WORD = Fixed(32, 0)
 HALF = Fixed(16, 0)

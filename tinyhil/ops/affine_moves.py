@@ -10,15 +10,15 @@ import numpy as np
 
 from tinyhil.formats.affine import as_affine, multiplier, reciprocal_above, rescale_away
 from tinyhil.formats.format import Format
-from tinyhil.graph import Node
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.graph import Node
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops import movement, window
 from tinyhil.ops.affine import BYTE, WORD, limited
 from tinyhil.ops.limits import forms, limited_form
 from tinyhil.ops.operator import Arithmetic, Arrays, Form, Kernel, Limit, Lower, attr, refuse
 from tinyhil.ops.reciprocal import MAX_COUNT
 from tinyhil.ops.window import Window
-from tinyhil.program import Op
 
 Codes = tuple[np.ndarray, np.ndarray]
 _BLOCK = ("Block", movement.FIELDS)

@@ -14,12 +14,12 @@ import numpy as np
 
 from tinyhil.formats.affine import MOST_BIAS, SMALLEST_RANGE, as_affine, rescale_once
 from tinyhil.formats.format import Format
-from tinyhil.graph import Node
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.graph import Node
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops import affine
 from tinyhil.ops.limits import forms, limited_form
 from tinyhil.ops.operator import Arithmetic, Arrays, Form, Joined, Kernel, Limit, attr
-from tinyhil.program import Op
 
 LARGEST = 127  # code of a weight
 MOST_LIFT = 8

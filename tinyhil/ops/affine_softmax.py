@@ -14,12 +14,12 @@ import numpy as np
 
 from tinyhil.formats.affine import MULTIPLIER_BITS, as_affine, multiplier, rescale
 from tinyhil.formats.format import Format
-from tinyhil.graph import Node, element_count
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.graph import Node, element_count
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops import real_functions
 from tinyhil.ops.affine import WORD
 from tinyhil.ops.operator import Arithmetic, Arrays, Form, Kernel, attr, axis_of
-from tinyhil.program import Op
 
 ONE = (1 << MULTIPLIER_BITS) - 1
 INTEGER_BITS = 5  # of distances; beyond 31 the exponential counts as zero

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyhil.arithmetic import rounded, sum_of_products
 from tinyhil.formats.format import Format
-from tinyhil.graph import Node, Shape, element_count
-from tinyhil.kernel import QUIRE
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.arithmetic import rounded, sum_of_products
+from tinyhil.language.graph import Node, Shape, element_count
+from tinyhil.language.kernel import QUIRE
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops.linear import placed_pair
 from tinyhil.ops.movement import spread
 from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, accumulator_bits, align, broadcast, by_domain, refuse
-from tinyhil.program import Op
 
 
 def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:

@@ -11,19 +11,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinyhil.arithmetic import limited
+from tinyhil.crossbars.array import matmul
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import AFFINE, CODED, INTEGER, Format
 from tinyhil.formats.quire import Window, place
 from tinyhil.formats.single import FLOAT32
-from tinyhil.graph import Node
-from tinyhil.kernel import QUIRE, Execute
-from tinyhil.lowering_context import Lowering, loaded
+from tinyhil.language.arithmetic import limited
+from tinyhil.language.graph import Node
+from tinyhil.language.kernel import QUIRE, Execute
+from tinyhil.language.lowering_context import Lowering, loaded
+from tinyhil.language.program import Op, Tensor
 from tinyhil.ops import window
 from tinyhil.ops.limits import forms, limited_form
 from tinyhil.ops.operator import Arithmetic, Arrays, Form, Kernel, accumulator_bits, refuse
-from tinyhil.program import Op, Tensor
-from tinyhil.reram.array import matmul
 
 BIAS_BITS = 30  # of a bias, at most
 BIAS_LIFT = 8  # bits a bias may have more than the largest product

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyhil.form import Form
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.format import Format
-from tinyhil.kernel import Arrays, Kernel
-from tinyhil.program import Op
+from tinyhil.language.form import Form
+from tinyhil.language.kernel import Arrays, Kernel
+from tinyhil.language.program import Op
 
 
 def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 from tinyhil.formats.format import Domain
-from tinyhil.kernel import Kernel
+from tinyhil.language.kernel import Kernel
 from tinyhil.ops.operator import Operator
 from tinyhil.ops.real_functions import FUNCTIONS, RealFunction
 

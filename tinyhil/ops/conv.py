@@ -11,18 +11,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyhil.arithmetic import rounded, start_of_sums, sum_of_products
+from tinyhil.crossbars.array import Mapped, matmul
 from tinyhil.formats.format import INTEGER, Format
-from tinyhil.graph import Node, Shape
-from tinyhil.kernel import QUIRE
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.arithmetic import rounded, start_of_sums, sum_of_products
+from tinyhil.language.graph import Node, Shape
+from tinyhil.language.kernel import QUIRE
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops import window
 from tinyhil.ops.limits import clamped, forms
 from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, attr, by_domain, refuse, require_constants
 from tinyhil.ops.sums import Constant, emit_layer, with_bias
 from tinyhil.ops.window import Window
-from tinyhil.program import Op
-from tinyhil.reram.array import Mapped, matmul
 
 EXACT_FLOAT_BITS = 53  # float64 products and sums of integers below 2**53 are exact in any order
 

@@ -25,12 +25,12 @@ import numpy as np
 
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import Format
-from tinyhil.graph import Node
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.graph import Node
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops import real_functions
 from tinyhil.ops.exponential import infer_same
 from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, accumulator_bits, attr, by_domain
-from tinyhil.program import Op
 
 STEPS_LOG2 = 5
 ENTRY_BITS = 16

@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tinyhil.arithmetic import scaled
-from tinyhil.form import Form
 from tinyhil.formats.codec import quantize, requantize
 from tinyhil.formats.format import INTEGER, Format
-from tinyhil.graph import Node, Shape
-from tinyhil.kernel import REAL
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.arithmetic import scaled
+from tinyhil.language.form import Form
+from tinyhil.language.graph import Node, Shape
+from tinyhil.language.kernel import REAL
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops.division import tiled
 from tinyhil.ops.exponential import infer_same
 from tinyhil.ops.movement import repeated
@@ -31,7 +32,6 @@ from tinyhil.ops.operator import (
     refuse,
     signed_bits,
 )
-from tinyhil.program import Op
 
 LESS, LESS_OR_EQUAL, EQUAL, AND, OR = range(5)
 Function = Callable[[np.ndarray, np.ndarray], np.ndarray]

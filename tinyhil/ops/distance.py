@@ -14,17 +14,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.arithmetic import scaled, sum_along
 from tinyhil.formats.codec import Accumulator, requantize
 from tinyhil.formats.exact import exact_sum, odd
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import CODED, INTEGER, Format
 from tinyhil.formats.quire import Operand, Window, granule_of, place_squares
-from tinyhil.graph import Node, Shape, element_count
-from tinyhil.kernel import QUIRE
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.arithmetic import scaled, sum_along
+from tinyhil.language.graph import Node, Shape, element_count
+from tinyhil.language.kernel import QUIRE
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, accumulator_bits, align, by_domain
-from tinyhil.program import Op
 
 DIFFERENCE_BITS = 16
 SIGNIFICANT_BITS, LONG_SIGNIFICANT_BITS = 24, 30

@@ -9,13 +9,13 @@ import numpy as np
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
-from tinyhil.graph import Node, Shape
-from tinyhil.lowering_context import Loaded, Lowering, loaded
+from tinyhil.language.graph import Node, Shape
+from tinyhil.language.lowering_context import Loaded, Lowering, loaded
+from tinyhil.language.program import Op
 from tinyhil.ops import real_functions
 from tinyhil.ops.exponential import infer_same
 from tinyhil.ops.movement import repeated
 from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, align, broadcast, by_domain, signed_bits
-from tinyhil.program import Op
 
 ONE = "one"
 ONE_FORMAT = Fixed(16, -14)

@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tinyhil.arithmetic import like, plus, scaled, times
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import Format
-from tinyhil.graph import Node, Shape
-from tinyhil.kernel import REAL
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.arithmetic import like, plus, scaled, times
+from tinyhil.language.graph import Node, Shape
+from tinyhil.language.kernel import REAL
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops import affine, real_functions
 from tinyhil.ops.affine_moves import clamp
 from tinyhil.ops.movement import repeated
 from tinyhil.ops.operator import Arrays, Execute, Form, Kernel, Operator, accumulator_bits, align, broadcast, by_domain
-from tinyhil.program import Op
 
 
 def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:

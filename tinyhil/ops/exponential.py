@@ -19,11 +19,11 @@ import numpy as np
 
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import Format
-from tinyhil.graph import Node, Shape
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.graph import Node, Shape
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops import real_functions
 from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, accumulator_bits, attr, by_domain
-from tinyhil.program import Op
 
 WORST_ULP = 1.0
 LOG_ERROR = 9e-6

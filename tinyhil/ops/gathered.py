@@ -11,15 +11,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyhil.arithmetic import rounded, sum_of_products
 from tinyhil.formats.format import Format
-from tinyhil.graph import Node, Shape
-from tinyhil.kernel import QUIRE
-from tinyhil.lowering_context import Lowering, loaded
+from tinyhil.language.arithmetic import rounded, sum_of_products
+from tinyhil.language.graph import Node, Shape
+from tinyhil.language.kernel import QUIRE
+from tinyhil.language.lowering_context import Lowering, loaded
+from tinyhil.language.program import Op
 from tinyhil.ops.index import inside
 from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, by_domain
 from tinyhil.ops.sums import Constant, proven
-from tinyhil.program import Op
 
 
 def weights_of(table: np.ndarray, inner: int, on_left: bool) -> np.ndarray:

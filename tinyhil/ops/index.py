@@ -12,11 +12,11 @@ import numpy as np
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER, Format
-from tinyhil.graph import Node, Shape, element_count
-from tinyhil.kernel import REAL
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.graph import Node, Shape, element_count
+from tinyhil.language.kernel import REAL
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, accumulator_bits, attr, axis_of, by_domain, refuse
-from tinyhil.program import Op
 
 COUNTER = Fixed(16, 0)
 MOST_ROWS = 1 << 15

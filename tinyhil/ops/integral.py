@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from tinyhil.formats.fixed import Fixed
-from tinyhil.graph import Graph, Node
+from tinyhil.language.graph import Graph, Node
 
 FLAG, INDEX = Fixed(8, 0), Fixed(16, 0)
 # results in -1..1, from whatever operands

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.form import Form, Limit
 from tinyhil.formats.format import AFFINE, Format
-from tinyhil.graph import Node
-from tinyhil.kernel import Kernel
+from tinyhil.language.form import Form, Limit
+from tinyhil.language.graph import Node
+from tinyhil.language.kernel import Kernel
 
 NO_END = (1 << 31) - 1  # farther out than any code: saturates, and is counted
 ENDS = ("low", "high")  # attributes of a layer's node that has an activation

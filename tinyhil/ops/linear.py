@@ -7,18 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.arithmetic import rounded, start_of_sums, sum_of_products
-from tinyhil.form import Form
+from tinyhil.crossbars.array import matmul
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.formats.quire import place_pair
-from tinyhil.graph import Node, Shape
-from tinyhil.kernel import QUIRE
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.arithmetic import rounded, start_of_sums, sum_of_products
+from tinyhil.language.form import Form
+from tinyhil.language.graph import Node, Shape
+from tinyhil.language.kernel import QUIRE
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops.limits import clamped, forms
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, attr, broadcast, by_domain, refuse
 from tinyhil.ops.sums import Constant, emit_layer, with_bias
-from tinyhil.program import Op
-from tinyhil.reram.array import matmul
 
 
 def _infer_matmul(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:

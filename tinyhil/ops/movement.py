@@ -11,15 +11,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.form import Form
 from tinyhil.formats.codec import quantize, requantize
 from tinyhil.formats.format import Format
-from tinyhil.graph import Node, Shape, element_count
-from tinyhil.kernel import REAL
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.form import Form
+from tinyhil.language.graph import Node, Shape, element_count
+from tinyhil.language.kernel import REAL
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, axis_of, broadcast, by_domain, refuse
 from tinyhil.ops.scan import FILL
-from tinyhil.program import Op
 
 RANK = 4
 FIELDS = ("offset", "size_0", "size_1", "size_2", "size_3", "stride_0", "stride_1", "stride_2", "stride_3")

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyhil.graph import Node, Shape, element_count
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.graph import Node, Shape, element_count
+from tinyhil.language.lowering_context import Lowering
 from tinyhil.ops.conv import emit_convolution
 from tinyhil.ops.operator import Arrays, Operator, attr, by_domain, refuse
 from tinyhil.ops.sums import Constant

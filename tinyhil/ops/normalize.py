@@ -16,15 +16,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyhil.arithmetic import sum_along
 from tinyhil.formats import single_functions as single
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import SINGLE, Format
-from tinyhil.graph import Node, Shape, element_count
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.arithmetic import sum_along
+from tinyhil.language.graph import Node, Shape, element_count
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops.division import rounded_quotient, whole_root
 from tinyhil.ops.operator import Arithmetic, Arrays, Form, Kernel, Operator, axis_of, by_domain, refuse
-from tinyhil.program import Op
 
 MAX_COUNT = 1 << 14  # n Q - S**2 stays below 2**58
 ROOT_BITS = 24

@@ -1,6 +1,6 @@
 """What one operator is: a record that drives shape inference, the float reference, lowering and the docs table.
 
-An `Operator` is an ONNX operator as the graph knows it; a `Kernel` (tinyhil/kernel.py) is what it is lowered to.
+An `Operator` is an ONNX operator as the graph knows it; a `Kernel` (tinyhil/language/kernel.py) is what it is lowered to.
 
 Float arrays carry a leading sample axis: value of shape (1, 32) over S samples is an array (S, 1, 32); a constant has a
 sample axis of 1.
@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from tinyhil.errors import ModelError
-from tinyhil.form import Arithmetic, Form, Joined, Limit, Weights
 from tinyhil.formats.format import AFFINE, CODED, INTEGER, SINGLE, Domain
-from tinyhil.graph import Node, Shape
-from tinyhil.kernel import Arrays, Execute, Kernel
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.form import Arithmetic, Form, Joined, Limit, Weights
+from tinyhil.language.graph import Node, Shape
+from tinyhil.language.kernel import Arrays, Execute, Kernel
+from tinyhil.language.lowering_context import Lowering
 
 __all__ = ["Arithmetic", "Arrays", "Execute", "Form", "Joined", "Kernel", "Limit", "Operator", "Weights"]
 

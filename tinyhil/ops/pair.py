@@ -11,15 +11,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.arithmetic import rounded, scaled
 from tinyhil.formats.format import Format
-from tinyhil.graph import Node, Shape
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.arithmetic import rounded, scaled
+from tinyhil.language.graph import Node, Shape
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops import affine_pair, linear
 from tinyhil.ops.limits import clamped, forms, limited_form
 from tinyhil.ops.operator import Arrays, Form, Joined, Kernel, Operator, accumulator_bits, attr, by_domain
 from tinyhil.ops.sums import joining, with_bias
-from tinyhil.program import Op
 
 _PRODUCTS = {operator.name: operator for operator in linear.OPERATORS}
 

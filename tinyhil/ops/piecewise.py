@@ -13,12 +13,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.arithmetic import like
-from tinyhil.form import Form
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import AFFINE, INTEGER, SINGLE, Format
-from tinyhil.graph import Node, Shape
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.arithmetic import like
+from tinyhil.language.form import Form
+from tinyhil.language.graph import Node, Shape
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops import real_functions
 from tinyhil.ops.affine_moves import clamp
 from tinyhil.ops.elementwise import aligned, aligned_kernel, binary, lower_aligned
@@ -33,7 +34,6 @@ from tinyhil.ops.operator import (
     refuse,
     signed_bits,
 )
-from tinyhil.program import Op
 
 MAX_FRACTION_BITS = 40
 END_ERROR = 2.0**-8  # of Clip's ends, relative to the larger: beyond that they are no integers of the operand's scale

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tinyhil.arithmetic import first_extreme, like, sum_along
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import SINGLE, Format
-from tinyhil.graph import Node, Shape
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.arithmetic import first_extreme, like, sum_along
+from tinyhil.language.graph import Node, Shape
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops import affine_moves, reciprocal, window
 from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, accumulator_bits, attr, by_domain, refuse
 from tinyhil.ops.window import Window
-from tinyhil.program import Op
 
 Execute = Callable[[Op, Arrays, Format], tuple[np.ndarray, np.ndarray]]
 

@@ -15,12 +15,12 @@ import numpy as np
 
 from tinyhil.formats.affine import Affine
 from tinyhil.formats.format import Format
-from tinyhil.graph import Node, Shape, element_count
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.graph import Node, Shape, element_count
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op, Tensor
 from tinyhil.ops.movement import MOVE, block
 from tinyhil.ops.operator import Arrays, Operator, by_domain
 from tinyhil.ops.scan import COPY
-from tinyhil.program import Op, Tensor
 
 ATTRIBUTES = ("scale", "zero", "bits", "offset")
 FAKE, TO_CODES, FROM_CODES = "FakeQuantize", "ToCodes", "FromCodes"

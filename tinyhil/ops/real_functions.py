@@ -15,11 +15,11 @@ import numpy as np
 from tinyhil.formats import single_functions as f
 from tinyhil.formats.codec import dequantize, quantize, requantize
 from tinyhil.formats.format import SINGLE, Format
-from tinyhil.graph import Node, element_count
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.graph import Node, element_count
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops.movement import repeated
 from tinyhil.ops.operator import Arithmetic, Arrays, Evaluate, Execute, Form, Kernel, Lower, attr, axis_of
-from tinyhil.program import Op
 
 F = np.float32
 TABLE_BITS = 8

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyhil.lowering_context import Loaded
+from tinyhil.language.lowering_context import Loaded
 
 MAX_COUNT = 1 << 14  # the error stays below a quarter of a unit
 MOST_BITS = 30  # in single precision the reciprocal has its 24 bits whatever the count

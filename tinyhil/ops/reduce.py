@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.arithmetic import first_extreme, like, sum_along
-from tinyhil.form import Form
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import SINGLE, Format
-from tinyhil.graph import Node, Shape, element_count
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.arithmetic import first_extreme, like, sum_along
+from tinyhil.language.form import Form
+from tinyhil.language.graph import Node, Shape, element_count
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops import reciprocal
 from tinyhil.ops.movement import ints
 from tinyhil.ops.operator import Arrays, Execute, Kernel, Operator, accumulator_bits, attr, axis_of, by_domain, refuse
-from tinyhil.program import Op
 
 Reduce = Callable[[np.ndarray], np.ndarray]
 Lower = Callable[[Node, "Lowering"], None]

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyhil.graph import Node, Shape
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.graph import Node, Shape
+from tinyhil.language.lowering_context import Lowering
 from tinyhil.ops.operator import Arrays, refuse
 from tinyhil.ops.scan import LoopOperator, Run, lower_loop, run_loop
 

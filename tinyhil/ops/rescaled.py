@@ -12,14 +12,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.form import Arithmetic, Limit
 from tinyhil.formats.affine import multiplier
 from tinyhil.formats.format import Format
-from tinyhil.kernel import Arrays, Kernel
+from tinyhil.language.form import Arithmetic, Limit
+from tinyhil.language.kernel import Arrays, Kernel
+from tinyhil.language.program import Op
 from tinyhil.ops import affine, affine_pair
 from tinyhil.ops.affine_pair import FACTOR_BITS
 from tinyhil.ops.limits import forms
-from tinyhil.program import Op
 
 WORDS = 3
 

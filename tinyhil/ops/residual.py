@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.graph import Node, Shape
-from tinyhil.kernel import Kernel
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.graph import Node, Shape
+from tinyhil.language.kernel import Kernel
+from tinyhil.language.lowering_context import Lowering
 from tinyhil.ops import conv, linear
 from tinyhil.ops.limits import ADDEND, ENDS, clamped, forms
 from tinyhil.ops.operator import Arrays, Joined, Operator, by_domain

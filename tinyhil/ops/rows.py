@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tinyhil.formats.format import Format
-from tinyhil.kernel import Arrays, Kernel
+from tinyhil.language.kernel import Arrays, Kernel
+from tinyhil.language.program import Op
 from tinyhil.ops import (
     activation,
     affine,
@@ -35,7 +36,6 @@ from tinyhil.ops import (
     residual,
     window,
 )
-from tinyhil.program import Op
 
 LINES = ("x_plane", "x_row", "x_ring", "out_plane", "out_row", "out_ring")
 STEP = ("x_step",)  # between the columns of an operand that is no planes

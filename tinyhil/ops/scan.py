@@ -13,12 +13,12 @@ import numpy as np
 
 from tinyhil.formats.codec import quantize
 from tinyhil.formats.format import Format
-from tinyhil.graph import Graph, Node, Shape, element_count
-from tinyhil.kernel import REAL
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.graph import Graph, Node, Shape, element_count
+from tinyhil.language.kernel import REAL
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Loop, Op, Role, Tensor
 from tinyhil.ops.index import PLACE_ROW, Counters, take_row
 from tinyhil.ops.operator import Arrays, Form, Kernel, attr, axis_of, refuse
-from tinyhil.program import Loop, Op, Role, Tensor
 
 Run = Callable[[dict[str, np.ndarray]], list[np.ndarray]]
 

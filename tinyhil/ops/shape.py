@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyhil.graph import Node, Shape, element_count
+from tinyhil.language.graph import Node, Shape, element_count
 from tinyhil.ops.operator import Arrays, Infer, Operator, attr, axis_of, refuse
 
 

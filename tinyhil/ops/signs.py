@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from tinyhil.formats.format import Format
+from tinyhil.language.program import Op
 from tinyhil.ops import conv, linear, window
 from tinyhil.ops.limits import forms
 from tinyhil.ops.operator import Arrays, Form, Kernel, Weights
 from tinyhil.ops.sums import with_bias
-from tinyhil.program import Op
 
 
 def in_words(signs: np.ndarray, word: int) -> np.ndarray:

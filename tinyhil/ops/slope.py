@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyhil.arithmetic import scaled, times
 from tinyhil.formats.codec import Accumulator, requantize
 from tinyhil.formats.exact import Exact
 from tinyhil.formats.format import INTEGER, Format
-from tinyhil.graph import Node, Shape
-from tinyhil.kernel import REAL
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.arithmetic import scaled, times
+from tinyhil.language.graph import Node, Shape
+from tinyhil.language.kernel import REAL
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops.division import tiled
 from tinyhil.ops.movement import repeated
 from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, accumulator_bits, align, broadcast, by_domain, refuse
-from tinyhil.program import Op
 
 
 def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:

@@ -16,11 +16,11 @@ import numpy as np
 
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import Format
-from tinyhil.graph import Node, Shape, element_count
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.graph import Node, Shape, element_count
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops import affine_softmax, real_functions
 from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, attr, axis_of, by_domain, refuse
-from tinyhil.program import Op
 
 STEPS_LOG2 = 5
 LAST = 12 << STEPS_LOG2

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyhil.arithmetic import limited
 from tinyhil.formats.format import Format
+from tinyhil.language.arithmetic import limited
+from tinyhil.language.program import Op
 from tinyhil.ops.limits import forms
 from tinyhil.ops.operator import Arrays, Form, Kernel, Weights
 from tinyhil.ops.sums import with_bias
-from tinyhil.program import Op
 
 
 def index_lists(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinyhil.form import Form, Joined
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER, Domain, Format
 from tinyhil.formats.quire import granule_of, place
-from tinyhil.graph import Node
-from tinyhil.kernel import Kernel
-from tinyhil.lowering_context import Lowering, domain_of, loaded
+from tinyhil.language.form import Form, Joined
+from tinyhil.language.graph import Node
+from tinyhil.language.kernel import Kernel
+from tinyhil.language.lowering_context import Lowering, domain_of, loaded
+from tinyhil.language.program import Op, Tensor
 from tinyhil.ops import affine, channels
 from tinyhil.ops.limits import ADDEND, limited_form
 from tinyhil.ops.operator import accumulator_bits, refuse
-from tinyhil.program import Op, Tensor
 
 BIAS_SHIFT = "bias_shift"
 BIAS_BITS = 56  # of a bias in units of the sum it joins; the widest accumulator has 63

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyhil.arithmetic import like
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import SINGLE, Format
-from tinyhil.graph import Node, Shape, element_count
-from tinyhil.lowering_context import Lowering
+from tinyhil.language.arithmetic import like
+from tinyhil.language.graph import Node, Shape, element_count
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
 from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, accumulator_bits, by_domain
-from tinyhil.program import Op
 
 VALUES, INDICES = "TopValues", "TopIndices"
 

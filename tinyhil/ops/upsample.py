@@ -12,20 +12,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.arithmetic import rounded, sum_of_products
-from tinyhil.form import Form
 from tinyhil.formats import quire as sums
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import CODED, INTEGER, Format
-from tinyhil.graph import Node, Shape, element_count
-from tinyhil.kernel import QUIRE
-from tinyhil.lowering_context import Lowering, domain_of, loaded
+from tinyhil.language.arithmetic import rounded, sum_of_products
+from tinyhil.language.form import Form
+from tinyhil.language.graph import Node, Shape, element_count
+from tinyhil.language.kernel import QUIRE
+from tinyhil.language.lowering_context import Lowering, domain_of, loaded
+from tinyhil.language.program import Op
 from tinyhil.ops import window
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, by_domain, refuse, require_constants
 from tinyhil.ops.sums import Constant, joining, proven
 from tinyhil.ops.window import Window
-from tinyhil.program import Op
 
 WEIGHT_BITS = 15
 MAX_OUTPUTS = 1 << 20

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from tinyhil.graph import Node, Shape
+from tinyhil.language.graph import Node, Shape
 from tinyhil.ops.operator import attr, refuse
 
 ATTRIBUTES = ("auto_pad", "dilations", "kernel_shape", "pads", "strides")

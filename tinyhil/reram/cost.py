@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from tinyhil.program import Loop, Op, Program
-from tinyhil.reram.hardware import NOMINAL_ADC_BITS, NOMINAL_ROWS, Hardware
+from tinyhil.crossbars.hardware import NOMINAL_ADC_BITS, NOMINAL_ROWS, Hardware
+from tinyhil.language.program import Loop, Op, Program
 from tinyhil.reram.mapping import Matrix, matrix_of, require_held
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tinyhil.crossbars.array import Mapped
+from tinyhil.crossbars.hardware import Hardware
 from tinyhil.errors import ModelError
-from tinyhil.form import Arithmetic, Form, Joined, Weights
-from tinyhil.kernel import QUIRE
+from tinyhil.language.form import Arithmetic, Form, Joined, Weights
+from tinyhil.language.kernel import QUIRE
+from tinyhil.language.program import Op, Program, Role, mapped, walk
 from tinyhil.ops import KERNEL_OF, conv, linear
 from tinyhil.ops.window import window_of
-from tinyhil.program import Op, Program, Role, mapped, walk
-from tinyhil.reram.array import Mapped
-from tinyhil.reram.hardware import Hardware
 
 WIDTHS = (2, 16)  # bits of weights and inputs
 WIDEST_SUM = 63

@@ -16,11 +16,11 @@ import onnx
 from benchmarks.papers.paper import Cell, Claim, Paper, Row, Rows, Verdict, table, under
 from models.training.publish import correct_of, parameters_of
 from tinyhil import data
-from tinyhil.assignment import MOST_OFFSET, Assignment
-from tinyhil.graph import Graph
+from tinyhil.compiler.lower import formats, lower, tied_values
 from tinyhil.harness.energy.session import EnergyRequest, run_energy
-from tinyhil.harness.job import Opened, open_model
-from tinyhil.lower import formats, lower, tied_values
+from tinyhil.harness.job.job import Opened, open_model
+from tinyhil.language.assignment import MOST_OFFSET, Assignment
+from tinyhil.language.graph import Graph
 from tinyhil.memplan.arena.placement import place
 from tinyhil.native import default_cache_dir
 from tinyhil.ops.integral import integral_formats

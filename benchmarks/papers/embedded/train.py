@@ -21,7 +21,7 @@ from benchmarks.papers.embedded import ALEXNET
 from benchmarks.papers.networks import pictures_path
 from models.training.fit import Schedule, fit, start
 from models.training.nets import Conv, Dense, Norm, Pool, Relu, build, shifted, to_onnx
-from tinyhil.calibrate import calibrate, save_ranges
+from tinyhil.compiler.calibrate import calibrate, save_ranges
 from tinyhil.data import load
 from tinyhil.data.cifar import CALIBRATION, LARGEST_PIXEL, MEAN, SPREAD
 from tinyhil.errors import HilError

@@ -15,14 +15,14 @@ from benchmarks.papers.faces.write import CARRIED, LINES
 from benchmarks.papers.fp8 import host_engine
 from benchmarks.papers.minun.facts import KINDS
 from benchmarks.papers.paper import Cell, Claim, Paper, Row, Rows, Verdict, table, under
-from tinyhil.assignment import Assignment
+from tinyhil.compiler.lower import lower
 from tinyhil.errors import HilError
-from tinyhil.evaluate import evaluate
-from tinyhil.harness import api
-from tinyhil.lower import lower
+from tinyhil.harness.python import api
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.program import Program
 from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.arena.placement import place
-from tinyhil.program import Program
+from tinyhil.references.evaluate import evaluate
 from tinyhil.search.search_problem import Strategy
 from tinyhil.search.strategies.haunter import Haunter
 from tinyhil.search.strategies.shiftry import Shiftry

@@ -15,14 +15,14 @@ import onnx
 from benchmarks.papers.faces import photos, scores, write
 from benchmarks.papers.faces.photos import HEIGHT, WIDTH
 from benchmarks.papers.fp8 import host_engine
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges, calibrate
+from tinyhil.compiler.calibrate import Ranges, calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.frontend.load import load_model
-from tinyhil.graph import Graph
-from tinyhil.lower import lower
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program
 from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.arena.placement import Placement, place
-from tinyhil.program import Program
 from tinyhil.search.evaluator import Evaluator, make_examples
 from tinyhil.search.memory import Memory
 from tinyhil.search.search_loop import Budget, search

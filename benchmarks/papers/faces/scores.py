@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.papers.detection import MOST, average_precision, unsuppressed
 from benchmarks.papers.faces import anchors, photos
 from benchmarks.papers.faces.photos import HEIGHT, WIDTH
-from tinyhil.graph import Graph
+from tinyhil.language.graph import Graph
 
 LEAST_SCORE, OVERLAP, CANDIDATES = 0.02, 0.45, 400  # SSD's overlap
 DECISION = -1.0  # a score above it (27 %) says that there is a face

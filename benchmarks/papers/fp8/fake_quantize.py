@@ -13,11 +13,11 @@ import numpy as np
 
 from tinyhil.agreement.spread import LINEAR
 from tinyhil.agreement.stored_constants import output_axis
-from tinyhil.clipping import LEFT_OUT, LITERAL_LIMIT, sketch
-from tinyhil.evaluate import evaluate, replay
 from tinyhil.formats import named
+from tinyhil.formats.clipping import LEFT_OUT, LITERAL_LIMIT, sketch
 from tinyhil.formats.minifloat import Minifloat
-from tinyhil.graph import Graph, Node
+from tinyhil.language.graph import Graph, Node
+from tinyhil.references.evaluate import evaluate, replay
 
 CONSTANT = ("1.0", "0.2", "0.1")  # scales that ask nothing of the values
 FITTED = ("max", "power of two", "percentile", "paper-literal")

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchmarks.papers.fp8.fake_quantize import FORMATS, Scheme, operands
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges
+from tinyhil.compiler.calibrate import Ranges
+from tinyhil.compiler.lower import formats, lower
 from tinyhil.formats.codec import dequantize
-from tinyhil.graph import Graph
-from tinyhil.lower import formats, lower
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program, walk
 from tinyhil.native import default_cache_dir
-from tinyhil.program import Program, walk
-from tinyhil.reference import dequantize_outputs, quantize_inputs
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs
 from tinyhil.search.engine.library import Engine, load_engine
 
 BETWEEN = "float32"  # what layers' results are held in until a layer reads them

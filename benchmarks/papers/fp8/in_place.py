@@ -7,9 +7,9 @@ from functools import partial
 
 from benchmarks.papers.paper import Cell, Row, Rows, table, under
 from benchmarks.shape_graphs import NETWORKS, Shapes, resnet18
+from tinyhil.language.program import Program, Role, walk
 from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.arena.placement import place
-from tinyhil.program import Program, Role, walk
 
 SHAPES: dict[str, Callable[[Shapes], Program]] = {"ResNet-18": resnet18, **dict(NETWORKS)}
 PACKED = frozenset(ALL_NAMES)  # live ranges packed, nothing else

@@ -12,7 +12,7 @@ from benchmarks.papers import detection, networks
 from benchmarks.papers.fp8 import host_engine
 from benchmarks.papers.fp8.fake_quantize import FORMATS, INT8, Reach, Scheme, fake_quantized, reaches, schemes
 from benchmarks.papers.paper import Cell, Row
-from tinyhil.calibrate import Ranges, calibrate
+from tinyhil.compiler.calibrate import Ranges, calibrate
 
 BLOCK = 64  # pictures of a cell: a record grows block by block
 BLOCKS = {"resnet20": 8}  # 2 for the others

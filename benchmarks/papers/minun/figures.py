@@ -12,14 +12,14 @@ from benchmarks.papers.minun.widths import ALLOWED_POINTS, OFFERS, request
 from benchmarks.papers.paper import Cell, Claim, Row, Rows, Verdict, table, under
 from benchmarks.search.tables import measured
 from tinyhil import data
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges
+from tinyhil.compiler.calibrate import Ranges
+from tinyhil.compiler.lower import lower
 from tinyhil.errors import HilError
-from tinyhil.graph import Graph
-from tinyhil.harness.job import open_model
+from tinyhil.harness.job.job import open_model
+from tinyhil.harness.job.zoo import find_model
 from tinyhil.harness.search.task import placed
-from tinyhil.harness.zoo import find_model
-from tinyhil.lower import lower
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
 from tinyhil.native import default_cache_dir
 from tinyhil.search.engine.library import load_engine
 from tinyhil.search.evaluator import Evaluator, make_examples

@@ -10,11 +10,11 @@ import numpy as np
 
 from benchmarks import arena_mixes
 from benchmarks.papers.paper import Cell, Claim, Row, Rows, Verdict, table, under
-from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.frontend.load import load_model
-from tinyhil.harness.zoo import zoo_names
-from tinyhil.lower import lower
+from tinyhil.harness.job.zoo import zoo_names
+from tinyhil.language.assignment import Assignment
 from tinyhil.memplan.arena.placement import place
 from tools.measured import ROOT
 

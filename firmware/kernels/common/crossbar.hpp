@@ -1,5 +1,5 @@
 // Weights on the crossbars of a simulated ReRAM accelerator: dot products from bit-serial inputs, sliced weights and
-// converters of few bits, reading by reading (tinyhil/reram/array.py is the same in numpy).
+// converters of few bits, reading by reading (tinyhil/crossbars/array.py is the same in numpy).
 #pragma once
 #include "firmware/kernels/common/conv.hpp"
 

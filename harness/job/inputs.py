@@ -1,0 +1,141 @@
+"""The samples of a run: from the model's data set or from a file, with labels where there are any."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinyhil import data, files
+from tinyhil.compiler.calibrate import Ranges, calibrate
+from tinyhil.data import Dataset
+from tinyhil.errors import DataError
+from tinyhil.formats.clipping import METHODS
+from tinyhil.frontend.listing import Model
+from tinyhil.harness.job.zoo import ModelSource
+from tinyhil.language.graph import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """`x` (samples, ...) float32, `y` labels or None; `source` is full, subset, bundled, synthetic or file."""
+
+    name: str
+    source: str
+    sha256: str
+    x: np.ndarray
+    y: np.ndarray | None
+    message: str | None = None
+    all_x: np.ndarray | None = None  # before a limit on the samples, which must not change the program
+
+
+def load_inputs(model: ModelSource, path: Path | None, limit: int | None, read: Model | None = None) -> Inputs:
+    """Samples for `model`: the file at `path`, or the test part of its data set; the first `limit` of them. `read`:
+    what its file holds; labels may be the names of its classes, and arrays have the names of its inputs.
+    DataError if there are none."""
+    if path is not None:
+        inputs = read_inputs(path, read)
+    elif model.dataset is not None:
+        found = data.load(model.dataset)
+        inputs = Inputs(found.name, found.source, found.sha256, found.x_test, found.y_test, found.message)
+    else:
+        raise DataError(f"{model.path}: a model from a file needs --inputs x.npz (key x, labels y) or x.npy")
+    if limit is not None and limit > len(inputs.x):
+        message = f"{inputs.name}: {len(inputs.x)} samples, fewer than the {limit} asked for"
+        return replace(inputs, message=f"{inputs.message}; {message}" if inputs.message else message)
+    if limit is not None and limit < len(inputs.x):
+        y = None if inputs.y is None else inputs.y[:limit]
+        inputs = replace(inputs, x=inputs.x[:limit], y=y, all_x=inputs.x)
+    return inputs
+
+
+def training_part(model: str, name: str, option: str) -> Dataset:
+    """The data set a model was trained on; DataError, which names the `option`, where only a substitute is at hand."""
+    found = data.load(name)
+    if found.source in ("bundled", "synthetic"):
+        why = f"{found.message}; calibrating on it would be meaningless"
+        raise DataError(f"{model}: {why}: set HIL_DATA or give {option}")
+    return found
+
+
+def calibrated(model: Model, x: np.ndarray, origin: Mapping[str, Any], by: str = METHODS[0]) -> Ranges:
+    """Ranges observed on `x` (samples, ...), never narrower than those the model declares."""
+    ranges = calibrate(model.graph, x, origin, by)
+    values = dict(ranges.values)
+    for name, (low, high) in model.declared.items():
+        if name in values:
+            values[name] = min(low, values[name][0]), max(high, values[name][1])
+    return replace(ranges, values=values)
+
+
+def positions_of(labels: np.ndarray, classes: Sequence[str], path: Path) -> np.ndarray:
+    """Labels that are the names of classes, words or numbers, as positions; all others, and all if there are no names,
+    as they are. DataError if a label is none of the names."""
+    if not classes or labels.dtype.kind not in "iuUS":
+        return labels
+    words = np.char.decode(labels, "utf-8", "replace") if labels.dtype.kind == "S" else labels.astype(str)
+    place = {name: position for position, name in enumerate(classes)}
+    strange = next((word for word in words if word not in place), None)
+    if strange is not None:
+        names = ", ".join(classes)
+        raise DataError(f"{path}: label '{strange}' is none of the model's classes {names[:200]}; rename it")
+    return np.array([place[word] for word in words], np.int64)
+
+
+def joined_inputs(arrays: Mapping[str, Any], parts: Sequence[Part], where: str) -> np.ndarray:
+    """The records (samples, ..., elements) of several inputs, each an array (samples, ...) under its name; of a stream
+    (samples, steps, ...). DataError names the one that is missing or does not fit."""
+    missing = [part.name for part in parts if part.name not in arrays]
+    if missing:
+        names = ", ".join(f"'{part.name}'" for part in parts)
+        raise DataError(f"{where}: no array '{missing[0]}'; the model's inputs are {names}: an array for each, or 'x'")
+    found, shapes = [], set()
+    for part in parts:
+        array = np.asarray(arrays[part.name])
+        if array.dtype.kind not in "fiub" or array.ndim == 0 or array.size % (len(array) * part.count or 1):
+            shape = list(array.shape)
+            raise DataError(
+                f"{where}: '{part.name}' is {array.dtype} {shape}; the input takes {list(part.shape)} numbers"
+            )
+        found.append(array.reshape(len(array), -1, part.count))
+        shapes.add(found[-1].shape[:2])
+    if len(shapes) != 1:
+        listed = ", ".join(f"'{part.name}' {list(array.shape[:2])}" for part, array in zip(parts, found, strict=True))
+        raise DataError(f"{where}: the inputs have different numbers of samples and steps: {listed}")
+    return np.concatenate(found, axis=2)
+
+
+def read_inputs(path: Path, model: Model | None = None) -> Inputs:
+    """A .npz with key `x` (and `y`), with an array for each of several inputs, or with one array alone, or a .npy;
+    DataError if it is damaged or lacks them."""
+    classes = () if model is None else model.classes
+    parts = () if model is None else model.graph.parts
+    content = files.read_bytes(path, ".npz or .npy file", files.MOST_ARRAY_BYTES)
+    loaded = files.parse_arrays(content, str(path))
+    if isinstance(loaded, np.ndarray):
+        x, y = loaded, None
+    else:
+        if parts and "x" not in loaded:
+            loaded = {
+                "x": joined_inputs(loaded, parts, str(path)),
+                **{key: loaded[key] for key in ("y",) if key in loaded},
+            }
+        name = next(iter(loaded)) if len(loaded) == 1 and "y" not in loaded else "x"
+        if name not in loaded:
+            raise DataError(f"{path}: has no array 'x'; it holds {', '.join(loaded) or 'nothing'}")
+        x, y = loaded[name], loaded.get("y") if name == "x" else None
+    if x.shape[:1] == (0,):
+        raise DataError(f"{path}: 'x' holds no samples; give an array (samples, ...)")
+    if x.ndim == 0 or not np.issubdtype(x.dtype, np.number) or np.iscomplexobj(x):
+        raise DataError(f"{path}: 'x' must be an array of real numbers (samples, ...), not {x.dtype} {list(x.shape)}")
+    if y is not None:
+        y = positions_of(y.reshape(-1), classes, path)
+        if len(y) != len(x) or not np.issubdtype(y.dtype, np.integer):
+            raise DataError(f"{path}: 'y' must hold one integer label per sample ({len(x)}), not {y.dtype} {len(y)}")
+    if np.issubdtype(x.dtype, np.floating) and (np.abs(x[np.isfinite(x)]) > np.finfo(np.float32).max).any():
+        raise DataError(f"{path}: 'x' holds values beyond the range of float32; scale the data")
+    return Inputs(path.name, "file", hashlib.sha256(content).hexdigest(), x.astype(np.float32), y)

@@ -1,0 +1,89 @@
+"""Models by name (`models/<name>/model.yaml`) or by path (any .onnx, .dsl or .tflite file)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tinyhil.errors import ModelError, did_you_mean
+from tinyhil.frontend import SUFFIXES
+from tinyhil.harness.settings.assets import asset
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """Where a model comes from. Zoo models have a data set, some of them class names.
+
+    `ranges` is where `hil calibrate` puts its findings.
+    """
+
+    name: str
+    path: Path
+    dataset: str | None = None
+    ranges: Path | None = None
+    classes: tuple[str, ...] = ()
+
+
+def find_model(name_or_path: str) -> ModelSource:
+    """The zoo model of this name, or the file; ModelError lists what there is."""
+    try:
+        Path(name_or_path).is_file()
+    except (OSError, ValueError):  # longer than a path may be, or a NUL in it
+        raise ModelError(f"no model {name_or_path[:40]!r}...: that is no name of a file") from None
+    folder = asset("models") / name_or_path
+    if "/" not in name_or_path and (folder / "model.yaml").is_file():
+        manifest: dict[str, Any] = yaml.safe_load((folder / "model.yaml").read_text())
+        return ModelSource(
+            manifest["name"],
+            _model_file(folder, manifest),
+            manifest.get("dataset"),
+            folder / "ranges.json",
+            tuple(str(name) for name in manifest.get("classes", ())),
+        )
+    path = Path(name_or_path)
+    if path.suffix in SUFFIXES or path.is_file():
+        if not path.is_file():
+            raise ModelError(f"{path}: no such file")
+        ranges = path.with_suffix(".ranges.json")
+        return ModelSource(path.stem, path, ranges=ranges if ranges.is_file() else None)
+    names = zoo_names()
+    raise ModelError(
+        f"no model '{name_or_path}'; {did_you_mean(name_or_path, names)}in the zoo: {', '.join(names)}; "
+        "or give a path to an .onnx, .dsl or .tflite file"
+    )
+
+
+def _model_file(folder: Path, manifest: dict[str, Any]) -> Path:
+    """The file the manifest names under `dsl` or `onnx`; without either, model.dsl or model.onnx."""
+    if "external" in manifest:
+        return _external_file(manifest["name"], manifest["external"])
+    for suffix in SUFFIXES:
+        name = manifest.get(suffix.removeprefix("."))
+        if name is not None:
+            return folder / str(name)
+    for suffix in SUFFIXES:
+        if (folder / f"model{suffix}").is_file():
+            return folder / f"model{suffix}"
+    raise ModelError(f"{folder / 'model.yaml'}: names no model file; add onnx: NAME.onnx or dsl: NAME.dsl")
+
+
+def _external_file(name: str, external: dict[str, str]) -> Path:
+    """Weights that are not ours to hand out, in HIL_DATA."""
+    setting = os.environ.get("HIL_DATA", "")
+    path = Path(setting).expanduser() / external["file"]
+    if not setting or not path.is_file():
+        raise ModelError(
+            f"{name}: its weights are not part of the project; set HIL_DATA to a folder with {external['file']}, "
+            f"made from {external['origin']}"
+        )
+    return path
+
+
+def zoo_names() -> list[str]:
+    """Names of the bundled models; those whose weights must be had elsewhere are not among them."""
+    manifests = asset("models").glob("*/model.yaml")
+    return sorted(path.parent.name for path in manifests if "\nexternal:" not in path.read_text())

@@ -1,0 +1,279 @@
+"""boards.yaml: chips and boards as data, checked completely; every fault is reported at its line and column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from tinyhil.crossbars.hardware import Hardware
+from tinyhil.errors import BoardError, did_you_mean
+from tinyhil.harness.settings.assets import asset
+from tinyhil.harness.settings.bench_file import Bench, parse_bench
+from tinyhil.harness.settings.chip_like import complete_chips
+from tinyhil.harness.settings.crossbars import WithCrossbars, make_hardware, require_known
+from tinyhil.harness.settings.emulator_entry import Emulator, Machine, Upload
+from tinyhil.harness.settings.yaml_file import (
+    Fault,
+    Line,
+    Name,
+    NonEmpty,
+    Pin,
+    PositiveInt,
+    Record,
+    UsbId,
+    mark,
+    parse,
+    read_text,
+)
+
+Supply = Literal["smps", "ldo"]
+Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]  # of a command line
+
+
+class Uart(Record):
+    """The serial port through which a chip talks."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9]*$")]
+
+
+class DebugId(Record):
+    """What a debugger reads of the chip before it writes anything: word at `address`, and `mask`, is `value`."""
+
+    address: PositiveInt
+    mask: PositiveInt
+    value: PositiveInt
+
+
+class HotSpec(Record):
+    """The region that constants are copied to, beside main RAM and `stack_bytes` of stack if these fit, and the size of
+    the data cache before the flash (codegen/hot.py)."""
+
+    region: Name
+    stack_bytes: PositiveInt
+    cache_bytes: PositiveInt
+
+
+class ChipSpec(WithCrossbars):
+    """What a chip offers. The host has no limits of its own: no sizes, no UART, no emulator.
+
+    `crossbars`: the constants of an accelerator, whose layers are carried out by crossbars and cost what they say.
+    """
+
+    name: Name
+    like: Name | None = None  # has what that chip has, but what is said of this one
+    hal: Name  # folder in firmware/hal/: the chip's name, or that of the one it is like
+    core: Literal["avr", "cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "host"]
+    machine: Machine = ""  # the compiler's options for the core
+    flash_bytes: PositiveInt | None = None
+    ram_bytes: PositiveInt | None = None
+    stack_reserve_bytes: PositiveInt | None = None
+    regions: dict[Name, PositiveInt] = Field(default_factory=dict)  # memories beside ram_bytes, for tensors alone
+    hot: HotSpec | None = None
+    clock_hz: PositiveInt
+    other_clocks_hz: tuple[PositiveInt, ...] = ()  # that a board may choose instead
+    compiler: Literal["avr-gcc", "arm-none-eabi-gcc", "g++"]
+    load: Literal["hex", "bin", "elf"]
+    tick: Literal["cycles", "instructions", "nanoseconds"]
+    uart: Uart | None = None
+    openocd_target: Word | None = None
+    debug_id: DebugId | None = None
+    supplies: tuple[Supply, ...] = ()  # regulators that may feed the core, if the firmware can choose
+    emulator: Emulator | None = None
+    # other emulators of the same chip, chosen by `hil run --emulator`
+    cross_checks: dict[Name, Emulator] = Field(default_factory=dict)
+
+    @property
+    def static_ram_bytes(self) -> int | None:
+        """RAM that static data may take, without the reserve for the stack; None: no limit."""
+        return None if self.ram_bytes is None else self.ram_bytes - (self.stack_reserve_bytes or 0)
+
+    @model_validator(mode="after")
+    def _hot_constants_have_a_region(self) -> ChipSpec:
+        if self.hot is not None and self.hot.region not in self.regions:
+            raise ValueError(f"hot: no region '{self.hot.region}'; regions: {', '.join(self.regions) or 'none'}")
+        return self
+
+    @model_validator(mode="after")
+    def _a_microcontroller_has_limits(self) -> ChipSpec:
+        if self.core == "host":
+            return self
+        needed = ("machine", "flash_bytes", "ram_bytes", "stack_reserve_bytes", "uart")
+        missing = [field for field in needed if not getattr(self, field)]
+        if missing:
+            raise ValueError(f"a chip needs {', '.join(missing)}")
+        return self
+
+
+class _Board(Record):
+    title: NonEmpty
+    vendor: Line = ""
+    url: Line = ""
+    usb: tuple[UsbId, ...] = ()
+    usb_shared: bool = False  # boards of other kinds have the same identity: one must be named to be used
+    baud: PositiveInt = 115200
+    reset: Literal["on_open", "by_probe", "on_start"]
+    upload: Upload
+    upload_baud: PositiveInt | None = None  # of the boot loader, if it is not `baud`
+    programmer_part: Word | None = None  # the chip's name for avrdude, if it is not the chip's own
+    probe_reset: Annotated[str, StringConstraints(pattern=r"^[a-z_]+( [a-z_]+)*$")] | None = (
+        None  # openocd's reset_config of this board
+    )
+    flash_deadline_s: PositiveInt = 60
+    supply: Supply | None = None  # how the board is wired; None: the firmware leaves it alone
+    gate: Pin | None = None  # high while an inference is computed, for a power meter
+    pulse: Pin | None = None  # an edge per timestamp of MLPerf Tiny's energy mode
+    crossbars: dict[str, float] = Field(default_factory=dict)  # what this board's accelerator has otherwise
+
+    @field_validator("crossbars")
+    @classmethod
+    def _crossbars_are_known(cls, given: dict[str, float]) -> dict[str, float]:
+        require_known(given)
+        return given
+
+
+class _BoardEntry(_Board):
+    chip: Name
+    clock_hz: PositiveInt | None = None  # None: the chip's
+
+    def chip_of(self, chips: Mapping[Name, ChipSpec]) -> ChipSpec:
+        """The chip at the clock of this board."""
+        chip = chips[self.chip]
+        return chip if self.clock_hz is None else chip.model_copy(update={"clock_hz": self.clock_hz})
+
+
+class BoardSpec(_Board):
+    """A board with its chip; `name` is also its environment in platformio.ini."""
+
+    name: Name
+    chip: ChipSpec
+
+    @property
+    def is_host(self) -> bool:
+        """This computer: no image, no flash, times of its own clock."""
+        return self.chip.core == "host"
+
+    @property
+    def hardware(self) -> Hardware | None:
+        """The accelerator that this board is, if it is one; ConfigError for values that are not modelled."""
+        return None if self.chip.crossbars is None else make_hardware(self.chip.crossbars, self.crossbars)
+
+    def emulated_by(self, name: str | None) -> BoardSpec:
+        """This board with another emulator of its chip; None: the usual one.
+
+        BoardError if there is no such emulator.
+        """
+        if name is None:
+            return self
+        known = self.chip.cross_checks
+        if name not in known:
+            listing = ", ".join(known) or "none but the usual"
+            raise BoardError(f"{self.name}: no emulator named {name!r}; known: {listing}")
+        return self.model_copy(update={"chip": self.chip.model_copy(update={"emulator": known[name]})})
+
+
+class Content(Record):
+    """What a board file says."""
+
+    chips: dict[Name, ChipSpec] = Field(default_factory=dict)
+    boards: dict[Name, _BoardEntry]
+
+
+class Boards(Record):
+    """`entries`: kinds of boards; `bench`: those that stand on the user's desk."""
+
+    source: Path
+    entries: dict[str, BoardSpec]
+    bench: Bench = Bench()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Kinds of boards, in the order of boards.yaml; none of the bench's."""
+        return tuple(self.entries)
+
+    def board(self, name: str) -> BoardSpec:
+        """The kind of board that `name` means: a kind, an instance of the bench, or `kind@which`.
+
+        BoardError lists the known names.
+        """
+        kind = name.partition("@")[0]
+        if kind in self.bench.boards:
+            kind = self.bench.boards[kind].board
+        if kind in self.entries:
+            return self.entries[kind]
+        known = (*self.names, *self.bench.boards)
+        chips = {board.chip.name: name for name, board in reversed(self.entries.items())}
+        hint = did_you_mean(kind, known, chips)
+        raise BoardError(f"no board named {kind!r}; {hint}known: {', '.join(known)}")
+
+
+def load_boards(path: Path | None = None, bench: Path | None = None) -> Boards:
+    """The boards of boards.yaml, those of the board file `path` beside them (or in the place of a board of that name),
+    and the instances of a user's bench file if one is named (docs/bench.md)."""
+    shipped = asset("boards.yaml")
+    content = _read(shipped, None)
+    if path is not None:
+        content = _read(path, content)
+    boards = _boards(content, path or shipped)
+    if bench is None:
+        return boards
+    found = parse_bench(read_text(bench, "bench file"), bench, boards.names)
+    return boards.model_copy(update={"bench": found})
+
+
+def parse_boards(text: str, source: Path) -> Boards:
+    """The boards of a YAML text alone; ConfigError with one `file:line:col: message` line per fault."""
+    return _boards(_parse(text, source, None), source)
+
+
+def _read(source: Path, beside: Content | None) -> Content:
+    return _parse(read_text(source, "board file"), source, beside)
+
+
+def _parse(text: str, source: Path, beside: Content | None) -> Content:
+    """What `text` says, together with what it stands beside."""
+    known = {} if beside is None else {name: chip.model_dump() for name, chip in beside.chips.items()}
+    others = beside or Content(boards={})
+
+    def both(own: Content) -> Content:
+        return Content(chips={**others.chips, **own.chips}, boards={**others.boards, **own.boards})
+
+    own = parse(
+        text,
+        source,
+        Content,
+        lambda data, root: complete_chips(data, root, known),
+        lambda own, root: _contradictions(own, both(own).chips, root),
+    )
+    return both(own)
+
+
+def _boards(content: Content, source: Path) -> Boards:
+    entries = {
+        name: BoardSpec(name=name, chip=entry.chip_of(content.chips), **entry.model_dump(exclude={"chip", "clock_hz"}))
+        for name, entry in content.boards.items()
+    }
+    return Boards(source=source, entries=entries)
+
+
+def _contradictions(own: Content, chips: dict[Name, ChipSpec], root: yaml.Node) -> list[Fault]:
+    faults = []
+    for name, entry in own.boards.items():
+        chip = chips.get(entry.chip)
+        if chip is None:
+            why = f"boards.{name}.chip: no chip named {entry.chip!r}; known: {', '.join(chips)}"
+            faults.append((*mark(root, ("boards", name, "chip")), why))
+            continue
+        if entry.supply is not None and entry.supply not in chip.supplies:
+            known = " or ".join(chip.supplies) or "none"
+            why = f"boards.{name}.supply: {entry.supply!r}, but {entry.chip} lets the firmware choose {known}"
+            faults.append((*mark(root, ("boards", name, "supply")), why))
+        clocks = (chip.clock_hz, *chip.other_clocks_hz)
+        if entry.clock_hz is not None and entry.clock_hz not in clocks:
+            known = " or ".join(map(str, clocks))
+            why = f"boards.{name}.clock_hz: {entry.clock_hz}, but the firmware of {entry.chip} sets up {known}"
+            faults.append((*mark(root, ("boards", name, "clock_hz")), why))
+    return faults

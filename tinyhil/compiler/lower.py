@@ -1,0 +1,198 @@
+"""Graph + formats -> Program: tensors become integers, operators kernel calls with shifts and a proven width."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from tinyhil.compiler.calibrate import Ranges
+from tinyhil.compiler.cell_scales import with_cell_scales
+from tinyhil.compiler.columns import scaled_columns
+from tinyhil.compiler.pins import asymmetric_weights, pinned_formats
+from tinyhil.compiler.shared_scales import leaders_of, ranges_together, share_scales
+from tinyhil.formats import named
+from tinyhil.formats.clipping import METHODS
+from tinyhil.formats.format import AFFINE, INTEGER, SINGLE, Domain, Format, NamedFormat
+from tinyhil.fuse import LEFT_OUT, fuse_graph, fuse_program
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph, Node
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Program, Role
+from tinyhil.ops import KERNEL_OF, LOOP_BY_NAME, OPERATOR_BY_NAME
+from tinyhil.ops.affine import is_affine
+from tinyhil.ops.integral import integral_formats
+from tinyhil.ops.operator import Operator
+from tinyhil.references.verify import checked
+
+
+def lower(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collection[str] = LEFT_OUT) -> Program:
+    """Lower a graph with one input and one output; `without`: names of fusions (tinyhil/fuse) to leave out.
+
+    ModelError if an operator can not be lowered, ConfigError if the assignment contradicts itself.
+    """
+    scaled = scaled_columns(graph, assignment, ranges)
+    graph, ranges = scaled.graph, scaled.ranges
+    chosen = formats(graph, scaled.assignment, ranges)
+    graph = fuse_graph(graph, chosen, without)
+    lowering = Lowering(graph, chosen, KERNEL_OF, lower_node, ranges.magnitude, ranges.zeros)
+    source = graph.inputs[0]
+    lowering.define(source, role=Role.INPUT)
+    lowering.body = lowering.lower_body(graph)
+    output = lowering.operand(graph.outputs[0])
+    program = Program(
+        name=graph.name,
+        tensors=lowering.tensors,
+        constants=lowering.constants,
+        body=tuple(lowering.body),
+        input=source,
+        output=output,
+        input_shape=graph.shapes[source],
+        output_shape=graph.shapes[graph.outputs[0]],
+        columns=scaled.columns,
+        output_scale=scaled.output_scale,
+    )
+    return fuse_program(checked(program, "lowering"), without)
+
+
+def lower_node(node: Node, lowering: Lowering) -> None:
+    """Loops and operators by their record; a view is another name for its operand."""
+    if node.body is not None:
+        LOOP_BY_NAME[node.op].lower(node, lowering)
+        return
+    operator = OPERATOR_BY_NAME[node.op]
+    if operator.is_view:
+        lowering.alias(node.outputs[0], lowering.operand(node.inputs[0]))
+    else:
+        operator.lower[_domain(operator, node, lowering)](node, lowering)
+
+
+def _domain(operator: Operator, node: Node, lowering: Lowering) -> Domain:
+    """In which domain an operator is lowered: that of its operands, unless the result is beyond what rounds there."""
+    operands, result = lowering.domain(node.inputs), lowering.format(node.outputs[0])
+    if is_affine(*(lowering.format(name) for name in (*node.inputs, *node.outputs)), bits=8):
+        return AFFINE
+    if operands == AFFINE or (operands == INTEGER and _is_beyond(operator, result)):
+        return SINGLE
+    return operands
+
+
+def _is_beyond(operator: Operator, result: Format) -> bool:
+    """Whether what lowers the operator in integers can not round into `result`: a sign is that of the exact number."""
+    return result.domain == AFFINE or (operator.integers_only and (result.domain != INTEGER or result.is_sign))
+
+
+def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, Format]:
+    """The format of every value, fitted to its range. Values that share storage (views, loop states) share one."""
+    constants = graph.all_constants()
+    result: dict[str, Format] = {}
+    groups = tied_values(graph)
+    fixed = _fixed(graph, groups, ranges)
+    asymmetric = _asymmetric(groups, assignment, {*fixed, *constants})
+    together = ranges_together(graph, groups, asymmetric)
+    leaders = {name: together[group[0]][0] for group in groups for name in group}
+    spans: dict[str, tuple[float, float]] = {}
+    for group in groups:
+        chosen = named(assignment.format_of(group))
+        if chosen.values and not all(is_matrix(constants.get(name)) for name in group):
+            chosen = named(chosen.values)
+        if chosen.vectors and any(name in constants and not is_matrix(constants[name]) for name in group):
+            chosen = named(chosen.vectors)
+        magnitude = 0.0
+        for name in group:
+            if name in constants:
+                magnitude = max(magnitude, float(np.abs(constants[name]).max(initial=0.0)))
+            else:
+                magnitude = max(magnitude, *map(abs, ranges.fitted_ends(name, chosen)))
+        fmt: Format
+        if chosen.fit_range is not None and not all(name in constants for name in group):
+            ends = [_ends(constants.get(name), ranges, name, chosen) for name in together[group[0]]]
+            low, high = min(low for low, _ in ends), max(high for _, high in ends)
+            fmt = chosen.fit_range(low, high)
+            if asymmetric.issuperset(name for name in group if name not in constants):
+                spans[leaders[group[0]]] = low, high
+        elif chosen.fit_values is not None and all(name in constants for name in group):
+            fmt = chosen.fit_values(np.concatenate([constants[name].reshape(-1) for name in group]))
+        else:
+            fmt = chosen.fit(magnitude)
+        fmt = fmt.scaled(fmt.exponent + assignment.offset_of(group))
+        for name in group:
+            result[name] = fmt
+    result = with_cell_scales(graph, result, leaders, spans) | fixed
+    return share_scales(graph, groups, result, _movable(groups, assignment, fixed))
+
+
+def scale_leaders(graph: Graph, assignment: Assignment, ranges: Ranges, chosen: Mapping[str, Format]) -> dict[str, str]:
+    """For every value the one that stands for all that have its scale in `chosen`, which `formats` made."""
+    groups = tied_values(graph)
+    return leaders_of(graph, groups, chosen, _movable(groups, assignment, _fixed(graph, groups, ranges)))
+
+
+def _fixed(graph: Graph, groups: list[tuple[str, ...]], ranges: Ranges) -> dict[str, Format]:
+    """What no assignment changes: values that are whole numbers, and formats that the model itself states."""
+    pins = pinned_formats(graph, groups)
+    return {**integral_formats(graph, groups, ranges.values), **pins, **asymmetric_weights(graph, pins)}
+
+
+def _movable(groups: Iterable[tuple[str, ...]], assignment: Assignment, fixed: Collection[str]) -> list[str]:
+    """Values whose scale nobody asked for."""
+    return [name for group in groups if not assignment.offset_of(group) for name in group if name not in fixed]
+
+
+def _asymmetric(groups: Iterable[tuple[str, ...]], assignment: Assignment, others: Collection[str]) -> set[str]:
+    """The values that become asymmetric integers of a range that may be widened."""
+    return {
+        name
+        for group in groups
+        if not assignment.offset_of(group) and named(assignment.format_of(group)).fit_range is not None
+        for name in group
+        if name not in others
+    }
+
+
+def _ends(constant: np.ndarray | None, ranges: Ranges, name: str, chosen: NamedFormat) -> tuple[float, float]:
+    return ranges.fitted_ends(name, chosen) if constant is None else (float(constant.min()), float(constant.max()))
+
+
+def is_matrix(constant: np.ndarray | None) -> bool:
+    """Weights, that is, unlike biases and states: what a format for constants is meant for."""
+    return constant is not None and sum(dim > 1 for dim in constant.shape) > 1
+
+
+def cut_ranges(ranges: Ranges, graph: Graph, assignment: Assignment) -> Ranges:
+    """The ranges as the formats of `assignment` are fitted to them, which need no more what calibration saw."""
+    values = dict(ranges.values)
+    for group in tied_values(graph):
+        chosen = named(assignment.format_of(group))
+        fitted = named(chosen.values) if chosen.values else chosen
+        values |= {name: ranges.fitted_ends(name, fitted) for name in group if name in values}
+    return replace(ranges, values=values, by=METHODS[0], seen={})
+
+
+def tied_values(graph: Graph) -> list[tuple[str, ...]]:
+    """Groups of values that live in the same memory, in order of first appearance."""
+    leader: dict[str, str] = {name: name for name in graph.all_shapes()}
+
+    def find(name: str) -> str:
+        while leader[name] != name:
+            name = leader[name]
+        return name
+
+    for node in graph.walk():
+        if node.body is not None:
+            body = node.body
+            states = len(node.inputs) - int(node.attrs["num_scan_inputs"])
+            pairs = list(zip(node.inputs, body.inputs, strict=True))
+            pairs += zip(body.outputs, node.outputs, strict=True)
+            pairs += zip(node.inputs[:states], node.outputs[:states], strict=True)
+        elif OPERATOR_BY_NAME[node.op].is_view:
+            pairs = [(node.inputs[0], node.outputs[0])]
+        else:
+            continue
+        for a, b in pairs:
+            leader[find(b)] = find(a)
+    groups: dict[str, list[str]] = {}
+    for name in leader:
+        groups.setdefault(find(name), []).append(name)
+    return [tuple(group) for group in groups.values()]

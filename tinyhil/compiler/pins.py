@@ -1,0 +1,101 @@
+"""Formats that the model itself states: a quantized model keeps its own scales, whatever an assignment says.
+
+The results of FakeQuantize and its kin have stated formats. They spread where that changes no result: backwards to a
+value that is read for nothing else than to be quantized so, through operators that commute with rounding (moves and
+MaxPool), and forwards through the same operators, whose results are on the grid already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from tinyhil.formats.affine import Affine, fit
+from tinyhil.language.graph import Graph, Node
+from tinyhil.ops.quantize import FAKE, stated
+
+# Results are elements of the first operand, or (Concat) of all; zeros may join, which every grid has
+CHOOSING = frozenset(
+    {"Concat", "Expand", "Flatten", "Gather", "GlobalMaxPool", "Identity", "MaxPool", "Reshape", "Slice", "Split"}
+    | {"Squeeze", "Transpose", "Unsqueeze", "Dropout"}
+)
+LAYERS = frozenset({"Conv", "Gemm", "MatMul"})
+
+
+def rescales(node: Node) -> bool:
+    """Whether a move multiplies by powers of two as well (columns.py)."""
+    return "halvings" in node.attrs or "doublings" in node.attrs
+
+
+def chooses(node: Node) -> bool:
+    """Whether a node only chooses among values, so that they share a format."""
+    return node.op in CHOOSING or (node.op == "Pad" and node.attrs["value"] == 0)
+
+
+def pinned_formats(graph: Graph, groups: Iterable[tuple[str, ...]]) -> dict[str, Affine]:
+    """The stated format of every run-time value that has one. `groups`: values that share memory, hence a format."""
+    nodes = list(graph.walk())
+    if not graph.pinned and not any(stated(node) for node in nodes):
+        return {}
+    groups = list(groups)
+    leader = {name: group[0] for group in groups for name in group}
+    pins = _own(graph, nodes, leader)
+    _backwards(graph, nodes, leader, pins)
+    constants = graph.all_constants()
+    for node in nodes:
+        if chooses(node) or node.op == "Relu":
+            found = {pins.get(leader[name]) for name in node.inputs if name not in constants}
+            fmt = found.pop() if len(found) == 1 else None
+            if fmt is not None and len(node.inputs) == sum(name not in constants for name in node.inputs):
+                for name in node.outputs:
+                    pins.setdefault(leader[name], fmt)
+    return {name: pins[top] for name, top in leader.items() if top in pins}
+
+
+def _own(graph: Graph, nodes: Iterable[Node], leader: Mapping[str, str]) -> dict[str, Affine]:
+    """By the leader of a group; a group of which two formats are stated has none."""
+    pins, torn = {leader[name]: fmt for name, fmt in graph.pinned.items()}, set[str]()
+    for node in nodes:
+        fmt = stated(node)
+        if fmt is not None and pins.setdefault(leader[node.outputs[0]], fmt) != fmt:
+            torn.add(leader[node.outputs[0]])
+    return {name: fmt for name, fmt in pins.items() if name not in torn}
+
+
+def _backwards(graph: Graph, nodes: list[Node], leader: Mapping[str, str], pins: dict[str, Affine]) -> None:
+    readers: dict[str, list[Node]] = {}
+    for node in nodes:
+        for name in node.inputs:
+            if leader[name] != leader[node.outputs[0]] or stated(node):
+                readers.setdefault(leader[name], []).append(node)
+    fixed = {leader[name] for level in graph.levels() for name in level.outputs}
+    fixed |= {leader[name] for name in graph.all_constants()}
+    makers = [node.outputs for node in reversed(nodes)]
+    for name in (*(name for outputs in makers for name in outputs), *graph.inputs):
+        top = leader[name]
+        found = {_wanted(node, leader, pins) for node in readers.get(top, [])}
+        fmt = found.pop() if len(found) == 1 else None
+        if fmt is not None and top not in pins and top not in fixed:
+            pins[top] = fmt
+
+
+def _wanted(node: Node, leader: Mapping[str, str], pins: Mapping[str, Affine]) -> Affine | None:
+    """The format into which `node` brings its operand without computing; None if it does more."""
+    if node.op == FAKE:
+        return stated(node)
+    found = {pins.get(leader[name]) for name in node.outputs}
+    return found.pop() if chooses(node) and len(found) == 1 else None
+
+
+def asymmetric_weights(graph: Graph, pins: Mapping[str, Affine]) -> dict[str, Affine]:
+    """Formats of constants that only layers of pinned values read: their own integers, or int8 if they are floats."""
+    found: dict[str, bool] = {}
+    constants = graph.all_constants()
+    for node in graph.walk():
+        for position, name in enumerate(node.inputs):
+            if name in constants:
+                data = node.inputs[1 - position] if node.op == "MatMul" else node.inputs[0]
+                is_weight = node.op in LAYERS and (position == 1 or node.op == "MatMul") and data in pins
+                found[name] = found.get(name, True) and is_weight
+    return {name: fit(float(np.abs(constants[name]).max(initial=0.0)), 8) for name, good in found.items() if good}

@@ -1,0 +1,1 @@
+"""Crossbars of resistive memory: what they are made of, and what they compute."""
