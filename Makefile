@@ -90,8 +90,11 @@ $(VENV)/.base: pyproject.toml Makefile | $(BIN)/python
 	@$(PIP) install -e '.[report,plot,pytest]'
 	@touch $@
 
+BESIDE := memplan codegen search train harness
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "setup: installing Python packages into $(VENV)"
+	@mkdir -p $(VENV)/beside/tinyhil
+	@ln -sfn $(BESIDE:%=../../../%) $(VENV)/beside/tinyhil/ # the type checker knows no __path__
 	@$(PIP) install --no-compile -c .ci/constraints.txt -e '.[dev]' # modules are compiled when first imported: a third of them
 	@touch $@ $(VENV)/.base
 

@@ -90,8 +90,8 @@ def _source(library: Library) -> str:
 
 
 def _column_tables(library: Library) -> list[str]:
-    """Offset and scale of each column of the input (tinyhil/compiler/columns.py) and the scale of each output that shares its
-    record with others, as the bits of floats."""
+    """Offset and scale of each column of the input (tinyhil/compiler/columns.py) and the scale of each output
+    that shares its record with others, as the bits of floats."""
     columns, lines = library.program.columns, list[str]()
     tables: list[tuple[str, np.ndarray]] = []
     if columns is not None:

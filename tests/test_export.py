@@ -127,7 +127,7 @@ def test_real_numbers_become_codes_as_the_reference_does(format_: str, tmp_path:
 
 @pytest.mark.parametrize("format_", ["fixed8", "fixed16", "int8"])
 def test_columns_of_their_own_scale_are_mapped_by_the_library(format_: str, tmp_path: Path) -> None:
-    """Real numbers in, whatever their columns reach: the codes are those the bench sends (tinyhil/compiler/columns.py)."""
+    """Real numbers in, whatever their columns reach: the codes are those the bench sends."""
     random, scales = np.random.default_rng(0), np.array([1e-3, 1.0, 5e3], np.float32)
     weights = random.normal(size=(3, 2)).astype(np.float32) / scales[:, None]
     graph = load(simple([node("MatMul", "x w", "y")], {"x": (1, 3)}, {"w": weights}), tmp_path)

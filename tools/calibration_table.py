@@ -17,9 +17,10 @@ FILE = Path(__file__).resolve().parent.parent / "results" / "calibration.json"
 TEXT = """\
 ## How ranges are cut
 
-A format is fitted to what calibration saw of a value. `--calibrate-by` says to how much of it (`tinyhil/formats/clipping.py`):
-all (`minmax`, the default), all but one value in a thousand (`percentile`), or as much as loses least in the very
-format: the least squared error (`mse`), or the least Kullback-Leibler divergence from the distribution seen (`kl`).
+A format is fitted to what calibration saw of a value. `--calibrate-by` says to how much of it
+(`tinyhil/formats/clipping.py`): all (`minmax`, the default), all but one value in a thousand (`percentile`), or as
+much as loses least in the very format: the least squared error (`mse`), or the least Kullback-Leibler divergence from
+the distribution seen (`kl`).
 `paper-literal` is a formula for FP8 as it stands in print, which keeps half of the percentile's range or less: a
 reproduction that collapses ([papers/fp8.md](papers/fp8.md)).
 

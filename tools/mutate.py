@@ -222,7 +222,7 @@ class _Judge:
 
         self._first, self._modules, self._count, self._seed = first, modules, count, seed
         self._sources = {module: (ROOT / module).read_text() for module in modules}
-        self._paths = {module: str(ROOT / "tinyhil" / module.removeprefix("tinyhil/")) for module in modules}
+        self._paths = {module: str(ROOT / module) for module in modules}
         self._coverage = coverage.Coverage(
             data_file=None, include=[str(ROOT / one) for one in modules], config_file=False
         )

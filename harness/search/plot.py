@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tinyhil.errors import ConfigError
 from tinyhil.harness.offline.labels import name_points, renderer_of
 from tinyhil.harness.report.search_sections import RESOURCES, front_of, points_of
-
-if TYPE_CHECKING:
-    from tinyhil.harness.search.pareto import ParetoOutcome
-    from tinyhil.harness.search.session import SearchOutcome
+from tinyhil.harness.search.request import SearchRequest
 
 LOOKS = {  # marker, colour, size, label
     "tried": ("o", "0.7", 5, "tried"),
@@ -25,11 +22,12 @@ NEAR = 1.3  # times the largest point: a limit further off is said, not drawn
 PANEL = (5.2, 4.2)  # inches
 
 
-def plot_search(outcome: SearchOutcome | ParetoOutcome, path: Path) -> tuple[Path, Path]:
+def plot_search(
+    request: SearchRequest, record: Mapping[str, Any], float_accuracy: float | None, path: Path
+) -> tuple[Path, Path]:
     """Writes `path` with the suffixes .svg and .png; ConfigError without matplotlib."""
-    labelled = outcome.search_float_accuracy
-    of_arena = outcome.request.board is None or outcome.request.arena is not None  # else the limit is of all RAM
-    figure = draw_search(outcome.record, labelled, of_arena)
+    of_arena = request.board is None or request.arena is not None  # else the limit is of all RAM
+    figure = draw_search(record, float_accuracy, of_arena)
     made = path.with_suffix(".svg"), path.with_suffix(".png")
     path.parent.mkdir(parents=True, exist_ok=True)
     for file in made:

@@ -95,7 +95,7 @@ def run_pareto(
     if request.plot is not None:
         from tinyhil.harness.search.plot import plot_search
 
-        plot_search(outcome, request.plot)
+        plot_search(request, outcome.record, outcome.search_float_accuracy, request.plot)
     return outcome
 
 
@@ -156,7 +156,7 @@ def _searched(task: Task) -> SearchOutcome:
     if request.plot is not None:
         from tinyhil.harness.search.plot import plot_search
 
-        plot_search(outcome, request.plot)
+        plot_search(request, outcome.record, outcome.search_float_accuracy, request.plot)
     return outcome
 
 

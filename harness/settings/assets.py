@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tinyhil.errors import ConfigError
 
-_HERE = Path(__file__).resolve().parent
+_HERE = Path(__file__).resolve().parent.parent  # harness/
 
 
 def asset(name: str) -> Path:

@@ -18,9 +18,10 @@ from tinyhil.compiler.calibrate import Ranges
 from tinyhil.compiler.record_scales import Scaled
 from tinyhil.formats import named
 from tinyhil.formats.format import SINGLE
-from tinyhil.frontend.rewrite_masks import DISTANCE
 from tinyhil.language.graph import Graph, Node
 from tinyhil.names import free_name
+
+DISTANCE = 16.0  # exp(-16) = 1.1e-7, half a unit of the last place of float32 beside 1
 
 BY_DISTANCE = frozenset({"Softmax", "ArgMax"})  # only how far elements are from the largest matters
 VIEWS = frozenset({"Identity", "Dropout", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Split", "Slice"})

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tinyhil.compiler.masks import DISTANCE
 from tinyhil.frontend.rewrite import Results, Rewrite, Site
-
-DISTANCE = 16.0  # exp(-16) = 1.1e-7, half a unit of the last place of float32 beside 1
 
 
 def _infinite(site: Site, name: str) -> np.ndarray | None:

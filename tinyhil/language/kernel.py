@@ -1,6 +1,6 @@
 """What a program calls: a routine with its readable numpy reference and its C++ template in `firmware/kernels/`.
 
-Arrays are flat: (samples, count), constants (1, count), loaded as the operation's domain asks (tinyhil/language/arithmetic.py).
+Arrays are flat: (samples, count), constants (1, count), loaded as the operation's domain asks (arithmetic.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What one operator is: a record that drives shape inference, the float reference, lowering and the docs table.
 
-An `Operator` is an ONNX operator as the graph knows it; a `Kernel` (tinyhil/language/kernel.py) is what it is lowered to.
+An `Operator` is an ONNX operator as the graph knows it; a `Kernel` (language/kernel.py) is what it is lowered to.
 
 Float arrays carry a leading sample axis: value of shape (1, 32) over S samples is an array (S, 1, 32); a constant has a
 sample axis of 1.
