@@ -27,9 +27,10 @@ REQUEST_BYTES = 1 << 18
 
 def preload() -> None:
     """What the commands import when they run; what is optional stays out, a command must find that out itself."""
-    for found in pkgutil.walk_packages(importlib.import_module("tinyhil").__path__, "tinyhil."):
-        with contextlib.suppress(ImportError):  # of an extra that is not installed
-            importlib.import_module(found.name)
+    for package in ("tinyhil", *(f"tinyhil.{name}" for name in ("memplan", "codegen", "search", "train", "harness"))):
+        for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            with contextlib.suppress(ImportError):  # of an extra that is not installed
+                importlib.import_module(found.name)
 
 
 def become(request: dict[str, Any], descriptors: list[int]) -> None:

@@ -24,8 +24,8 @@ def connected(board: BoardSpec, image: Image, log_dir: Path) -> Iterator[Connect
         check_stacks(image, board.chip.core, log_dir / STACKS)
 
 
-def check_stacks(image: Image, core: str, told: Path) -> dict[str, tuple[int, int]]:
-    """`told`: a file of the emulator's. Of functions that ran, bytes with all that they called: seen, and at most."""
+def check_stacks(image: Image, core: str, report: Path) -> dict[str, tuple[int, int]]:
+    """`report`: a file of the emulator's. Of functions that ran, bytes with all that they called: seen, and at most."""
     code = disassemble(image, core)
     try:
         _, depths = bound_bytes(code, core)
@@ -34,7 +34,7 @@ def check_stacks(image: Image, core: str, told: Path) -> dict[str, tuple[int, in
             raise
         return {}
     functions, found = depths.functions(), {}
-    for line in told.read_text().splitlines():
+    for line in report.read_text().splitlines():
         address, own, everything = (int(word, 0) for word in line.split())
         name = code.name_of(address)
         assert address in functions, f"{name} at {address:#x} ran and is in no call graph"

@@ -15,7 +15,7 @@ from onnx_models import node, simple
 
 import tinyhil
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE
-from tinyhil.harness.fit.costs import Estimate, costs_of
+from tinyhil.harness.fit.core_costs import Estimate, costs_of
 from tinyhil.harness.fit.session import NO, TIGHT, YES, Agreement, Fit, FitRequest, _verdict, _with_choice, run_fit
 from tinyhil.harness.settings.config import load_boards
 

@@ -23,7 +23,7 @@ from tinyhil.language.assignment import Conditions, load_conditions
 
 DATA = Path(os.environ.get("HIL_DATA", "no data"))
 BOARDS = ("uno", "due", "h747")
-KEPT_INPUT = 128  # of digits_cnn in an arena that must keep it, over what it takes where it does not count
+INPUT_BYTES = 128  # of digits_cnn in an arena that must keep it, over what it takes where it does not count
 FLASH_BETWEEN = 0.5  # of the flash of fixed8 and of fixed16
 
 
@@ -105,7 +105,7 @@ def test_every_command_plans_as_the_file_says(prefer: str | None, arena_bytes: i
             text = (tmp_path / "project" / "model" / "board_host.hpp").read_text()
             assert f"arena_bytes = {arena_bytes};" in text
         else:  # whose input stays as it is
-            assert f"arena {arena_bytes + KEPT_INPUT} B" in done.stderr
+            assert f"arena {arena_bytes + INPUT_BYTES} B" in done.stderr
 
 
 def test_how_an_assignment_was_found_is_read(tmp_path: Path) -> None:

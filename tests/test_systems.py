@@ -33,8 +33,10 @@ PROGRAMS = {
     "hil export": "from tinyhil.harness.cli import main; main('export cmake digits_mlp --out x.zip'.split())",
     "hil search": "from tinyhil.harness.cli import main; "
     "main('search --model digits_mlp --arena 200 --evaluations 3 --evaluator reference --samples 50'.split())",
-    "every module": "import pkgutil, importlib, tinyhil; "
-    "[importlib.import_module(m.name) for m in pkgutil.walk_packages(tinyhil.__path__, 'tinyhil.') "
+    "every module": "import pkgutil, importlib\n"
+    "for package in ('', '.memplan', '.codegen', '.search', '.train', '.harness'):\n"
+    "    path = importlib.import_module('tinyhil' + package).__path__\n"
+    "    [importlib.import_module(m.name) for m in pkgutil.walk_packages(path, f'tinyhil{package}.') "
     "if '.share.' not in m.name]",
 }
 

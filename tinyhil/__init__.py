@@ -4,14 +4,26 @@ The interface of docs/python.md, imported when it is first used: `import tinyhil
 """
 
 import os
+import sys
+from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
 __all__ = ["Compiled", "Model", "Record", "compare", "errors", "load"]
 
-# An installation holds memplan, codegen, search, train and harness in this folder; in a checkout they stand beside it.
-_BESIDE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-if os.path.isfile(os.path.join(_BESIDE, "memplan", "__init__.py")):
-    __path__.append(_BESIDE)
+
+class _Beside:
+    """Finds those folders that an installation holds inside this one where a checkout has them: beside it."""
+
+    names = frozenset(f"{__name__}.{folder}" for folder in ("memplan", "codegen", "search", "train", "harness"))
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Asked of every import that nobody else has found."""
+        return PathFinder.find_spec(name, [cls.folder]) if name in cls.names else None
+
+
+sys.meta_path.append(_Beside)
 
 
 def __getattr__(name: str) -> Any:

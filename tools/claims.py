@@ -129,9 +129,9 @@ def _papers() -> Iterator[Claim]:
         known = record.read(paper.name)
         for cell in paper.cells():
             if cell.key in known and "failed" not in known[cell.key]["row"]:
-                command, kept = f"{paper.command} --again '{cell.key}'", known[cell.key]
+                command, cell_record = f"{paper.command} --again '{cell.key}'", known[cell.key]
                 name = f"docs/papers/{paper.name}.md: {cell.key}"
-                yield Claim(name, command, kept["processor_s"], kept["row"], cell.measure)
+                yield Claim(name, command, cell_record["processor_s"], cell_record["row"], cell.measure)
 
 
 def differences(stated: Any, found: Any, tolerance: float, where: str = "") -> list[str]:

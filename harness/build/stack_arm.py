@@ -22,7 +22,7 @@ SP, LR, PC = 13, 14, 15
 REGISTER = re.compile(r"\b(r\d{1,2}|sb|sl|fp|ip|sp|lr|pc)\b")
 NUMBER = re.compile(r"#(-?(?:0x[0-9a-f]+|\d+))")
 SLOT = re.compile(r"^(?P<what>[^\[]*)\[(?P<base>\w+)(?:, #(?P<before>-?\d+))?\](?P<update>!)?(?:, #(?P<after>-?\d+))?$")
-KEPT = (*range(4, 12), SP)  # by a call
+CALL_SAVED = (*range(4, 12), SP)  # by a call
 ARGUMENTS, ON_STACK = range(4), range(100, 108)  # in r0 to r3; in words on the stack
 NO_RESULT = ("cmp", "cmn", "tst", "teq", "nop", "cps", "dmb", "dsb", "isb", "pld", "wf", "sev", "yield", "vls", "vll")
 ENDS = ("udf", "bkpt")  # a fault
@@ -170,7 +170,7 @@ class Arm:
             walk.call_unknown(state.depth)
         else:
             walk.call(target, state.depth, self._given(state))
-        state.registers = {r: v for r, v in state.registers.items() if r in KEPT}
+        state.registers = {r: v for r, v in state.registers.items() if r in CALL_SAVED}
         own = self.code.span_of(at.address)
         goes_on = self.code.at(at.next) is not None and (own is None or at.next < own.end)
         return None if goes_on else ()  # compilers end a function with a call that does not return

@@ -19,7 +19,7 @@ SPL, SPH = 0x3D, 0x3E
 NUMBER = re.compile(r"0x([0-9A-Fa-f]+)|(\d+)")
 CONDITIONAL = re.compile(r"br\w\w$")
 SKIPS = ("cpse", "sbrc", "sbrs", "sbic", "sbis")
-KEPT = (*range(2, 18), 28, 29)  # by a call
+CALL_SAVED = (*range(2, 18), 28, 29)  # by a call
 ARGUMENTS = range(8, 26, 2)
 NO_RESULT = (
     *("st", "std", "sts", "nop", "cp", "cpc", "cpi", "tst", "bst", "sbi", "cbi", "wdr", "sleep", "cli", "spm"),
@@ -77,9 +77,9 @@ class AvrState:
 
     def forget(self, other: AvrState) -> bool:
         """Keep what `other` holds as well; whether anything was given up."""
-        kept = {r: value for r, value in self.registers.items() if other.registers.get(r) == value}
-        changed = len(kept) != len(self.registers) or (self.carry is not None and self.carry != other.carry)
-        self.registers = kept
+        common = {r: value for r, value in self.registers.items() if other.registers.get(r) == value}
+        changed = len(common) != len(self.registers) or (self.carry is not None and self.carry != other.carry)
+        self.registers = common
         self.carry = self.carry if self.carry == other.carry else None
         return changed
 
@@ -146,7 +146,7 @@ class Avr:
             walk.call_unknown(ADDRESS_BYTES - whole)
         else:
             walk.call(target, ADDRESS_BYTES - whole, self._given(state))
-        state.registers = {r: value for r, value in state.registers.items() if r in KEPT} | {1: 0}
+        state.registers = {r: value for r, value in state.registers.items() if r in CALL_SAVED} | {1: 0}
         state.carry = None
 
     def _go(self, at: Instruction, state: AvrState, walk: Walk) -> Sequence[tuple[int, AvrState]]:

@@ -13,7 +13,7 @@ from tinyhil.errors import ConfigError, DoesNotFit, ModelError
 from tinyhil.formats import named
 from tinyhil.harness.build.pipeline import arranged_for, place_for
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.fit.costs import CoreCosts, Estimate, costs_of
+from tinyhil.harness.fit.core_costs import CoreCosts, Estimate, costs_of
 from tinyhil.harness.fit.features import code_features, flash_constants, time_features
 from tinyhil.harness.job.inputs import read_inputs
 from tinyhil.harness.job.job import Opened, Say, Streamed, method_of, open_model

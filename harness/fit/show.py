@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from tinyhil.harness.fit.costs import Estimate
+from tinyhil.harness.fit.core_costs import Estimate
 from tinyhil.harness.fit.session import Fit, FitOutcome
 
 TITLES = ("board", "format", "fits", "flash B", "of", "RAM B", "of", "latency", "band")
