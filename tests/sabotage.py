@@ -127,7 +127,7 @@ def _with_hash_in_hex(text: str, old: bytes, new: bytes) -> str:
 
 
 def board_file(folder: Path, chip: str, image: Path) -> Path:
-    """boards.yaml whose emulator of `chip` loads `image`, whatever it is told to load."""
+    """boards.yaml whose emulator of `chip`, `sabotaged` beside it, loads `image`, whatever it is told to load."""
     boards = yaml.safe_load((ROOT / "boards.yaml").read_text())
     emulator = boards["chips"][chip]["emulator"]
     program = folder / "sabotaged"

@@ -15,12 +15,13 @@ from tinyhil.harness.settings.config import BoardSpec
 
 @contextmanager
 def connected(board: BoardSpec, image: Image, log_dir: Path) -> Iterator[Connection]:
-    """The emulated board with `image`, or the host; then every function that ran must have kept to its bound."""
-    emulated = board.chip.core != "host"
-    driver = simulated if emulated else host
-    with driver.connect(board, Session(image.load_path, log_dir, watch_stacks=emulated)) as device:
+    """The emulated board with `image`, or the host; on our own emulators, which alone watch stacks, every function that
+    ran must have kept to its bound."""
+    driver = simulated if board.chip.core != "host" else host
+    watched = driver is simulated and board.chip.emulator is not None and board.chip.emulator.kind == "process"
+    with driver.connect(board, Session(image.load_path, log_dir, watch_stacks=watched)) as device:
         yield device
-    if emulated:
+    if watched:
         check_stacks(image, board.chip.core, log_dir / STACKS)
 
 

@@ -27,6 +27,7 @@ from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.pipeline import compile_model, project_sources
+from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import memory_of
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.assignment import Assignment
@@ -439,7 +440,8 @@ def test_a_search_plans_the_arena_that_is_compiled(board: str, tmp_path: Path) -
     model = load_model(path)
     ranges = calibrate(model.graph, samples_for((1, 3, 20, 20)), {"name": "test"})
     space = make_space(model.graph, ranges, ("fixed8", "fixed16"))
-    memory = memory_of(space, boards.board(board))
+    request = SearchRequest(str(path), board=board)
+    memory = memory_of(space, boards.board(board), request)
     made = compile_model(model, Assignment("fixed8"), ranges, [boards.board(board)], {board}, wish=Wish("ram"))
     assert memory.planned_bytes(space.uniform(Choice("fixed8"))) == made.plan.peak_bytes
-    assert memory_of(space, None).planned_bytes(space.uniform(Choice("fixed8"))) != made.plan.peak_bytes
+    assert memory_of(space, None, request).planned_bytes(space.uniform(Choice("fixed8"))) != made.plan.peak_bytes

@@ -117,6 +117,7 @@ def test_a_firmware_that_crashes(files: Path, tmp_path: Path) -> None:
         *GOOD.replace("host", "uno").format(f=files).split(),
         *("--calibrate", files / "x.npz", "--boards-file", board_file, "--timeout", 20),
         cwd=tmp_path,
+        emulator=tmp_path / "sabotaged",
     )
     check_failure(done, 7, "crashed", "invalid opcode", "pc 0x", logs=True)
 
@@ -131,7 +132,7 @@ def test_a_firmware_that_crashes(files: Path, tmp_path: Path) -> None:
 def test_an_emulator_that_does_not_start(script: str, words: str, files: Path, tmp_path: Path) -> None:
     board_file = wrapped_emulator(tmp_path, script)
     arguments = GOOD.replace("host", "uno").format(f=files).split()
-    done = hil(*arguments, "--boards-file", board_file, cwd=tmp_path)
+    done = hil(*arguments, "--boards-file", board_file, cwd=tmp_path, emulator=tmp_path / "sabotaged")
     check_failure(done, 3, words, logs=True)
 
 

@@ -67,12 +67,12 @@ def test_faults_are_told_with_their_place(start: Start, chip: Chip, letter: str,
 DATA_REFUSED, FRAME_REFUSED = 1 << 1 | 1 << 7, 1 << 4  # CFSR: DACCVIOL with MMARVALID, MSTKERR
 
 
-def check_stack_fault(port: serial.SerialBase, letter: bytes, large_step: int) -> None:
+def check_stack_fault(port: serial.SerialBase, letter: bytes, large_step: int, *, says_why: bool = True) -> None:
     """What the firmware learns when the guard stops a push: the place, if the processor's frame has room above it."""
     port.write(letter)
     cause, pc, _ = read_words(port, 3)
     known = letter == b"l"
-    assert cause == DATA_REFUSED | (0 if known else FRAME_REFUSED)
+    assert cause == (DATA_REFUSED | (0 if known else FRAME_REFUSED) if says_why else 0)
     assert pc == (large_step if known else 0)
 
 
@@ -83,7 +83,7 @@ def test_the_guard_stops_the_processor_s_frame_too(start: Start, chip: Chip, let
     large_step = symbol(program(chip, "stack_fault"), "large_step_here")
     with board.open() as port:
         assert read_exactly(port, 1) == b"R"
-        check_stack_fault(port, letter, large_step)
+        check_stack_fault(port, letter, large_step, says_why=chip.name != "stm32g0b1")  # ARMv6-M has no such register
     fault = next(event for event in [*board.events, board.wait_event("fault")] if event["event"] == "fault")
     assert "into the MPU guard" in fault["why"]
     assert (int(fault["pc"], 16) == large_step) == (letter == b"l")

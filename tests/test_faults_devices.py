@@ -85,7 +85,7 @@ def check_crash(crash: Crash, files: Path, folder: Path) -> None:
     board, what, code, words, finished = crash
     good, bad = build_both(board, files / "tiny.onnx", files / "tiny.ranges.json", SABOTAGES[what])
     boards = board_file(folder, CHIPS[board], disguised(good, bad, folder))
-    done = hil(*arguments(files, board), "--boards-file", boards, cwd=folder)
+    done = hil(*arguments(files, board), "--boards-file", boards, cwd=folder, emulator=folder / "sabotaged")
     check_failure(done, code, *words, logs=True)
     assert finished_samples(folder / "results") == finished
     again = hil(*arguments(files, board), cwd=folder)  # the firmware is fixed
@@ -108,7 +108,7 @@ def test_yesterday_s_firmware_is_refused(files: Path, tmp_path: Path) -> None:
     """Its own hash in HELLO: nothing it says counts."""
     _, bad = build_both("due", files / "tiny.onnx", files / "tiny.ranges.json", SABOTAGES["reset"])
     boards = board_file(tmp_path, CHIPS["due"], bad.load_path)
-    done = hil(*arguments(files, "due"), "--boards-file", boards, cwd=tmp_path)
+    done = hil(*arguments(files, "due"), "--boards-file", boards, cwd=tmp_path, emulator=tmp_path / "sabotaged")
     check_failure(done, 8, bad.hash.hex(), "flash again", logs=True)
     assert finished_samples(tmp_path / "results") == 0
 
@@ -117,13 +117,13 @@ def test_an_invalid_run_fails_its_gate_and_makes_no_golden_record(files: Path, t
     """Every output is right, but more stack is used than the image can need."""
     good, bad = build_both("uno", files / "tiny.onnx", files / "tiny.ranges.json", SABOTAGES["deep frame"])
     boards = board_file(tmp_path, CHIPS["uno"], disguised(good, bad, tmp_path))
-    done = hil(*arguments(files, "uno"), "--boards-file", boards, cwd=tmp_path)
+    done = hil(*arguments(files, "uno"), "--boards-file", boards, cwd=tmp_path, emulator=tmp_path / "sabotaged")
     assert done.returncode == 1
     record = json.loads(done.stdout)
     assert (record["verdict"], record["bit_exact"]) == ("invalid", True)
     assert "gate failed: uno: tiny is invalid: stack-beyond-bound: " in done.stderr
     order = ("--model", files / "tiny.onnx", "--board", "uno", "--inputs", files / "x.npz", "--samples", SAMPLES)
-    refused = hil("golden", "update", *order, "--boards-file", boards, cwd=tmp_path)
+    refused = hil("golden", "update", *order, "--boards-file", boards, cwd=tmp_path, emulator=tmp_path / "sabotaged")
     check_failure(refused, 1, "gate failed: ", "verdict: invalid: stack-beyond-bound", "not written")
     assert not (tmp_path / "results" / "golden").exists()
 
@@ -392,7 +392,7 @@ def test_control_sequences_do_not_reach_the_terminal(files: Path, tmp_path: Path
     boards = yaml.safe_load(board_file(tmp_path, CHIPS["uno"], files / "none").read_text())
     program = Path(boards["chips"]["atmega328p"]["emulator"]["program"])
     program.write_text("#!/bin/sh\nprintf '\\033[2J\\033]0;gone\\007 no such luck\\r' >&2\nexit 1\n")
-    done = hil(*arguments(files, "uno"), "--boards-file", tmp_path / "boards.yaml", cwd=tmp_path)
+    done = hil(*arguments(files, "uno"), "--boards-file", tmp_path / "boards.yaml", cwd=tmp_path, emulator=program)
     check_failure(done, 3, "?[2J", "no such luck", logs=True)
     assert not any(ord(character) < 32 and character != "\n" for character in done.stderr)
 

@@ -7,13 +7,12 @@ import json
 import os
 import random
 import re
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +22,9 @@ from given_data import needs_set
 
 from tests.hil_command import check_failure, hil
 from tests.wire_bench import ROOT, write_tiny_model
-from tinyhil.errors import DataError, DeviceCrashed, LinkError, ModelError
+from tinyhil.errors import DataError, LinkError, ModelError
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.mlperf import command
 from tinyhil.harness.mlperf.accuracy import agrees, area_under_curve
 from tinyhil.harness.mlperf.benchmarks import BENCHMARKS, benchmark_of
 from tinyhil.harness.mlperf.evaluation_sets import calibration, official_folder
@@ -470,45 +468,3 @@ def test_the_official_runner_drives_an_emulated_board(
     log = next(tmp_path.glob("sessions/*/results.txt")).read_text()
     assert re.search(r"Top 1% = [\d.]+" if mode == "a" else r"Median throughput is\s+[\d.]+ inf./sec", log), log
     assert log.count("Runtime requirements have been met") == (0 if mode == "a" else 5), log
-
-
-@pytest.mark.parametrize("stdin", ["pipe", "socket", "closed pipe", "nothing", "file", "closed", "none"])
-def test_a_served_board_is_there_until_a_held_pipe_ends(
-    stdin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In the background and with `</dev/null` nobody holds anything: it goes on, here until the board dies."""
-    looked: list[int] = []
-    with ExitStack() as stack:
-        reading, writing = os.pipe()
-        ours, theirs = socket.socketpair()
-        stack.enter_context(ours)
-        stack.enter_context(theirs)
-        (tmp_path / "file").write_text("")
-        opened = {
-            "pipe": lambda: os.fdopen(reading),
-            "closed pipe": lambda: os.fdopen(reading),
-            "socket": lambda: os.fdopen(ours.detach()),
-            "nothing": lambda: os.fdopen(os.open(os.devnull, os.O_RDONLY)),
-            "file": lambda: (tmp_path / "file").open(),
-            "closed": lambda: os.fdopen(os.open(os.devnull, os.O_RDONLY)),
-            "none": lambda: None,
-        }[stdin]()
-        if opened is not None:
-            stack.enter_context(opened)
-        if stdin == "closed":
-            opened.close()
-        if stdin == "closed pipe":
-            os.close(writing)
-
-        def alive() -> None:
-            looked.append(0)
-            if len(looked) == 3 and stdin in ("pipe", "socket"):
-                os.close(writing) if stdin == "pipe" else theirs.close()
-            if len(looked) == 100:
-                raise DeviceCrashed("the board's process ended")
-
-        monkeypatch.setattr(command, "LOOK_S", 0.0)
-        monkeypatch.setattr(command.sys, "stdin", opened)
-        with nullcontext() if "pipe" in stdin or stdin == "socket" else pytest.raises(DeviceCrashed):
-            command._serve(alive)
-    assert len(looked) == {"pipe": 3, "socket": 3, "closed pipe": 0}.get(stdin, 100)

@@ -172,7 +172,10 @@ def test_what_can_not_be_asked(instance: Path, capsys: pytest.CaptureFixture[str
         ((instance, "--model", "fastgrnn_har"), "give either a CSV of buffers or --model"),
         ((instance, "--board", "uno"), "an instance takes --capacity"),
         ((instance, "--without", "order"), "an instance takes --capacity"),
-        ((instance, "--planner", "best"), "planner 'best' does not exist; there are first-fit, "),
+        (
+            (instance, "--planner", "best"),
+            "planner 'best' does not exist; did you mean best-fit? there are ",
+        ),
         ((instance, "--capacity", "-1"), "-1"),
         ((instance, "--time", "0"), "0"),
         ((instance, "--plot", "a.pdf"), "--plot a.pdf: pictures end in .svg or .png"),

@@ -180,7 +180,8 @@ def test_what_it_does_not_have_is_a_fault(program: Path, tmp_path: Path, request
 # hil, which otherwise starts no program that a board file names beside its own
 ANY_PROGRAM = """
 import re, sys
-from tinyhil.harness import cli, emulator_entry
+from tinyhil.harness import cli
+from tinyhil.harness.settings import emulator_entry
 emulator_entry.PROGRAMS["process"] = re.compile(".*")
 cli.main(sys.argv[1:])
 """

@@ -16,7 +16,8 @@ from random_models import extreme_inputs
 from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.formats.format import INTEGER
 from tinyhil.harness.settings.config import load_boards
-from tinyhil.language.program import Loop, Program, walk
+from tinyhil.language.form import Joined
+from tinyhil.language.program import Loop, Op, Program, walk
 from tinyhil.memplan import check, plan
 from tinyhil.memplan.arena.execution_check import faults_of_plan
 from tinyhil.memplan.arena.placement import Placement, place
@@ -344,7 +345,7 @@ def test_a_sum_takes_the_place_of_the_operand_that_its_block_began_with(tmp_path
     chain.conv(8, 3, pad=1)
     program = compiled(load(chain.model(), tmp_path), samples_for(chain.shape), "fixed8")
     stages = stages_of(program)
-    (whole,) = [at for at, op in enumerate(program.body) if "sum" in getattr(op, "kernel", "")]
+    (whole,) = [at for at, op in enumerate(program.body) if isinstance(op, Op) and op.kernel.joined is Joined.SUM]
     found = row_wise(program, [stages[at] for at in range(whole - 2, whole + 1)])
     assert found is not None
     problem = problem_of(found)

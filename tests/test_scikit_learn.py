@@ -67,15 +67,15 @@ def test_class_names() -> None:
         assert load_model(FOLDER / f"{name}.onnx").classes == expected, name
 
 
-REFUSED = {
+REFUSED_FILES = {
     "refused_svc_prob": r"node 'SVMc': probabilities of 3 classes.*train with probability=False",
     "refused_svc_ovo": r"node 'SVMc': its scores are of pairs of classes.*train with decision_function_shape='ovr'",
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", REFUSED_FILES)
 def test_what_would_name_wrong_classes_is_refused_with_a_remedy(name: str) -> None:
-    with pytest.raises(ModelError, match=REFUSED[name]):
+    with pytest.raises(ModelError, match=REFUSED_FILES[name]):
         load_model(FOLDER / f"{name}.onnx")
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import hil_command
 import numpy as np
 import pytest
 import yaml
+from given_data import data_file
 from onnx_models import node, simple
 from scan_models import weights
 from search_models import STRATEGY_NAMES
@@ -21,7 +21,7 @@ from tinyhil.harness.search.offering import with_all_offers
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.language.assignment import Conditions, load_conditions
 
-DATA = Path(os.environ.get("HIL_DATA", "no data"))
+RESNET, PHOTOGRAPHS = "models/mlperftiny_ic_resnet8.onnx", "small/cifar10_test500.npz"
 BOARDS = ("uno", "due", "h747")
 INPUT_BYTES = 128  # of digits_cnn in an arena that must keep it, over what it takes where it does not count
 FLASH_BETWEEN = 0.5  # of the flash of fixed8 and of fixed16
@@ -146,6 +146,7 @@ def test_other_ranges_are_said(folder: Path) -> None:
         assert ("found with ranges of 120 samples of x.npz" in done.stderr) == is_said
 
 
+@pytest.mark.data(RESNET, PHOTOGRAPHS)
 @pytest.mark.parametrize(
     ("limits", "message", "formats"),
     [
@@ -160,11 +161,8 @@ def test_all_offers_are_tried_before_a_refusal(
     limits: tuple[str, ...], message: str | None, formats: set[str] | None, tmp_path: Path
 ) -> None:
     """MLPerf Tiny's ResNet-8 takes less in int8, which all tensors have or none, than in any mixture of others."""
-    model = DATA / "models" / "mlperftiny_ic_resnet8.onnx"
-    if not model.is_file():
-        pytest.skip(f"HIL_DATA has no {model.name}")
-    (tmp_path / "net.onnx").write_bytes(model.read_bytes())
-    with np.load(DATA / "small" / "cifar10_test500.npz") as data:
+    (tmp_path / "net.onnx").write_bytes(data_file(RESNET).read_bytes())
+    with np.load(data_file(PHOTOGRAPHS)) as data:
         np.savez(tmp_path / "x.npz", x=data["x"][:40].astype(np.float32).transpose(0, 3, 1, 2))
     asked = ("search", "--model", "net.onnx", "--inputs", "x.npz", "--evaluations", "1", "--out", "w.yaml")
     done = hil_command.hil(*asked, *limits, cwd=tmp_path)

@@ -13,6 +13,7 @@ from random_models import random_model
 from scan_models import weights
 from search_models import host_engine, network
 
+from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.compiler.calibrate import calibrate, load_ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, ModelError
@@ -107,8 +108,9 @@ def test_random_models(
 ) -> None:
     """Loops, states, views, tensors put together from parts, in mixed formats; some of it executed by numpy."""
     engine = replace(engine, notice=lambda line: None, _announced=set())
+    forms = {name_of(form): form for form in MAKERS}
     for kernel in numpy.split():
-        monkeypatch.delitem(MAKERS, kernel)
+        monkeypatch.delitem(MAKERS, forms[kernel])
     compared = saturated = 0
     for seed in range(12):
         chance = np.random.default_rng([family, seed])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from boards_under_test import BOARDS, EMULATED, SPECS
 from direct_build import direct_build
+from given_data import data_file
 from stack_check import connected
 
 from tinyhil.formats.codec import storage_dtype
@@ -301,12 +301,11 @@ AUDITED = (
 
 
 @pytest.mark.slow
+@pytest.mark.data("audit2/stack")
 @pytest.mark.parametrize("fmt", ["int8", "fixed8"])
 @pytest.mark.parametrize("name", AUDITED)
 def test_networks_whose_frames_are_large(name: str, fmt: str, tmp_path: Path) -> None:
-    folder = Path(os.environ.get("HIL_DATA", "/nowhere"), "audit2", "stack")
-    if not folder.is_dir():
-        pytest.skip("HIL_DATA has no audit2/stack")
+    folder = data_file("audit2/stack")
     inputs = folder / f"{name}.npz"
     with np.load(inputs) as file:
         x = file["x"][:2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import struct
+import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -277,16 +278,23 @@ def test_rfc2217_is_refused_in_one_line_when_nobody_listens() -> None:
 
 
 def test_receive_returns_whatever_comes() -> None:
+    """In time from noise without an end; with an error once so much has come without a frame that none will."""
     splitter = Splitter()
     assert splitter.feed(protocol.frame(b"\x85\x01"))
+
+    loud = threading.Event()
 
     def chatter(board: FakeBoard) -> None:
         board.write(protocol.frame(b"\x85\x01"))
         while not board.stopping.is_set():
             board.write(b"noise without an end ")
+            loud.wait(0.001)
 
     with FakeBoard(chatter) as board, Link(board.port, 115200) as link:
         link.send(protocol.request(protocol.HELLO_REQUEST))
         assert isinstance(link.receive(1), protocol.Refused)
         for timeout_s in (0.0, 0.1):
             assert link.receive(timeout_s) is None
+        loud.set()
+        with pytest.raises(LinkError, match="babbles"):
+            link.receive(PATIENT_S)

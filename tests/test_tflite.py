@@ -168,10 +168,10 @@ def test_mutants_end_in_one_line(count: int) -> None:
 
 
 SCALES = (0.05, 6 / 255, 0.1, 1 / 256, 0.01, 0.02, 0.015)
-DAMAGED = (0.0, -0.05, 1e-45, 1e-38, 1e-30, 1e-20, 1e-9, 1e9, 1e18, 1e25, 3e38, float("inf"), float("nan"))
+WRONG_SCALES = (0.0, -0.05, 1e-45, 1e-38, 1e-30, 1e-20, 1e-9, 1e9, 1e18, 1e25, 3e38, float("inf"), float("nan"))
 
 
-@pytest.mark.parametrize("wrong", DAMAGED)
+@pytest.mark.parametrize("wrong", WRONG_SCALES)
 @pytest.mark.parametrize("scale", SCALES)
 def test_damaged_scales_are_refused_or_run_without_a_warning(scale: float, wrong: float, tmp_path: Path) -> None:
     """A scale that no calibration gives names its tensor; one that is merely strange runs."""

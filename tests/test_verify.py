@@ -190,10 +190,10 @@ def test_nothing_is_looked_at_without_the_setting(program: Program, monkeypatch:
 
 
 STAGES = {
-    "without_constant_channels": "constant channels",
+    "without_constant_channels": "constant-channels",
     "with_tables": "tables",
-    "folded": "folded",
-    "with_linear_forms": "linear sums",
+    "folded": "folds",
+    "with_linear_forms": "linear-sums",
     "without_needless_clipping": "ranges",
     "with_signs": "signs",
     "with_records": "records",
@@ -206,7 +206,7 @@ def test_every_stage_of_an_arrangement_is_looked_at(
     function: str, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrange, function, lambda program, *_: longer_constant(program))
-    with pytest.raises(Malformed, match=f"after arrange: {STAGES[function]}: constant"):
+    with pytest.raises(Malformed, match=f"after {STAGES[function]}: constant"):
         arrange.arrange(program, "avr" if function == "with_streams" else "cortex-m7")
 
 

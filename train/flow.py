@@ -105,13 +105,15 @@ class Flowing(NDArrayOperatorsMixin):
         """As ndarray's; gradients flow to every element."""
         return Flowing(self.tensor.mean(_axes(self, axis), keepdim=keepdims))
 
-    def max(self, axis: Any = None, keepdims: bool = False) -> Flowing:
+    def max(self, axis: Any = None, keepdims: bool = False, initial: float | None = None) -> Flowing:
         """As ndarray's; equal largest ones share the gradient."""
-        return Flowing(self.tensor.amax(_axes(self, axis), keepdim=keepdims))
+        found = self.tensor.amax(_axes(self, axis), keepdim=keepdims)
+        return Flowing(found if initial is None else found.clamp(min=initial))
 
-    def min(self, axis: Any = None, keepdims: bool = False) -> Flowing:
+    def min(self, axis: Any = None, keepdims: bool = False, initial: float | None = None) -> Flowing:
         """As ndarray's; equal smallest ones share the gradient."""
-        return Flowing(self.tensor.amin(_axes(self, axis), keepdim=keepdims))
+        found = self.tensor.amin(_axes(self, axis), keepdim=keepdims)
+        return Flowing(found if initial is None else found.clamp(max=initial))
 
     def argmax(self, axis: int) -> np.ndarray:
         """As ndarray's: an array of numpy, through which no gradient flows."""

@@ -50,9 +50,9 @@ static void enter(struct stacks *s, struct open f) {
 
 static void leave(struct stacks *s) {
     const struct open f = s->open[--s->count];
-    struct function *frames = function_at(s, f.addr);
-    if (f.entered - f.own > frames->own) frames->own = f.entered - f.own;
-    if (f.entered - f.deepest > frames->all) frames->all = f.entered - f.deepest;
+    struct function *seen = function_at(s, f.addr);
+    if (f.entered - f.own > seen->own) seen->own = f.entered - f.own;
+    if (f.entered - f.deepest > seen->all) seen->all = f.entered - f.deepest;
     if (!s->count || f.interrupt) return;
     struct open *caller = &s->open[s->count - 1];
     if (f.deepest < caller->deepest) caller->deepest = f.deepest;

@@ -149,8 +149,10 @@ class Model:
         with samples `agreement`. `options` are those of `hil fit`: formats, samples, prefer. Nothing is built."""
         from tinyhil.harness.fit.session import FitRequest
 
-        names = (boards,) if isinstance(boards, str) else tuple(boards)
-        given: dict[str, Any] = {"boards": names, **self._calibration, **self._streamed, **options}
+        names = (boards,) if isinstance(boards, str) else boards
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+            raise ConfigError(f"fit: boards must be a name or a list of names, not {boards!r:.60}")
+        given: dict[str, Any] = {"boards": tuple(names), **self._calibration, **self._streamed, **options}
         if x is not None:
             given["inputs"] = self._samples(x, y)
         wanted = request("fit", FitRequest, {**given, "model": self.name})

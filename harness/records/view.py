@@ -8,6 +8,7 @@ from typing import Any
 
 from tinyhil.errors import ConfigError
 
+SHOWN = 80  # characters of a value in one line
 LONG = 8  # elements of a list that a table shows as their number
 
 
@@ -35,7 +36,7 @@ class Record(Mapping[str, Any]):
         return len(self._values)
 
     def __repr__(self) -> str:
-        return f"Record({', '.join(f'{name}={text}' for name, text in _rows(self._values))})"
+        return f"Record({', '.join(f'{name}={_cut(text)}' for name, text in _rows(self._values))})"
 
     def to_dict(self) -> dict[str, Any]:
         """A copy in plain types, as `--json` prints it."""
@@ -76,6 +77,10 @@ def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
             yield from _flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def _rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:

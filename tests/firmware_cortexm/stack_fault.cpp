@@ -25,12 +25,21 @@ int main() {
     }
     if (command == 's')  // small steps: SP is so near that the processor's own frame does not fit either
         __asm__ volatile("1: push {r0-r3}\n\tb 1b");
+#if defined(__ARM_ARCH_6M__)
+    // One large step of 36 bytes from 32 above: the push fails and leaves SP, and the frame of 32 bytes fits.
+    __asm__ volatile(
+        "mov sp, %0\n\t"
+        "b large_step_here\n"
+        ".global large_step_here\n"
+        "large_step_here: push {r0-r7, lr}" ::"r"(_heap_start + 8));
+#else
     // One large step from 44 bytes above: the push fails and leaves SP, and the frame of 32 bytes fits.
     __asm__ volatile(
         "mov sp, %0\n\t"
         "b large_step_here\n"
         ".global large_step_here\n"
         "large_step_here: stmdb sp!, {r0-r12}" ::"r"(_heap_start + 11));
+#endif
     for (;;) {
     }
 }

@@ -91,5 +91,11 @@ def _is_whole_result(call: Call, at: int, builder: Builder) -> bool:
 
 
 def _formal(parameters: Sequence[onnx.defs.OpSchema.FormalParameter], at: int) -> str:
-    """The type, or the name of the type, of parameter `at`; the last one may stand for many."""
-    return parameters[min(at, len(parameters) - 1)].type_str if parameters else ""
+    """The type, or the name of the type, of parameter `at`; one that is variadic stands for all that follow.
+
+    "" where there is none: an input that only a newer opset knows, such as the axes of a reduction.
+    """
+    if at < len(parameters):
+        return parameters[at].type_str
+    variadic = parameters and parameters[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic
+    return parameters[-1].type_str if variadic else ""

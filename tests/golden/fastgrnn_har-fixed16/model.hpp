@@ -14,8 +14,12 @@
 #include "model/board_nucleo_h745.hpp"
 #elif defined(HIL_BOARD_HOST)
 #include "model/board_host.hpp"
+#elif defined(HIL_BOARD_NUCLEO_G0B1)
+#include "model/board_nucleo_g0b1.hpp"
 #elif defined(HIL_BOARD_NUCLEO_L4R5)
 #include "model/board_nucleo_l4r5.hpp"
+#elif defined(HIL_BOARD_NUCLEO_U575)
+#include "model/board_nucleo_u575.hpp"
 #else
 #error "this model was generated for other boards"
 #endif
