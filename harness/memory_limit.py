@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from tinyhil.errors import ConfigError
+from tinyhil.processes import succeeds
 
 
 def prepare() -> None:
@@ -20,17 +21,7 @@ def prepare() -> None:
     if limit == resource.RLIM_INFINITY:
         return
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    child = os.fork()
-    if child == 0:
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for stream in (1, 2):
-            os.dup2(nothing, stream)
-        try:
-            _multiply()
-            os._exit(0)
-        except BaseException:
-            os._exit(1)
-    if os.waitpid(child, 0)[1] != 0:
+    if not succeeds(_multiply):
         raise ConfigError(f"numpy can not work within an address space of {limit >> 20} MB; raise the limit: ulimit -v")
     _multiply()
 

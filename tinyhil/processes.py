@@ -11,13 +11,14 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 # A pipe from us is held open by us alone. Its end is the end of the group: of the program, then of this watch.
 WATCHED = '(read _ <"/dev/fd/$0"; kill -KILL 0) >/dev/null 2>&1 & exec "$@"'
+MOST_TRIED_S = 60  # a copy of this process that hangs ends by itself
 HAS_GROUPS = hasattr(os, "killpg")  # not on Windows: there a program may outlive us if we are killed
 
 
@@ -83,3 +84,20 @@ def run(command: Sequence[str | Path], timeout_s: float | None, **options: Any) 
             if stream is not None:
                 stream.close()
     return subprocess.CompletedProcess(list(command), process.returncode, printed, complained)
+
+
+def succeeds(work: Callable[[], object]) -> bool:
+    """Whether a copy of this process, silent, survives `work`: for what may end a process at once. Not on Windows."""
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(MOST_TRIED_S)
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for stream in (1, 2):
+                os.dup2(nothing, stream)
+            work()
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0

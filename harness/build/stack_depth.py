@@ -25,6 +25,7 @@ SECONDS = 60.0
 VECTORS = ".isr_vector"
 FIRST_SERVED = 11  # exceptions below are faults
 LOADED = re.compile(r"r(\d+), 0x([0-9A-Fa-f]+)")
+CLONE = re.compile(r"\.(constprop|isra|part)\.\d+")
 NEAR = 12  # instructions between the two halves of an address
 WITHOUT_FPU = ("cortex-m0", "cortex-m0plus", "cortex-m3", "cortex-m23")
 FRAME_BYTES, FPU_FRAME_BYTES = 32, 104  # eight words; with the registers of the floating point unit
@@ -196,14 +197,16 @@ def _vectors(code: Code) -> list[int]:
 
 def _taken_arm(code: Code) -> list[int]:
     """Functions whose address is a constant of the image: where an indirect call may go. Not the vectors, and not the
-    start-up, which calls main and is entered once."""
+    start-up, which calls main and is entered once; nor GCC's clones, made for direct calls alone: code that is copied
+    to an address such as 0x40 looks like a small number of the data."""
     if not code.spans:
         return []
     main = code.symbols.get("main", 0) & ~1
     calls_main = {at.address for at in map(code.at, code.lines) if at and at.refers_to == main and at.mnemonic == "bl"}
     start_up = {span.start for span in code.spans if any(span.start <= address < span.end for address in calls_main)}
     words = {word for word in code.words_between(code.spans[0].start, code.spans[-1].end, but=BOOT) if word & 1}
-    return sorted({word & ~1 for word in words | _moved_words(code)} & code.functions - start_up)
+    found = {word & ~1 for word in words | _moved_words(code)} & code.functions - start_up
+    return sorted(start for start in found if not CLONE.search(code.name_of(start)))
 
 
 def _moved_words(code: Code) -> set[int]:
