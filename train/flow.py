@@ -105,15 +105,13 @@ class Flowing(NDArrayOperatorsMixin):
         """As ndarray's; gradients flow to every element."""
         return Flowing(self.tensor.mean(_axes(self, axis), keepdim=keepdims))
 
-    def max(self, axis: Any = None, keepdims: bool = False, initial: float | None = None) -> Flowing:
+    def max(self, axis: Any = None, keepdims: bool = False) -> Flowing:
         """As ndarray's; equal largest ones share the gradient."""
-        found = self.tensor.amax(_axes(self, axis), keepdim=keepdims)
-        return Flowing(found if initial is None else found.clamp(min=initial))
+        return Flowing(self.tensor.amax(_axes(self, axis), keepdim=keepdims))
 
-    def min(self, axis: Any = None, keepdims: bool = False, initial: float | None = None) -> Flowing:
+    def min(self, axis: Any = None, keepdims: bool = False) -> Flowing:
         """As ndarray's; equal smallest ones share the gradient."""
-        found = self.tensor.amin(_axes(self, axis), keepdim=keepdims)
-        return Flowing(found if initial is None else found.clamp(max=initial))
+        return Flowing(self.tensor.amin(_axes(self, axis), keepdim=keepdims))
 
     def argmax(self, axis: int) -> np.ndarray:
         """As ndarray's: an array of numpy, through which no gradient flows."""

@@ -75,6 +75,8 @@ class _Nearer:
         if len(constant) != 1 or not self._only_distances(result) or self._is_single(result):
             return [node]
         mask, x = constant[0], next(name for name in node.inputs[-2:] if name not in self._known)
+        if not isinstance(self._known[mask], np.ndarray):  # what is being trained masks nothing
+            return [node]
         low, high = self._given.ranges.ends(x)
         array = self._known[mask].astype(np.float64)
         if node.op == "Where":
