@@ -2,7 +2,8 @@
 
 `python hil_server.py SOCKET` listens there. A request is one message: JSON of arguments, folder, environment and
 which emulator of a test's own may be started, and three descriptors for standard input, output and errors. The
-answers: the process id, at once, and later its exit status as `waitpid` tells it. The server ends when its standard input is closed.
+answers: the process id, at once, and later its exit status as `waitpid` tells it. The server ends when
+its standard input is closed.
 """
 
 from __future__ import annotations
