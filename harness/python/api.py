@@ -146,7 +146,8 @@ class Model:
 
     def fit(self, boards: Any = "all", x: Any = None, y: Any = None, **options: Any) -> list[Record]:
         """A row for every board and format: `fits`, `flash_bytes`, `ram_bytes` and `latency_us` (value, low, high), and
-        with samples `agreement`. `options` are those of `hil fit`: formats, samples, prefer. Nothing is built."""
+        with samples `agreement`. `options` are those of `hil fit`: formats, samples, prefer. Nothing is built.
+        ConfigError for what is no board."""
         from tinyhil.harness.fit.session import FitRequest
 
         names = (boards,) if isinstance(boards, str) else boards
