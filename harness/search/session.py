@@ -12,6 +12,7 @@ from typing import Any
 
 import filelock
 
+from tinyhil.errors import Infeasible
 from tinyhil.harness.job.job import command_of
 from tinyhil.harness.search.board_fit import require_fit
 from tinyhil.harness.search.device import Measured
@@ -28,6 +29,7 @@ from tinyhil.harness.search.uniform import (
     held_out,
     sensitivity_of,
     undominated,
+    uniform_instead,
     uniforms,
 )
 from tinyhil.harness.search.workers import helped
@@ -131,7 +133,13 @@ def prepared(task: Task) -> tuple[Task, tuple[Meter, ...], tuple[Uniform, ...]]:
 def _searched(task: Task) -> SearchOutcome:
     request = task.request
     task, meters, beside = prepared(task)
-    found, measured = _find(task, meters)
+    try:
+        found, measured = _find(task, meters)
+    except Infeasible:
+        instead = uniform_instead(task, beside)
+        if instead is None:
+            raise
+        found, measured = instead
     beside = (*beside, *together(task, found))
     found, measured = undominated(task, found, measured, beside)
     with task.phases.of("evaluating held-out samples"):
