@@ -207,6 +207,8 @@ def _verdict(flash: Estimate | None, flash_limit: int, ram: Estimate, ram_limit:
     for what, found, limit in pairs:
         if found.low > limit:
             return NO, f"{what} is too small"
+    if flash is None:
+        return TIGHT, "no image was measured on this core: code, stack and time are not known; build it"
     tight = [what for what, found, limit in pairs if found.high > limit]
     return (TIGHT, f"{' and '.join(tight)} may be too small: build it") if tight else (YES, "")
 
