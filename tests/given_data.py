@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 SHIPPED = Path(__file__).resolve().parent / "data"
+MODELS = SHIPPED.parents[1] / "models"
 # Taken out of the environment once; processes of pytest-xdist inherit the second name.
 GIVEN = Path(os.environ.setdefault("HIL_DATA_OF_TESTS", os.environ.pop("HIL_DATA", "")) or "/nowhere")
 
@@ -55,3 +58,26 @@ def data_file(name: str) -> Path:
 def needs_set(name: str) -> pytest.MarkDecorator:
     """The mark of tests that load this data set."""
     return pytest.mark.data(*SETS[name])
+
+
+def manifest(model: str) -> dict[str, Any]:
+    """What a model of the zoo says of itself."""
+    found: dict[str, Any] = yaml.safe_load((MODELS / model / "model.yaml").read_text())
+    return found
+
+
+def set_of(model: str) -> str:
+    """The data set that a model of the zoo was trained for."""
+    return str(manifest(model)["dataset"])
+
+
+def needs_model(model: str) -> pytest.MarkDecorator:
+    """The mark of tests that run a model of the zoo on its data set."""
+    weights = manifest(model).get("external", {}).get("file")
+    return pytest.mark.data(*SETS[set_of(model)], *([weights] if weights else []))
+
+
+def the_zoo() -> list[object]:
+    """For parametrize: every model of the zoo, with the mark of what it needs."""
+    names = sorted(path.parent.name for path in MODELS.glob("*/model.yaml"))
+    return [pytest.param(name, marks=needs_model(name)) for name in names]

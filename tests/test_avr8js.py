@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from given_data import the_zoo
 from hil_command import hil, record_of
 from wire_bench import ROOT
 
@@ -16,7 +17,6 @@ FOLDER = ROOT / "emulators" / "avr8js"
 PROGRAM = FOLDER / "unojs.js"
 INSTALL = "npm ci --prefix emulators/avr8js"
 DOES_NOT_FIT = 4
-ZOO = sorted(path.parent.name for path in (ROOT / "models").glob("*/model.yaml"))
 
 
 def missing() -> str:
@@ -68,7 +68,7 @@ def test_cycle_for_cycle(format_: str, samples: int, tmp_path: Path) -> None:
 @needs_avr8js
 @pytest.mark.slow
 @pytest.mark.parametrize("format_", ["fixed8", "fixed16"])
-@pytest.mark.parametrize("model", ZOO)
+@pytest.mark.parametrize("model", the_zoo())
 def test_the_zoo(model: str, format_: str, tmp_path: Path) -> None:
     found = both_opinions(tmp_path, "--model", model, "--format", format_, "--samples", 1)
     if found is None:

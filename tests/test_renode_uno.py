@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import uno_bench
 import yaml
+from given_data import the_zoo
 from hil_command import hil, record_of
 from renode_uno_bench import MonoUno, build_program, compile_uno, needs_mono, run_to_end
 from test_emulator_uno import OPCODES_PER_CASE, SKIPS, TIMINGS, run_cases, skip_cases
@@ -19,7 +20,6 @@ from uno_bench import GO, ROOT, build_firmware
 
 pytestmark = needs_mono
 DOES_NOT_FIT = 4
-ZOO = sorted(path.parent.name for path in (ROOT / "models").glob("*/model.yaml"))
 
 
 @pytest.fixture(scope="session")
@@ -237,7 +237,7 @@ def test_cycle_for_cycle(boards_file: Path, format_: str, samples: int, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format_", ["fixed8", "fixed16"])
-@pytest.mark.parametrize("model", ZOO)
+@pytest.mark.parametrize("model", the_zoo())
 def test_the_zoo(boards_file: Path, model: str, format_: str, tmp_path: Path) -> None:
     if not check_agreement(tmp_path, boards_file, "--model", model, "--format", format_, "--samples", 1):
         pytest.skip(f"{model} does not fit the Uno")

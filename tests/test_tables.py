@@ -11,11 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
-from given_data import needs_set
+from given_data import the_zoo
 
 from benchmarks.zoo import accuracy
-from tinyhil.harness.job.zoo import zoo_names
 from tools import measured
 from tools.measured import read
 
@@ -102,12 +100,8 @@ def test_tables_say_which_commit_was_measured(path: Path) -> None:
     assert all(table.values())
 
 
-def set_of(name: str) -> str:
-    return str(yaml.safe_load((ROOT / "models" / name / "model.yaml").read_text())["dataset"])
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [pytest.param(name, marks=needs_set(set_of(name))) for name in zoo_names()])
+@pytest.mark.parametrize("name", the_zoo())
 def test_the_zoo_is_as_its_table_says(name: str) -> None:
     """Accuracies by the host engine and arenas, both as they are today."""
     known = read("zoo").get(name)

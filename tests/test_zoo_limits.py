@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from given_data import SETS, needs_set
+from given_data import SETS, needs_set, set_of
 
 from tinyhil.compiler.calibrate import load_ranges
 from tinyhil.compiler.lower import lower
@@ -63,10 +63,6 @@ def program_of(name: str) -> tuple[Any, Program]:
 @pytest.mark.parametrize("name", WIDTHS)
 def test_the_arena_keeps_the_limit(name: str) -> None:
     assert place(program_of(name)[1]).plan.peak_bytes <= LIMIT_BYTES[name]
-
-
-def set_of(name: str) -> str:
-    return str(yaml.safe_load((ROOT / "models" / name / "model.yaml").read_text())["dataset"])
 
 
 QUICK = [name for name in WIDTHS if name not in SLOW]
