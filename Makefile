@@ -21,7 +21,7 @@ MODEL ?= fastgrnn_har
 TESTS := $(BIN)/python -m pytest -n 2 --dist loadfile
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: setup setup-dev run check test test-slow claims mutate tables docs doctor clean packages emulators natives avr8js
+.PHONY: setup setup-dev run check lint-cpp test test-slow claims mutate tables docs doctor clean packages emulators natives avr8js
 
 run: setup
 	$(BIN)/hil run --board $(BOARD) --model $(MODEL)
@@ -33,8 +33,11 @@ check: setup-dev
 	$(BIN)/ruff check -q .
 	$(BIN)/ruff format -q --check .
 	$(BIN)/mypy
-	.ci/lint-cpp
+	$(MAKE) --no-print-directory lint-cpp
 	$(TESTS) -q -m "not slow" $(UNIT:%=tests/test_%.py)
+
+lint-cpp:
+	.ci/lint-cpp
 
 test: setup-dev
 	$(TESTS) -m "not slow"

@@ -1,7 +1,7 @@
 """What kernels that leave out the products of zero values are worth: cycles with and without them.
 
 A table of docs/training.md (`python -m benchmarks.training zeros`), all by `hil run`. All products are computed with
-ranges that say nothing of zeros (`zeros` in ranges.json, codegen/arrange.py).
+ranges that say nothing of zeros (`zeros` in ranges.json, tinyhil/passes/arrange.py).
 """
 
 from __future__ import annotations

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinyhil.codegen.constants import c_type, numbers
+from tinyhil.codegen.constants import numbers
 from tinyhil.codegen.exported_library import code_type, real_of
 from tinyhil.errors import ModelError
 from tinyhil.formats.format import Format
 from tinyhil.language.graph import Graph
 from tinyhil.language.program import Program, Tensor
+from tinyhil.passes.stored import c_type
 from tinyhil.references.reference import quantize
 
 MAIN = "firmware/main.cpp"

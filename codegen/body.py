@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tinyhil.codegen.chains import Chain, in_chains, locals_of, period_of
-from tinyhil.codegen.constants import c_type
 from tinyhil.codegen.identifiers import comment
 from tinyhil.codegen.kernel_calls import as_codes, call_of, kernel_call, loaded_operand, result_of, wrapped
 from tinyhil.codegen.profile_calls import number_of, timed
@@ -16,6 +14,8 @@ from tinyhil.language.program import Loop, Op, Program, Role
 from tinyhil.memplan import Plan
 from tinyhil.memplan.arena.regions import symbol_of
 from tinyhil.memplan.arena.views import is_done_by_plan
+from tinyhil.passes.chains import Chain, in_chains, locals_of, period_of
+from tinyhil.passes.stored import c_type
 
 VALUES, OPERATIONS = "values", "operations"
 

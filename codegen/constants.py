@@ -9,12 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from tinyhil.codegen.arrange import in_blocks
 from tinyhil.codegen.identifiers import comment
-from tinyhil.formats.codebook import pack
-from tinyhil.formats.codec import storage_dtype
 from tinyhil.language.program import Program, Role, Tensor
-from tinyhil.ops.signs import in_words
+from tinyhil.passes.stored import InFlash, is_packed, stored
 
 BINARY_BYTES, BINARY_ALIGNMENT = 64 * 1024, 4  # larger constants: as text a compiler takes minutes
 CONSTANTS = "model/constants-*.bin"
@@ -57,61 +54,25 @@ def constant_lines(
     program: Program, names: Mapping[str, str], binary: Binary | None = None, hot: Collection[str] = ()
 ) -> list[str]:
     """The constants and tables of a program as arrays in flash; with `binary` the large ones lie in that file. Those
-    named in `hot` are copied to memory without wait states (codegen/hot.py)."""
+    named in `hot` are copied to memory without wait states (tinyhil/passes/hot.py)."""
     lines = []
     for name, values in program.constants.items():
         tensor = program.tensors[name]
         lines.append(f"// {comment(name)}: {tensor.format if tensor.role == Role.CONSTANT else 'look-up table'}")
-        lines += _defined(_stored(tensor, values), names[name], binary, name in hot)
+        lines += _defined(stored(tensor, values), names[name], binary, name in hot)
         lines += [*_entries(tensor, names[name]), ""]
     return lines
 
 
-def stored_bytes(tensor: Tensor, codes: np.ndarray) -> int:
-    """Bytes of a constant's array, without a codebook's entries."""
-    return _stored(tensor, codes).values.nbytes
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """Elements as they lie in memory, and their C++ type."""
-
-    kind: str
-    values: np.ndarray
-    alignment: str = ""
-
-
-def _stored(tensor: Tensor, codes: np.ndarray) -> _Stored:
-    """A constant as it lies in memory: codes below 8 bits are packed, blocks arranged."""
-    fmt = tensor.format
-    if tensor.stored is not None:
-        codes = np.array(tensor.stored.numbers)
-    if tensor.role == Role.TABLE:
-        return _Stored(c_type(tensor), codes.astype(f"<u{fmt.storage_bytes}"))
-    if tensor.blocks is not None and tensor.blocks.word:
-        words = in_words(2 * codes.reshape(tensor.blocks.axes) - 1, tensor.blocks.word)
-        return _Stored(f"uint{tensor.blocks.word}_t", words.astype(f"<u{tensor.blocks.word // 8}"))
-    if tensor.blocks is not None:
-        return _Stored(c_type(tensor), in_blocks(codes, tensor.blocks).astype(storage_dtype(fmt)), "alignas(4) ")
-    if _is_packed(tensor):
-        return _Stored("uint8_t", pack(codes, fmt.packed_bits))
-    return _Stored(c_type(tensor), codes.astype(storage_dtype(fmt)))
-
-
-def _is_packed(tensor: Tensor) -> bool:
-    is_plain = tensor.role != Role.TABLE and tensor.blocks is None
-    return is_plain and (tensor.format.bits < 8 or tensor.format.entries_in_flash is not None)
-
-
 def _entries(tensor: Tensor, name: str) -> list[str]:
     """What follows the indices of a codebook."""
-    if not _is_packed(tensor) or tensor.format.entries_in_flash is None:
+    if not is_packed(tensor) or tensor.format.entries_in_flash is None:
         return []
     kind, entries = tensor.format.entries_in_flash
     return [f"const {kind} {name}_entries[{len(entries)}] HIL_FLASH = {{", *numbers(np.array(entries)), "};"]
 
 
-def _defined(stored: _Stored, name: str, binary: Binary | None, is_hot: bool) -> list[str]:
+def _defined(stored: InFlash, name: str, binary: Binary | None, is_hot: bool) -> list[str]:
     values = stored.values
     if binary is not None and values.nbytes > BINARY_BYTES:
         return binary.array(stored.kind, name, values, is_hot)
@@ -130,10 +91,3 @@ def numbers(values: np.ndarray) -> list[str]:
             row = "   "
         row += text
     return [*lines, row]
-
-
-def c_type(tensor: Tensor) -> str:
-    """The C++ type of a tensor's elements."""
-    if tensor.role == Role.TABLE:
-        return f"uint{8 * tensor.format.storage_bytes}_t"
-    return tensor.format.c_type

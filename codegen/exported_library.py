@@ -21,7 +21,7 @@ COLUMN_TABLES = ("hil_offsets", "hil_scales")  # of the input, where its columns
 OUTPUT_TABLE = "hil_output_scales"
 STATIC, CALLER = "static", "caller"
 ALIGNMENT = 4
-# What a compiler defines that compiles for a core as its arrangement needs it (codegen/arrange.py)
+# What a compiler defines that compiles for a core as its arrangement needs it (tinyhil/passes/arrange.py)
 CORES = {
     "avr": "defined(__AVR__)",
     "cortex-m3": "defined(__ARM_ARCH_7M__)",

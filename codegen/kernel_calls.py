@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tinyhil.codegen.chains import Chain
 from tinyhil.codegen.identifiers import comment
-from tinyhil.codegen.layout import laid_operand
 from tinyhil.codegen.profile_calls import kinds
 from tinyhil.crossbars.array import Mapped
 from tinyhil.formats.format import CODED, INTEGER, SINGLE
@@ -16,6 +14,8 @@ from tinyhil.language.kernel import QUIRE
 from tinyhil.language.program import Blocks, Op, Program, Role, Tensor
 from tinyhil.ops import KERNEL_OF, rows
 from tinyhil.ops.distance import SQUARED_DISTANCE
+from tinyhil.passes.chains import Chain
+from tinyhil.passes.layout import laid_operand
 
 LINE = 120  # characters of generated calls
 NARROW_SUM_BITS = 24  # an AVR saves a cycle per term and loses about 40 per sum

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tinyhil.codegen.body import Where, pointer_lines, row_line, statements, tensors_of
-from tinyhil.codegen.constants import c_type
 from tinyhil.codegen.exported_library import (
     ALIGNMENT,
     CALLER,
@@ -24,6 +23,7 @@ from tinyhil.codegen.exported_library import (
 )
 from tinyhil.codegen.kernel_calls import operand_of
 from tinyhil.language.program import Loop, Op, Role, walk
+from tinyhil.passes.stored import c_type
 
 
 def computation(library: Library, names: Mapping[str, str]) -> list[str]:

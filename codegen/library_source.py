@@ -12,11 +12,11 @@ from tinyhil.codegen.constants import constant_lines
 from tinyhil.codegen.exported_library import ALIGNMENT, COLUMN_TABLES, CORES, OUTPUT_TABLE, SPDX, STATIC, Library
 from tinyhil.codegen.identifiers import comment, identifiers
 from tinyhil.codegen.kernel_subset import entries, files_of, subset
-from tinyhil.codegen.layout import with_layouts
 from tinyhil.codegen.library_functions import computation, functions
 from tinyhil.codegen.library_header import header
 from tinyhil.errors import ModelError
 from tinyhil.formats.format import float_bits
+from tinyhil.passes.layout import with_layouts
 
 
 def emit_library(library: Library, kernels: Mapping[str, str]) -> dict[str, str]:

@@ -8,20 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil.codegen.body import OPERATIONS, VALUES, Where, pointer_lines, statements, tensors_of
-from tinyhil.codegen.constants import Binary, c_type, constant_lines, numbers
-from tinyhil.codegen.hot import HotMemory, hot_constants
+from tinyhil.codegen.constants import Binary, constant_lines, numbers
 from tinyhil.codegen.identifiers import comment, identifiers
 from tinyhil.codegen.kernel_calls import operand_of
-from tinyhil.codegen.layout import with_layouts
 from tinyhil.codegen.profile_calls import HEADER as PROFILE_HEADER
 from tinyhil.codegen.profile_calls import empty_calls
-from tinyhil.codegen.transfer import Transfer
 from tinyhil.codegen.value_log import HEADER
 from tinyhil.errors import ModelError
 from tinyhil.formats.format import Format
 from tinyhil.language.program import Program, loops_of, walk
 from tinyhil.memplan import Plan
 from tinyhil.memplan.arena.regions import declarations, symbol_of
+from tinyhil.memplan.arena.transfer import Transfer
+from tinyhil.passes.hot import HotMemory, hot_constants
+from tinyhil.passes.layout import with_layouts
+from tinyhil.passes.stored import c_type
 
 MODEL_HPP, MODEL_CPP = "model/model.hpp", "model/model.cpp"
 OTHER_BOARDS = ['#error "this model was generated for other boards"']

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tinyhil.codegen.chains import Chain
 from tinyhil.language.program import Op, Program, Role, Tensor, walk
+from tinyhil.passes.chains import Chain
 
 HEADER = ["", "// The host is told what each operation costs.", "#define HIL_PROFILE"]
 EMPTY_PAIRS = 2  # at the start: what reading the clock costs inside of an operation, and between two

@@ -17,7 +17,6 @@ from direct_build import direct_build
 from stack_check import connected
 
 from tinyhil.codegen.model import Target, emit_model
-from tinyhil.codegen.transfer import Transfer
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.image import Image, check_fits
 from tinyhil.harness.build.pipeline import project_sources
@@ -25,6 +24,7 @@ from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.language.program import Program
 from tinyhil.memplan import plan
 from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.memplan.arena.transfer import Transfer
 from tinyhil.references.reference import run_reference
 
 ROOT = Path(__file__).resolve().parent.parent

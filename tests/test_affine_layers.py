@@ -7,11 +7,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tinyhil.codegen.affine_layers import NEAR_BITS, _near_multipliers, sum_bounds
 from tinyhil.formats.affine import MULTIPLIER_BITS
 from tinyhil.formats.fixed import Fixed
 from tinyhil.language.form import Arithmetic, Form
 from tinyhil.language.program import Op, Program, Role, Tensor
+from tinyhil.passes.affine_layers import NEAR_BITS, _near_multipliers, sum_bounds
 
 
 def layer(**constants: np.ndarray) -> tuple[Program, Op]:

@@ -17,7 +17,6 @@ from test_lag import windows
 from test_rows import MODELS, Chain
 from test_views import dense_block, gates, slices, twice
 
-from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.language.program import Loop, Op, Program, Role, walk
 from tinyhil.memplan.arena.floor import floor_bytes
@@ -35,6 +34,7 @@ from tinyhil.memplan.arena.row_costs import (
 )
 from tinyhil.memplan.arena.schedules import cheapest_within, front
 from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.passes.arrange import arrange
 from tinyhil.preference import PREFERENCES, Wish
 
 

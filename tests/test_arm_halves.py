@@ -17,9 +17,10 @@ from random_models import extreme_inputs
 from test_arm_kernels import CORES, PORTABLE, check_natively, check_on_board, convolutions, depthwise, residual
 from test_rows import Chain, mobile, runs
 
-from tinyhil.codegen.arrange import CARRIED, CHIPS, arrange, in_blocks
 from tinyhil.language.program import Blocks, Program, walk
 from tinyhil.memplan.arena.row_wise import row_wise
+from tinyhil.passes.arrange import CARRIED, CHIPS, arrange
+from tinyhil.passes.stored import in_blocks
 
 # operands and results, weights
 FORMATS = (

@@ -22,7 +22,6 @@ from onnx_models import compiled, load, samples_for
 from random_models import extreme_inputs
 from test_rows import Chain, mobile, runs, weights
 
-from tinyhil.codegen.arrange import CHIPS, LEFT_OUT, arrange, in_blocks
 from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.frontend.load import load_model
@@ -33,6 +32,8 @@ from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.program import Blocks, Op, Program, walk
 from tinyhil.memplan.arena.row_wise import row_wise
+from tinyhil.passes.arrange import CHIPS, LEFT_OUT, arrange
+from tinyhil.passes.stored import in_blocks
 from tinyhil.preference import Wish
 from tinyhil.references.reference import run_reference
 from tinyhil.search.space import Choice, make_space

@@ -13,13 +13,13 @@ from onnx_models import compiled, load, samples_for
 from test_arm_kernels import PORTABLE, dense, sampled
 from test_rows import Chain, runs
 
-from tinyhil.codegen.arrange import CHIPS, arrange
-from tinyhil.codegen.layout import INNERMOST_ORDER, convolution_of, with_layouts
 from tinyhil.formats.format import INTEGER
 from tinyhil.language.program import Program, walk
 from tinyhil.memplan import plan
 from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.passes.arrange import CHIPS, arrange
+from tinyhil.passes.layout import INNERMOST_ORDER, convolution_of, with_layouts
 from tinyhil.references.reference import quantize_inputs
 
 OTHERS = ("int8", "bfloat16", "posit8es0", "float32", "fixed32")  # kinds of results that blocks do not round to

@@ -10,7 +10,6 @@ import numpy as np
 from onnx_models import graph, load, model, node, samples_for
 from scan_models import cell, scan
 
-from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import lower
@@ -20,6 +19,7 @@ from tinyhil.language.form import Joined
 from tinyhil.language.graph import Graph
 from tinyhil.language.program import Program, walk
 from tinyhil.ops.code_table import SUM_TABLE, TABLES
+from tinyhil.passes.arrange import arrange
 
 STEPS, WIDTH = 40, 8
 

@@ -11,8 +11,6 @@ from kernel_cases import SANITIZED, Case, first_difference, run_natively, run_on
 from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 
-from tinyhil.codegen.arrange import CORES, arrange
-from tinyhil.codegen.chains import Chain, in_chains, period_of
 from tinyhil.codegen.kernel_calls import name_of, signature_of
 from tinyhil.formats.fixed import Fixed
 from tinyhil.harness.settings.config import load_boards
@@ -20,6 +18,8 @@ from tinyhil.language.form import Form
 from tinyhil.language.program import Loop, Op, Program, Role, Tensor, walk
 from tinyhil.memplan import Plan, plan
 from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.passes.arrange import CORES, arrange
+from tinyhil.passes.chains import Chain, in_chains, period_of
 from tinyhil.references.reference import run_reference
 
 COUNT = 6

@@ -9,9 +9,9 @@ import pytest
 from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 
-from tinyhil.codegen.code_tables import with_tables
 from tinyhil.language.program import walk
 from tinyhil.ops.code_table import CODE_TABLE
+from tinyhil.passes.code_tables import with_tables
 from tinyhil.references.reference import run_reference
 
 

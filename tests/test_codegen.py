@@ -21,7 +21,6 @@ from tinyhil.codegen.body import tensors_of
 from tinyhil.codegen.identifiers import comment, identifiers
 from tinyhil.codegen.kernel_calls import const_name
 from tinyhil.codegen.model import Target, emit_model, header_of
-from tinyhil.codegen.transfer import Transfer, choose_transfer
 from tinyhil.compiler.calibrate import load_ranges
 from tinyhil.errors import DoesNotFit, ModelError
 from tinyhil.formats.codec import storage_dtype
@@ -39,6 +38,7 @@ from tinyhil.language.assignment import Assignment
 from tinyhil.language.program import Program, Role
 from tinyhil.memplan import plan
 from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.memplan.arena.transfer import Transfer, choose_transfer
 from tinyhil.ops import KERNELS
 from tinyhil.preference import Wish
 from tinyhil.references.reference import run_reference

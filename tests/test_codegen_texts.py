@@ -25,7 +25,6 @@ from test_fuse import sparse
 from test_rows import Chain
 from test_signs import program_of, with_bytes
 
-from tinyhil.codegen.arrange import CORES, arrange
 from tinyhil.codegen.benchmark import Codes, Meaning, codes_at, emit_benchmark
 from tinyhil.codegen.export_kinds import KINDS
 from tinyhil.codegen.exported_library import CALLER, Library
@@ -34,7 +33,6 @@ from tinyhil.codegen.library_source import emit_library
 from tinyhil.codegen.model import Target, emit_model
 from tinyhil.codegen.packages import package
 from tinyhil.codegen.profile_calls import constant_bytes, empty_number, kinds
-from tinyhil.codegen.transfer import choose_transfer
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ModelError
@@ -44,6 +42,8 @@ from tinyhil.language.program import Columns, Program
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.placement_preference import chosen
+from tinyhil.memplan.arena.transfer import choose_transfer
+from tinyhil.passes.arrange import CORES, arrange
 from tinyhil.preference import Wish
 
 

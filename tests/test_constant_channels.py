@@ -12,9 +12,9 @@ from random_models import extreme_inputs
 from test_arm_kernels import program_of
 from test_rows import Chain
 
-from tinyhil.codegen.constant_channels import without_constant_channels
 from tinyhil.language.program import Op, Program, walk
 from tinyhil.ops.affine import CONV
+from tinyhil.passes.constant_channels import without_constant_channels
 from tinyhil.references.reference import run_reference
 
 DEAD = (0, 2, 5)

@@ -18,10 +18,10 @@ from test_fuse import inputs_of, kernels, lowered, rnd, thinned
 import tinyhil
 from tinyhil.codegen.constants import BINARY_BYTES, Binary
 from tinyhil.codegen.model import Source
-from tinyhil.codegen.streams import with_streams
 from tinyhil.formats.fixed import Fixed
 from tinyhil.language.form import Weights
 from tinyhil.language.program import Loop, Role, walk
+from tinyhil.passes.streams import with_streams
 from tinyhil.references.reference import run_reference
 
 SIDE = 400  # 64 KB and more in every format below

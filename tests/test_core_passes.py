@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from random_models import extreme_inputs
 
-from tinyhil.codegen.arrange import CORES, PASSES, arrange
 from tinyhil.compiler.lower import lower
 from tinyhil.harness.job.job import open_model
 from tinyhil.language.program import Program
+from tinyhil.passes.arrange import CORES, PASSES, arrange
 from tinyhil.references.reference import run_reference
 
 # model, format, and the passes that change a program of these on some core

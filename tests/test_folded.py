@@ -11,14 +11,14 @@ from onnx_models import compiled, graph, load, model, node, samples_for
 from random_models import extreme_inputs
 from scan_models import cell, scan
 
-from tinyhil.codegen.arrange import arrange
-from tinyhil.codegen.folded import Body, changed
 from tinyhil.codegen.kernel_calls import name_of
-from tinyhil.codegen.ranges import without_needless_clipping
 from tinyhil.formats.fixed import Fixed
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.form import Form
 from tinyhil.language.program import Loop, Op, Program, Role, Tensor, walk
+from tinyhil.passes.arrange import arrange
+from tinyhil.passes.folded import Body, changed
+from tinyhil.passes.ranges import without_needless_clipping
 from tinyhil.references.reference import run_reference
 
 STEPS, WIDTH = 20, 16

@@ -12,8 +12,6 @@ from elftools.elf.elffile import ELFFile
 from onnx import helper, numpy_helper
 from onnx_models import samples_for
 
-from tinyhil.codegen.hot import FIRMWARE_BYTES, TABLES_BYTES, HotMemory, hot_constants, most_fetched, room_for_constants
-from tinyhil.codegen.transfer import Transfer
 from tinyhil.compiler.calibrate import calibrate, save_ranges
 from tinyhil.formats.fixed import Fixed
 from tinyhil.frontend.onnx import load_onnx
@@ -28,6 +26,8 @@ from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.form import Form
 from tinyhil.language.program import Op, Program, Role, Tensor
 from tinyhil.memplan import Plan
+from tinyhil.memplan.arena.transfer import Transfer
+from tinyhil.passes.hot import FIRMWARE_BYTES, TABLES_BYTES, HotMemory, hot_constants, most_fetched, room_for_constants
 
 MEMORY = HotMemory("dtcm", 131072, 4096, 16384)
 

@@ -13,7 +13,6 @@ from onnx_models import compiled, load, samples_for
 from test_rows import Chain
 from test_rows_domains import FEW
 
-from tinyhil.codegen.arrange import arrange
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.program import Op, Program
 from tinyhil.memplan import Buffer, Problem, check, lower_bound, plan
@@ -23,6 +22,7 @@ from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.memplan.problem import Alias
 from tinyhil.ops.window import window_of
+from tinyhil.passes.arrange import arrange
 from tinyhil.references.reference import quantize_inputs
 
 WITHOUT = {"rows", "order", "views"}

@@ -35,6 +35,7 @@ FLOORS = (
     "tinyhil/data",
     "memplan",
     "memplan/arena",
+    "tinyhil/passes",
     "codegen",
     "search",
     "search/engine",
@@ -64,12 +65,12 @@ FLOORS = (
 # What stands below and is none of their business
 STRANGERS = {
     "memplan": {floor for floor in FLOORS[:12] if floor != "tinyhil"},
-    "search": {"codegen"},
-    "search/engine": {"codegen"},
-    "search/strategies": {"codegen"},
-    "train": {"memplan", "memplan/arena", "codegen"},
-    "harness/wire": {"codegen", "search", "train", "harness/job"},
-    "harness/records": {"codegen", "search", "train"},
+    "search": {"tinyhil/passes", "codegen"},
+    "search/engine": {"tinyhil/passes", "codegen"},
+    "search/strategies": {"tinyhil/passes", "codegen"},
+    "train": {"memplan", "memplan/arena", "tinyhil/passes", "codegen"},
+    "harness/wire": {"tinyhil/passes", "codegen", "search", "train", "harness/job"},
+    "harness/records": {"tinyhil/passes", "codegen", "search", "train"},
 }
 FOLDERS = ("memplan", "codegen", "search", "train", "harness")
 HEAVY = {

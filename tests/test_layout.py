@@ -14,12 +14,12 @@ from random_models import extreme_inputs
 from test_arm_kernels import branches, layouts, program_of, sampled
 from test_rows import Chain, runs
 
-from tinyhil.codegen.arrange import arrange
-from tinyhil.codegen.layout import INNERMOST_ORDER, with_layouts
 from tinyhil.language.program import Program, walk
 from tinyhil.memplan import Plan, plan
 from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.passes.arrange import arrange
+from tinyhil.passes.layout import INNERMOST_ORDER, with_layouts
 from tinyhil.references.reference import run_reference
 
 M7, M3 = "cortex-m7", "cortex-m3"

@@ -11,10 +11,10 @@ from onnx_models import compiled, graph, load, model, node, samples_for
 from random_models import extreme_inputs
 from scan_models import cell, scan
 
-from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.kernel_calls import name_of
-from tinyhil.codegen.linear_sums import _near, starts_of
 from tinyhil.language.program import Op, Program, walk
+from tinyhil.passes.arrange import arrange
+from tinyhil.passes.linear_sums import _near, starts_of
 from tinyhil.references.reference import run_reference
 
 STEPS, WIDTH = 20, 16

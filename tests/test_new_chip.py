@@ -9,8 +9,8 @@ import pytest
 
 from tests.hil_command import hil, record_of
 from tests.wire_bench import ROOT
-from tinyhil.codegen.arrange import CHIPS
 from tinyhil.harness.settings.config import load_boards
+from tinyhil.passes.arrange import CHIPS
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 STEPS = PAGE.split("## A new chip, step by step")[1].split("\n## ")[0]

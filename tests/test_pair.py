@@ -12,12 +12,12 @@ from kernel_cases import SANITIZED, Case, first_difference, run_natively, run_on
 from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 
-from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.formats.affine import Affine
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.form import Joined
 from tinyhil.language.program import Program, walk
+from tinyhil.passes.arrange import arrange
 from tinyhil.references.reference import run_reference
 
 CORES = {"uno": "avr", "due": "cortex-m3", "h747": "cortex-m7"}

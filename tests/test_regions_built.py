@@ -27,7 +27,7 @@ def test_generated_code_keeps_to_the_arrays(tmp_path: Path, monkeypatch: pytest.
     import kernel_cases
 
     from tinyhil.codegen.model import Target, emit_model
-    from tinyhil.codegen.transfer import Transfer
+    from tinyhil.memplan.arena.transfer import Transfer
 
     wide = spread_small(tmp_path)
     inputs = np.random.default_rng(1).integers(-128, 128, (4, 36))

@@ -1,4 +1,4 @@
-"""Records of outputs (codegen/rescalings.py): the same results as the constants they are made of."""
+"""Records of outputs (tinyhil/passes/rescalings.py): the same results as the constants they are made of."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from random_models import extreme_inputs
 from test_arm_kernels import dense, program_of
 from test_rows import Chain, mobile
 
-from tinyhil.codegen.affine_layers import sum_bounds
-from tinyhil.codegen.arrange import CHIPS, arrange
-from tinyhil.codegen.constant_channels import without_constant_channels
-from tinyhil.codegen.rescalings import FARTHEST, LARGEST_SUM, _as_step
 from tinyhil.formats.affine import rescale, rescale_once
 from tinyhil.language.form import Arithmetic
 from tinyhil.language.program import Op, Program, walk
 from tinyhil.ops.rescaled import WORDS
+from tinyhil.passes.affine_layers import sum_bounds
+from tinyhil.passes.arrange import CHIPS, arrange
+from tinyhil.passes.constant_channels import without_constant_channels
+from tinyhil.passes.rescalings import FARTHEST, LARGEST_SUM, _as_step
 from tinyhil.references.reference import run_reference
 
 

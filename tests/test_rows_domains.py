@@ -15,7 +15,6 @@ from onnx_models import load
 from test_kernels_formats import inputs
 from test_rows import Chain, runs
 
-from tinyhil.codegen.code_tables import with_tables
 from tinyhil.compiler.calibrate import Ranges, calibrate
 from tinyhil.compiler.lower import lower, tied_values
 from tinyhil.errors import ModelError
@@ -29,6 +28,7 @@ from tinyhil.language.program import Program, walk
 from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.ops import rows
 from tinyhil.ops.code_table import CODE_TABLE
+from tinyhil.passes.code_tables import with_tables
 
 Made = tuple[Graph, Ranges, np.ndarray]
 # one of each kind of element

@@ -14,7 +14,6 @@ from random_models import extreme_inputs
 from test_rows import Chain, runs
 from test_rows_strips import planned
 
-from tinyhil.codegen.arrange import arrange
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.program import Program, walk
 from tinyhil.memplan.arena.execution_check import faults_of_plan
@@ -24,6 +23,7 @@ from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.memplan.arena.write_order import Windows
 from tinyhil.ops import rows
 from tinyhil.ops.window import Window
+from tinyhil.passes.arrange import arrange
 from tinyhil.references.reference import run_reference
 
 

@@ -13,7 +13,6 @@ from arena_machine import Arena, compiled_cases
 from kernel_cases import SANITIZED, first_difference, run_natively, run_on_board
 
 from benchmarks.networks import NETWORKS, Network, mobilenet_v2, squeezenet
-from tinyhil.codegen.arrange import arrange
 from tinyhil.compiler.calibrate import Ranges, calibrate
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import DoesNotFit
@@ -31,6 +30,7 @@ from tinyhil.memplan.arena.row_choice import Cuts, cut_into
 from tinyhil.memplan.arena.row_costs import layer_products
 from tinyhil.memplan.arena.schedules import Scheduled, cheapest_within, front
 from tinyhil.memplan.arena.two_passes import in_two_passes
+from tinyhil.passes.arrange import arrange
 from tinyhil.preference import LEAST, PREFERENCES, RAM, Wish
 from tinyhil.references.reference import quantize_inputs, run_reference
 

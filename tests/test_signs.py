@@ -15,8 +15,6 @@ from test_arm_kernels import dense
 from test_ops_engine import graphs
 from test_rows import Chain
 
-from tinyhil.codegen.arrange import arrange
-from tinyhil.codegen.binary_layers import MOST_TERMS
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import lower
 from tinyhil.formats.codebook import Codebook, binary
@@ -31,6 +29,8 @@ from tinyhil.language.assignment import Assignment
 from tinyhil.language.form import Form, Weights
 from tinyhil.language.program import Op, Program, Role, Tensor, walk
 from tinyhil.ops.signs import from_words, in_words
+from tinyhil.passes.arrange import arrange
+from tinyhil.passes.binary_layers import MOST_TERMS
 from tinyhil.references.reference import quantize_inputs, run_reference
 
 WIDE = ("fixed8", "float32", "posit8es0", "fixed16")  # of what lies around the signs

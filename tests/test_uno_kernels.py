@@ -14,13 +14,13 @@ from random_models import extreme_inputs
 from test_arm_kernels import FORMATS, convolutions, matrices, often_zero, program_of, residual
 from uno_bench import build_firmware, run_to_end
 
-from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.compiler.calibrate import calibrate, load_ranges, save_ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.program import walk
+from tinyhil.passes.arrange import arrange
 from tinyhil.references.reference import run_reference
 
 

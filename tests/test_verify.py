@@ -13,7 +13,6 @@ import pytest
 from onnx_models import load, samples_for
 from scan_models import SCANS
 
-from tinyhil.codegen import arrange
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import lower
 from tinyhil.frontend import load as loading
@@ -25,6 +24,7 @@ from tinyhil.memplan import Plan, Problem, check
 from tinyhil.memplan.arena.execution_check import faults_of_plan
 from tinyhil.memplan.arena.placement import place
 from tinyhil.memplan.check import PlanError
+from tinyhil.passes import arrange
 from tinyhil.references.verify import Malformed, checked, faults_of_graph, faults_of_program
 
 

@@ -15,7 +15,6 @@ from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 
 from tinyhil.codegen.model import Target, emit_model
-from tinyhil.codegen.transfer import Transfer
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import lower
 from tinyhil.formats import named
@@ -28,6 +27,7 @@ from tinyhil.language.program import Op, Program, Role, Tensor, walk
 from tinyhil.memplan import PlanError, check
 from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.memplan.arena.transfer import Transfer
 from tinyhil.memplan.arena.views import is_done_by_plan, view_of
 from tinyhil.references.reference import run_reference
 

@@ -1,4 +1,4 @@
-"""What counts where time and memory disagree (memplan/arena/placement_preference.py, codegen/transfer.py)."""
+"""What counts where time and memory disagree (memplan/arena/placement_preference.py, memplan/arena/transfer.py)."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tinyhil.codegen.arrange import CHIPS
 from tinyhil.harness.settings.config import load_boards
+from tinyhil.passes.arrange import CHIPS
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"

@@ -65,14 +65,17 @@ GROUPS = (
         ("memplan_plans", "memplan", "memplan_mutants", "memplan_planners", "memplan_orders", "memplan_slots"),
     ),
     Group("harness/wire", ("stream_window", "partial", "deadline", "protocol"), "not framer and not uno"),
-    Group(
-        "codegen",
-        (
-            *("codegen_texts", "chains", "code_tables", "codegen", "constants", "export_kernels", "signs"),
-            *("folded", "linear", "constant_channels", "rescalings", "hot_constants", "affine_layers"),
-        ),
-        "not uno and not host and not sanitizers and not natively and not boards and not transfer_gives and not same_"
-        " and not h747_reads",
+    *(
+        Group(
+            folder,
+            (
+                *("codegen_texts", "chains", "code_tables", "codegen", "constants", "export_kernels", "signs"),
+                *("folded", "linear", "constant_channels", "rescalings", "hot_constants", "affine_layers"),
+            ),
+            "not uno and not host and not sanitizers and not natively and not boards and not transfer_gives"
+            " and not same_ and not h747_reads",
+        )
+        for folder in ("tinyhil/passes", "codegen")
     ),
     Group(
         "memplan/arena",

@@ -8,11 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from tinyhil import files
-from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.constants import CONSTANTS
-from tinyhil.codegen.hot import HotMemory
 from tinyhil.codegen.model import Source, Target, emit_model, join
-from tinyhil.codegen.transfer import Transfer, belongs_in_arena, choose_transfer
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import DoesNotFit
@@ -28,6 +25,9 @@ from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.placement_preference import chosen
 from tinyhil.memplan.arena.regions import SYMBOL, arrays, main_ram_bytes, spread
+from tinyhil.memplan.arena.transfer import Transfer, belongs_in_arena, choose_transfer
+from tinyhil.passes.arrange import arrange
+from tinyhil.passes.hot import HotMemory
 from tinyhil.preference import Wish
 from tinyhil.references.verify import checked
 from tinyhil.reram.mapping import WITHOUT, on_crossbars

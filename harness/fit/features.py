@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from tinyhil.codegen.chains import carried_out
 from tinyhil.codegen.profile_calls import constant_bytes, number_of
 from tinyhil.formats.format import AFFINE, SINGLE
 from tinyhil.harness.measure.operations import elements_of, executions_of, last_of, macs_of, ops_of
@@ -17,6 +16,7 @@ from tinyhil.language.form import Weights
 from tinyhil.language.program import Op, Program, Role
 from tinyhil.memplan import Plan
 from tinyhil.ops.distance import SQUARED_DISTANCE
+from tinyhil.passes.chains import carried_out
 
 IMAGE, CALL, RESULT, ELEMENT, SPARSE = "image", "call", "result", "element", "sparse"
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.codegen.chains import Chain, carried_out
 from tinyhil.codegen.profile_calls import number_of, stored_bytes
 from tinyhil.compiler.columns import scaled_columns
 from tinyhil.compiler.lower import formats
@@ -30,6 +29,7 @@ from tinyhil.harness.measure.rounding_sensitivity import MOST_VALUES, sensitivit
 from tinyhil.harness.measure.run import Outcome
 from tinyhil.language.program import Op, Program, Role, walk
 from tinyhil.memplan import describe
+from tinyhil.passes.chains import Chain, carried_out
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs
 
 MOST_CLASSES = 100  # of a confusion matrix

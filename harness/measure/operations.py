@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tinyhil.codegen.chains import Chain, in_chains
 from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.codegen.profile_calls import format_name, number_of
 from tinyhil.language.kernel import Kernel
@@ -15,6 +14,7 @@ from tinyhil.language.program import Loop, Op, Program, Role, loops_of, walk
 from tinyhil.memplan import Plan
 from tinyhil.memplan.arena.views import is_done_by_plan
 from tinyhil.ops import KERNEL_OF
+from tinyhil.passes.chains import Chain, in_chains
 from tinyhil.references.reference import Observe
 
 CHAIN = "chain"  # what stands for the kernel of a chain

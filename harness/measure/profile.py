@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from tinyhil.codegen.body import OPERATIONS
-from tinyhil.codegen.chains import Chain, carried_out
 from tinyhil.codegen.kernel_calls import signature_of
 from tinyhil.codegen.profile_calls import EMPTY_PAIRS, empty_number, number_of
 from tinyhil.errors import BoardDiffers, LinkError
@@ -34,6 +33,7 @@ from tinyhil.harness.settings.config import Boards
 from tinyhil.harness.wire.protocol import Timed
 from tinyhil.harness.wire.trace import END
 from tinyhil.language.program import Op, Program, walk
+from tinyhil.passes.chains import Chain, carried_out
 
 Say = Callable[[str], None]
 OPERATION_TAG = 0x10000  # firmware/wire/session.cpp: above the numbers of samples

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import click
 
-from tinyhil.codegen import arrange
 from tinyhil.compiler.lower import lower
 from tinyhil.compiler_pass import Pass
 from tinyhil.errors import ConfigError
@@ -20,6 +19,7 @@ from tinyhil.harness.offline.plan import Wanted, planning_ranges
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.memplan.arena.passes import PASSES
 from tinyhil.memplan.arena.placement import place
+from tinyhil.passes import arrange
 
 ALL: Sequence[Pass | GraphFusion | ProgramFusion] = (
     dead_channels.PASS,

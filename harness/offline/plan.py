@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tinyhil.codegen.transfer import Transfer, belongs_in_arena
 from tinyhil.compiler.calibrate import Ranges, load_ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, DoesNotFit
@@ -26,6 +25,7 @@ from tinyhil.memplan.arena.placement_preference import chosen, input_bytes
 from tinyhil.memplan.arena.proof import ScheduleProof, prove_schedule
 from tinyhil.memplan.arena.regions import SYMBOL, arrays
 from tinyhil.memplan.arena.schedules import cheapest_within
+from tinyhil.memplan.arena.transfer import Transfer, belongs_in_arena
 from tinyhil.memplan.csv import read_problem
 from tinyhil.preference import RAM, Wish
 

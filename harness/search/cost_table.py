@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, RootModel, model_validator
 
 from tinyhil import files
-from tinyhil.codegen.chains import Chain, carried_out
 from tinyhil.codegen.kernel_calls import signature_of
 from tinyhil.codegen.profile_calls import constant_bytes, number_of
 from tinyhil.errors import ConfigError
@@ -29,6 +28,7 @@ from tinyhil.harness.measure.profile import OperationCost
 from tinyhil.harness.records.partial import writing
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.language.program import Op, Program
+from tinyhil.passes.chains import Chain, carried_out
 from tinyhil.sealed import sealed, whole_lines
 from tinyhil.search.costs import Described, Operation, Row, Run
 from tinyhil.search.memory import Placement

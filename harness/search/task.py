@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil import files
-from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.profile_calls import constant_bytes
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.errors import ConfigError, Infeasible, ModelError
@@ -31,6 +30,7 @@ from tinyhil.memplan.arena.floor import floor_bytes
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.placement_preference import chosen
 from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.passes.arrange import arrange
 from tinyhil.preference import LEAST, Wish
 from tinyhil.reram.mapping import WITHOUT
 from tinyhil.search.accelerator import AcceleratorCosts

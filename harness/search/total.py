@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinyhil.codegen.transfer import Transfer, belongs_in_arena, choose_transfer
 from tinyhil.errors import DoesNotFit, ModelError
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.language.program import Program
+from tinyhil.memplan.arena.transfer import Transfer, belongs_in_arena, choose_transfer
 from tinyhil.preference import RAM, Wish
 from tinyhil.search.memory import Memory
 from tinyhil.search.space import Candidate, Choice

@@ -50,7 +50,7 @@ class DebugId(Record):
 
 class HotSpec(Record):
     """The region that constants are copied to, beside main RAM and `stack_bytes` of stack if these fit, and the size of
-    the data cache before the flash (codegen/hot.py)."""
+    the data cache before the flash (tinyhil/passes/hot.py)."""
 
     region: Name
     stack_bytes: PositiveInt

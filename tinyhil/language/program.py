@@ -34,7 +34,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """An order in which a chip reads a layer's weights (codegen/arrange.py).
+    """An order in which a chip reads a layer's weights (tinyhil/passes/arrange.py).
 
     `together` rows in turn, `step` elements of each; rows of zeros, and zeros up to a `multiple` of elements follow.
     `axes`: the shape of the weights, outputs in front; `order`: that of the axes within a row. `rest`: rows of
@@ -59,7 +59,7 @@ class Blocks:
 @dataclass(frozen=True, slots=True)
 class Stored:
     """What a chip's kernel reads in the place of a constant: `numbers` of the constant's C++ type, as the operand that
-    `reader` makes of them (codegen/affine_layers.py)."""
+    `reader` makes of them (tinyhil/passes/affine_layers.py)."""
 
     numbers: tuple[int, ...]
     reader: str = "hil::flash"
@@ -71,9 +71,9 @@ class Tensor:
 
     `blocks`: how a constant is stored, where that is not the order of its kernel; `stored`: as other numbers.
     `zeros`: share of the values that bytes round to 0, in calibration. `innermost`: of a run-time tensor of planes that
-    lies with channels innermost on its chip (codegen/layout.py), how many channels; 0: it lies in planes. What the
-    reference computes has planes in either case. `row_count`: of scratch, the elements with which its operation makes
-    one row; 0: all.
+    lies with channels innermost on its chip (tinyhil/passes/layout.py), how many channels; 0: it lies in planes. What
+    the reference computes has planes in either case. `row_count`: of scratch, the elements with which its operation
+    makes one row; 0: all.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Op:
     `domain` is that of its operands; in the coded one sums live in a window of
     `accumulator_bits` whose lowest weighs 2**`low` and whose top `guard` bits no product reaches (0: none overflows).
     `crossbar`: how an accelerator holds a layer, on boards that are one.
-    `clips`: whether a result can be beyond its format; False where that is disproved (codegen/ranges.py).
+    `clips`: whether a result can be beyond its format; False where that is disproved (tinyhil/passes/ranges.py).
     """
 
     kernel: Form

@@ -1,4 +1,5 @@
-"""The look-ups that functions of 8-bit operands become (codegen/code_tables.py, codegen/folded.py): tables of codes."""
+"""The look-ups that functions of 8-bit operands become (code_tables.py and folded.py of tinyhil/passes/): tables of
+codes."""
 
 from __future__ import annotations
 

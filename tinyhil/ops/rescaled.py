@@ -1,4 +1,5 @@
-"""Layers of asymmetric integers with what each output needs after its products in one record (codegen/rescalings.py).
+"""Layers of asymmetric integers with what each output needs after its products in one record
+(tinyhil/passes/rescalings.py).
 
 A record is bias, multiplier and how far to shift to the right, three words of 32 bits. It says the same as the three
 constants of tinyhil/ops/affine.py: `doubled` layers hold twice the bias, and their shift is one less than theirs is to

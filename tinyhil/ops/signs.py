@@ -1,4 +1,4 @@
-"""Layers of signs and binary weights: products are bits that differ. `codegen/binary_layers.py` chooses them.
+"""Layers of signs and binary weights: products are bits that differ. `tinyhil/passes/binary_layers.py` chooses them.
 
 The weights are bits in words of the core, 1 for the negative ones, the bits beyond the last element of a row 0. A row
 of a dense layer lies as it is, one of a convolution as [kernel row][kernel column][channel]: the channels of a pixel

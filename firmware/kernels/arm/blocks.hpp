@@ -1,5 +1,5 @@
 // Blocks of sums: some rows of weights times the patches of two pixels, each element loaded once for all of them. The
-// weights lie in the order in which the blocks read them (codegen/arrange.py).
+// weights lie in the order in which the blocks read them (passes/arrange.py).
 #pragma once
 #include "firmware/kernels/arm/dsp.hpp"
 #include "firmware/kernels/common/memory.hpp"
@@ -17,7 +17,7 @@ template <Size Rows, Size Step, int Bits>
 inline Blocks<typename Fixed<Bits>::Code, Rows, Step> blocks(const Fixed<Bits> *p) { return {&p->code}; }
 // As a step: elements 0, 2, 1, 3 of a row and of the next one as numbers of 16 bits, row + 256 * next. One product with such a
 // number counts for both rows, and the sum of the first alone tells them apart: its weights are what the extended lower bytes
-// are. No weight is -128, and sums have at most 24 bits (codegen/arrange.py).
+// are. No weight is -128, and sums have at most 24 bits (passes/arrange.py).
 constexpr Size in_pairs = 0;
 // As a step: elements in turn, in parts whose products have a sum of 32 bits; before each a number, how many pairs of elements.
 constexpr Size in_parts = ~Size(1);

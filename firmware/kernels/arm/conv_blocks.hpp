@@ -71,7 +71,7 @@ __attribute__((noinline, noclone)) void outputs_of_pixels(Out *out, Position apa
     }
 }
 
-// An operand and how it and the result lie: in planes, or with channels innermost (codegen/layout.py)
+// An operand and how it and the result lie: in planes, or with channels innermost (passes/layout.py)
 template <class X, bool Inner, bool OutInner>
 struct Laid {
     const X *at;

@@ -231,7 +231,7 @@ struct OnePixel<Blocks<int8_t, 4, in_pairs>> {
     }
 };
 
-// Cortex-M3: eight rows; where fewer are left two or four at a time, whatever computes fewer rows of zeros (codegen/arrange.py)
+// Cortex-M3: eight rows; where fewer are left two or four at a time, whatever computes fewer rows of zeros (passes/arrange.py)
 template <>
 struct OnePixel<Blocks<int8_t, 8, 1>> {
     static constexpr Size rows = 8;

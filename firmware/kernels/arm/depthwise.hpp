@@ -14,7 +14,7 @@ struct PadCode {
     static constexpr int32_t value = 0;
 };
 
-constexpr Size rows_of_a_band = 8;  // results whose lines are in scratch at a time (codegen/arrange.py)
+constexpr Size rows_of_a_band = 8;  // results whose lines are in scratch at a time (passes/arrange.py)
 
 // Elements from one line to the next: all that the pairs of a row read
 inline Size line_elements(const Window &w) { return rounded_up(rounded_up(w.out_width, 2) * w.stride_x + 2, 4); }

@@ -5,7 +5,7 @@
 
 namespace hil {
 
-constexpr Size outputs_of_a_column = 32;  // whose stretch is in scratch at a time; a row is copied as a whole (codegen/arrange.py)
+constexpr Size outputs_of_a_column = 32;  // whose stretch is in scratch at a time; a row is copied as a whole (passes/arrange.py)
 
 // Adds the products of weights [w, end), a multiple of four, with the stretches of four outputs next to each other, the first at x
 inline void add_line(int32_t (&sums)[4], const int8_t *w, const int8_t *end, const int8_t *x) {

@@ -230,7 +230,7 @@ __attribute__((noinline)) void rest_of_two(Out *out, Two &two, const B &bias, Si
 template <class Acc, class Out, Size Rows, Size Step, class B, Size MoreStep, class Lift, class Shift, class BiasShift>
 void dense_bias_pair(Out *out, Blocks<int8_t, Rows, Step> weights, Ram<int8_t> x, B bias, Blocks<int8_t, Rows, MoreStep> more,
                      Ram<int8_t> y, Size rows, Size outputs, Size inner, Size more_inner, Lift lift, Shift shift, BiasShift bias_shift) {
-    static_assert(Step == MoreStep && sizeof(Acc) == 4, "both are arranged alike (codegen/arrange.py)");
+    static_assert(Step == MoreStep && sizeof(Acc) == 4, "both are arranged alike (passes/arrange.py)");
     using Tile = OnePixel<Blocks<int8_t, Rows, Step>>;
     const auto by = at_run_time(shift);
     const auto add = bias_factor(bias_shift);

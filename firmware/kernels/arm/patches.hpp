@@ -1,5 +1,5 @@
 // The patches of two pixels as blocks read them (blocks.hpp). Elements are in the order kernel row, channel, kernel
-// column, in which codegen/arrange.py has put the weights.
+// column, in which passes/arrange.py has put the weights.
 #pragma once
 #include "firmware/kernels/arm/halves.hpp"
 #include "firmware/kernels/common/window.hpp"

@@ -1,4 +1,4 @@
-// Layers of asymmetric integers whose bias, multiplier and shift are a record of each output (codegen/rescalings.py). Zero
+// Layers of asymmetric integers whose bias, multiplier and shift are a record of each output (passes/rescalings.py). Zero
 // point and rounding half join before the shift, which leaves twice the result and its last bit; both roundings of TensorFlow
 // Lite's arithmetic (rescale.hpp) are inside of one sum: high + half is rounded down where high is 0 or above, and one less
 // where it is below 0. Where an activation clamps everything below the zero point that one does not count.

@@ -6,7 +6,7 @@
 namespace hil {
 
 // In the place of biases, per four rows: four biases of three bytes, and four numbers of three bytes near to their multipliers,
-// N of which N * 2^(Lift - 32) is multiplier * 2^(shift - 31) (codegen/affine_layers.py)
+// N of which N * 2^(Lift - 32) is multiplier * 2^(shift - 31) (passes/affine_layers.py)
 template <uint8_t Lift>
 struct NearRows {
     const uint8_t *at;
@@ -137,7 +137,7 @@ struct OfByte<Within<int8_t, Low, High>> {
 };
 
 // In the place of the biases of a pair, per four rows: four biases of three bytes, and four bytes that are their factors in units
-// of 2^-16 (codegen/affine_layers.py)
+// of 2^-16 (passes/affine_layers.py)
 struct ByteFactors {
     const uint8_t *at;
     int32_t operator[](Size) const { return 0; }

@@ -1,4 +1,4 @@
-// Layers of bytes on the ATmega: four rows of weights at a time, which lie in turn in flash (codegen/arrange.py), so that
+// Layers of bytes on the ATmega: four rows of weights at a time, which lie in turn in flash (passes/arrange.py), so that
 // each element of x is loaded once for four products. 9.9 cycles per product, loads and loop included.
 #pragma once
 #include "firmware/kernels/common/dot.hpp"
@@ -65,7 +65,7 @@ inline int8_t round_row(__int24 sum, int shift, bool limited) {
     }
 HIL_ROUTINE(add_rows_24, HIL_FOUR_OF_24("muls"))
 HIL_ROUTINE(add_rows_32, HIL_FOUR_OF_32("muls"))
-// The same, but a zero costs 9 cycles instead of some 40; every other element 2 or 3 more (codegen/arrange.py).
+// The same, but a zero costs 9 cycles instead of some 40; every other element 2 or 3 more (passes/arrange.py).
 #define HIL_SPARSE_ROUTINE(name, test, element) \
     __attribute__((naked, noinline)) inline void name() { \
         asm volatile("sbrc r22, 0\n" \

@@ -1,4 +1,4 @@
-// Binary weights, -s and s, beside bytes: what the negative ones meet is summed, without a product (codegen/arrange.py). A row is
+// Binary weights, -s and s, beside bytes: what the negative ones meet is summed, without a product (passes/arrange.py). A row is
 // whole words of bits, 1 for a negative weight; bits beyond its last element are 0.
 #pragma once
 #include "firmware/kernels/common/signs.hpp"

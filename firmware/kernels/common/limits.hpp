@@ -14,7 +14,7 @@ template <class T, int32_t Low, int32_t High>
 struct Within {
     T element;
 };
-// An element that is within its format, by proof (codegen/ranges.py)
+// An element that is within its format, by proof (passes/ranges.py)
 template <class T>
 struct Unclipped {
     T element;

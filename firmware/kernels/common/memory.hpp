@@ -10,7 +10,7 @@
 #endif
 
 // A memory of the chip beside its main RAM (`regions` in boards.yaml); the linker script has a section of this name, and one of the constants
-// that are copied to such a memory first (codegen/hot.py). Elsewhere all is one memory.
+// that are copied to such a memory first (passes/hot.py). Elsewhere all is one memory.
 #ifdef HIL_HAS_REGIONS
 #define HIL_REGION(name) __attribute__((section(".arena_" #name)))
 #define HIL_HOT_SECTION ".hot"
@@ -28,7 +28,7 @@ using Size = uint32_t;
 #else
 using Size = uint16_t;
 #endif
-// As a step of blocks of weights (arm/blocks.hpp, avr/dense_avr.hpp; codegen/arrange.py): one element, whose products are left out
+// As a step of blocks of weights (arm/blocks.hpp, avr/dense_avr.hpp; passes/arrange.py): one element, whose products are left out
 // where it is 0, or where it is -128, which is subtracted from all.
 constexpr Size unless_zero = 0xFF, unless_least = 0xFE;
 

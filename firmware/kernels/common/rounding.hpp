@@ -140,7 +140,7 @@ struct Together<int8_t, RightRounding, true> {
     static int8_t again(int32_t sum, const RightRounding &r) { return limited<int8_t>(sum >> r.right); }
 };
 
-// Sums of 64 bits, of which 32 are left after a shift of 1 to 31 (codegen/arrange.py)
+// Sums of 64 bits, of which 32 are left after a shift of 1 to 31 (passes/arrange.py)
 template <class Out>
 struct TogetherWide {
     static constexpr bool takes_twice = false;

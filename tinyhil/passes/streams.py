@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.codegen.exchange import exchanged
 from tinyhil.formats.fixed import Fixed
 from tinyhil.language.form import Weights
 from tinyhil.language.program import Op, Program, Role, Tensor, walk
 from tinyhil.ops.sparse import stream
+from tinyhil.passes.exchange import exchanged
 
 BYTE = Fixed(8, 0)
 MOST_SUM_BITS = {8: 24, 16: 40}  # for which there are loops (firmware/kernels/avr/fused_avr.hpp)

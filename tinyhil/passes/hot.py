@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tinyhil.codegen.constants import stored_bytes
-from tinyhil.codegen.transfer import Transfer
 from tinyhil.language.program import Program
 from tinyhil.memplan import Plan
 from tinyhil.memplan.arena.row_costs import executions, products_of_op
+from tinyhil.memplan.arena.transfer import Transfer
 from tinyhil.memplan.problem import ARENA
+from tinyhil.passes.stored import stored_bytes
 
 FIRMWARE_BYTES = 1024  # static RAM beside arena and input, guards included: 600 in the zoo
 TABLES_BYTES = 4096  # constants of the firmware itself

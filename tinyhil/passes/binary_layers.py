@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.codegen.exchange import exchanged
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
 from tinyhil.language.form import Weights
@@ -18,6 +17,7 @@ from tinyhil.language.program import Op, Program, Role, Tensor, walk
 from tinyhil.ops import conv, linear
 from tinyhil.ops.signs import in_words
 from tinyhil.ops.window import window_of
+from tinyhil.passes.exchange import exchanged
 
 LAYERS = (linear.DENSE.form, conv.CONV.form)  # with a bias, an activation, or without
 MOST_TERMS = (1 << 14) - 1  # twice as many fit the 16 bits in which they are counted

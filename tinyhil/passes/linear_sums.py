@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinyhil.codegen.code_tables import Tables, codes_of, evaluated
-from tinyhil.codegen.folded import MOST_CONSTANT, Indexed, Sum, changed, ends_of, indexed_by, without_sums
 from tinyhil.formats.affine import MULTIPLIER_BITS
 from tinyhil.formats.fixed import Fixed
 from tinyhil.language.program import Loop, Op, Program, Role, Tensor
 from tinyhil.names import free_name
 from tinyhil.ops.affine import ADD_LIFT, SUM, is_affine, units_of_sum
 from tinyhil.ops.code_table import LINEAR_TABLE
+from tinyhil.passes.code_tables import Tables, codes_of, evaluated
+from tinyhil.passes.folded import MOST_CONSTANT, Indexed, Sum, changed, ends_of, indexed_by, without_sums
 
 WORD = Fixed(32, 0)
 RIGHTS = range(16, 22)  # bits below the point of an index; 16 are free on an AVR

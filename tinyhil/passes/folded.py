@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinyhil.codegen.code_tables import Tables, codes_of, evaluated, operand_of
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
 from tinyhil.language.program import Loop, Op, Program, Role, Tensor, reads_of, walk
 from tinyhil.ops.code_table import CODE_TABLE, SUM_TABLE
 from tinyhil.ops.elementwise import ADD, MUL, SUB
 from tinyhil.ops.real_functions import LOOKUP
+from tinyhil.passes.code_tables import Tables, codes_of, evaluated, operand_of
 from tinyhil.references.verify import checked
 
 ENTRIES = 256

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tinyhil.codegen.chains import is_elementwise, period_of
 from tinyhil.language.form import Joined, Weights
 from tinyhil.language.program import Loop, Op, Program, Role, loops_of, reads_of, walk
 from tinyhil.memplan import Plan
@@ -26,6 +25,7 @@ from tinyhil.ops.conv import CONV
 from tinyhil.ops.movement import MOVE, indices
 from tinyhil.ops.scan import FILL
 from tinyhil.ops.window import window_of
+from tinyhil.passes.chains import is_elementwise, period_of
 
 PLANES_ORDER, INNERMOST_ORDER = (2, 1, 3), (2, 3, 1)  # of a row of weights: kernel row, channel, kernel column
 HALFWORD_ROWS = 2  # of the blocks that know both layouts (firmware/kernels/arm/patches.hpp)

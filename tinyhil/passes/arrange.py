@@ -13,17 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinyhil.codegen.affine_layers import bias_of_pair, bias_of_rows, records_of_rows, sums_are_below
-from tinyhil.codegen.binary_layers import LAYERS as SIGNED
-from tinyhil.codegen.binary_layers import MOST_TERMS, is_binary, with_signs
-from tinyhil.codegen.code_tables import with_tables
-from tinyhil.codegen.constant_channels import without_constant_channels
-from tinyhil.codegen.folded import folded
-from tinyhil.codegen.layout import with_input_as_it_is
-from tinyhil.codegen.linear_sums import with_linear_forms
-from tinyhil.codegen.ranges import without_needless_clipping
-from tinyhil.codegen.rescalings import LARGEST_SUM, with_records
-from tinyhil.codegen.streams import with_streams
 from tinyhil.compiler_pass import Pass
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
@@ -31,6 +20,18 @@ from tinyhil.language.form import Arithmetic, Joined, Weights
 from tinyhil.language.program import Blocks, Op, Program, Role, Tensor, walk
 from tinyhil.ops import conv, linear
 from tinyhil.ops.window import Window, window_of
+from tinyhil.passes.affine_layers import bias_of_pair, bias_of_rows, records_of_rows, sums_are_below
+from tinyhil.passes.binary_layers import LAYERS as SIGNED
+from tinyhil.passes.binary_layers import MOST_TERMS, is_binary, with_signs
+from tinyhil.passes.code_tables import with_tables
+from tinyhil.passes.constant_channels import without_constant_channels
+from tinyhil.passes.folded import folded
+from tinyhil.passes.layout import with_input_as_it_is
+from tinyhil.passes.linear_sums import with_linear_forms
+from tinyhil.passes.ranges import without_needless_clipping
+from tinyhil.passes.rescalings import LARGEST_SUM, with_records
+from tinyhil.passes.stored import rows_of
+from tinyhil.passes.streams import with_streams
 from tinyhil.references.verify import checked
 
 WORD = Fixed(32, 0)
@@ -309,7 +310,7 @@ def _halves_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
     if not wide or chip.halfwords:
         return found
     part = ((1 << SUM_BITS - 1) - 1 - CARRIED) >> (x.format.bits - 1)
-    codes = _rows_of(program.constants[op.inputs[0]], found)
+    codes = rows_of(program.constants[op.inputs[0]], found)
     return replace(found, part=part) if np.abs(codes).reshape(-1, 2).sum(axis=1).max() <= part else None
 
 
@@ -408,52 +409,3 @@ def _line_bytes(program: Program, op: Op, most: int) -> int:
     line = -(-(-(-w.out_width // 2) * 2 * w.stride_x + 2) // 4) * 4
     rows = (min(w.out_height, BAND, most) - 1) * w.stride_y + 3
     return program.tensors[op.inputs[1]].format.storage_bytes * line * rows
-
-
-def in_blocks(codes: np.ndarray, blocks: Blocks) -> np.ndarray:
-    """The elements of a constant in the order of its blocks, flat; rows and elements beyond the last are 0."""
-    rows = _rows_of(codes, blocks)
-    if blocks.part:
-        return _in_parts(np.pad(rows, ((0, -len(rows) % blocks.together), (0, 0))), blocks)
-    whole = len(rows) - len(rows) % blocks.together if blocks.rest else len(rows)
-    last = _in_turn(rows[whole:], blocks.rest or 1, blocks.step, blocks.paired)
-    return np.concatenate([_in_turn(rows[:whole], blocks.together, blocks.step, blocks.paired), last])
-
-
-def _rows_of(codes: np.ndarray, blocks: Blocks) -> np.ndarray:
-    """Rows of weights, their elements in the order of the blocks, zeros up to a multiple behind them."""
-    rows = codes.reshape(blocks.axes).transpose(0, *blocks.order).reshape(blocks.axes[0], -1)
-    return np.pad(rows, ((0, 0), (0, -rows.shape[1] % blocks.multiple)))
-
-
-def _in_turn(rows: np.ndarray, together: int, step: int, paired: bool) -> np.ndarray:
-    """`together` rows in turn, `step` elements of each."""
-    padded = np.pad(rows, ((0, -len(rows) % together), (0, 0)))
-    if paired:
-        return _in_pairs(padded, together)
-    return padded.reshape(-1, together, padded.shape[1] // step, step).transpose(0, 2, 1, 3).reshape(-1)
-
-
-def _in_parts(rows: np.ndarray, blocks: Blocks) -> np.ndarray:
-    """Elements of rows in turn, in parts of whole pairs as long as their sums permit, each behind its length."""
-    found: list[np.ndarray] = []
-    for group in rows.reshape(-1, blocks.together, rows.shape[1]):
-        pairs = np.abs(group.astype(np.int64)).reshape(blocks.together, -1, 2).sum(axis=2).T
-        first = 0
-        while first < len(pairs):
-            over = (np.cumsum(pairs[first:], axis=0) > blocks.part).any(axis=1)
-            count = int(over.argmax()) if over.any() else len(pairs) - first
-            found += [np.array([count]), group[:, 2 * first : 2 * (first + count)].T.reshape(-1)]
-            first += count
-    return np.concatenate(found)
-
-
-def _in_pairs(rows: np.ndarray, together: int) -> np.ndarray:
-    """Pairs of rows in turn, four elements of each as the bytes of row + 256 * next.
-
-    The order of elements is that of bytes which were split into halfwords: 0, 2, 1, 3.
-    """
-    both = rows[0::2].astype(np.int64) + 256 * rows[1::2].astype(np.int64)
-    in_fours = both.reshape(both.shape[0] * 2 // together, together // 2, both.shape[1] // 4, 4)
-    words = in_fours[..., [0, 2, 1, 3]].transpose(0, 2, 1, 3)
-    return words.astype("<i2").reshape(-1).view(np.int8)

@@ -12,14 +12,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.codegen.affine_layers import sum_bounds, whole_factors
-from tinyhil.codegen.exchange import exchanged
 from tinyhil.formats.affine import MULTIPLIER_BITS, rescale, rescale_once
 from tinyhil.formats.fixed import Fixed
 from tinyhil.language.form import Arithmetic
 from tinyhil.language.program import Op, Program, Role, Tensor, walk
 from tinyhil.names import free_name
 from tinyhil.ops import KERNEL_OF, conv, rescaled
+from tinyhil.passes.affine_layers import sum_bounds, whole_factors
+from tinyhil.passes.exchange import exchanged
 
 WORD = Fixed(32, 0)
 MOST_RIGHT = 22  # a zero point and a half, nine bits, to the left by more do not fit 32 bits
