@@ -100,7 +100,7 @@ def test_what_has_changed_is_said_and_what_has_not_is_not(tmp_path: Path, monkey
     monkeypatch.setattr(stale, "LEDGER", ledger)
     text = f"Measured at {'a' * 10}, 2026-01-01. Measured at {'c' * 10}, 2026-01-01."
     said = stale.marked(text, "docs/measured/formats.md")
-    since = f"; stale since {'b' * 10}, 2026-01-02 (firmware)"
+    since = f";\nstale since {'b' * 10}, 2026-01-02 (firmware)"
     assert said == f"Measured at {'a' * 10}, 2026-01-01{since}. Measured at {'c' * 10}, 2026-01-01."
     assert stale.unmarked(said) == text
     assert stale.marked(said, "docs/measured/formats.md") == said

@@ -26,7 +26,7 @@ DEPENDS = (
     ("docs/", BOARDS),
 )
 LINE = re.compile(r"(?:[Mm]easured at|commit) (?P<commits>[0-9a-f]{10}(?:, [0-9a-f]{10})*)(?:, \d{4}-\d\d-\d\d)?")
-SAID = re.compile(r"; stale since [0-9a-f]{10}, \d{4}-\d\d-\d\d \([^)]*\)")
+SAID = re.compile(r";\sstale since [0-9a-f]{10}, \d{4}-\d\d-\d\d \([^)]*\)")
 
 
 def paths_of(page: str) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ def phrase(commits: Iterable[str], page: str) -> str:
     paths = " ".join(paths_of(page))
     # Cells of several commits: what is said is of the oldest.
     found = [known[key] for commit in commits if (key := f"{commit[:10]} {paths}") in known]
-    return f"; stale since {min(found, key=_day)}" if found else ""
+    return f";\nstale since {min(found, key=_day)}" if found else ""
 
 
 def _day(said: str) -> str:

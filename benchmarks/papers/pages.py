@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,19 +12,27 @@ from benchmarks.papers.paper import Paper, Verdict, table
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs" / "papers"
 MADE = "Made by `python -m benchmarks.papers`; not edited by hand."
+WIDTH = 150  # of a line of text; rows of tables are as long as they are
 
 
 def page(paper: Paper, folder: Path = record.FOLDER) -> str:
     """The text of docs/papers/<name>.md."""
     cells = record.read(paper.name, folder)
     rows = record.rows_of(cells)
-    parts = [f"# {paper.title}", f"`{paper.command}`. {MADE} {_measured(paper, cells)}"]
+    parts = [f"# {paper.title}", f"`{paper.command}`. {MADE}\n{_measured(paper, cells)}"]
     parts.append(_claims([(claim.text, claim.judge(rows)) for claim in paper.claims]))
     parts.append(paper.body(rows))
     parts += [f"![{name}]({paper.name}/{name}.svg)" for name in paper.figures]
     if paper.absent:
         parts += ["## Not to be had", table(("What", "Why"), paper.absent.items())]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return _wrapped(parts)
+
+
+def _wrapped(parts: Iterable[str]) -> str:
+    """One text of parts, paragraphs in lines of WIDTH."""
+    lines = "\n\n".join(part for part in parts if part).splitlines()
+    plain = [[line] if line.startswith(("|", "#", "!")) or not line else textwrap.wrap(line, WIDTH) for line in lines]
+    return "\n".join(line for part in plain for line in part) + "\n"
 
 
 def _measured(paper: Paper, cells: record.Record) -> str:
@@ -31,7 +40,7 @@ def _measured(paper: Paper, cells: record.Record) -> str:
     seconds = sum(cell["processor_s"] for cell in cells.values())
     failed = [f"`{key}`: {cell['row']['failed']}" for key, cell in cells.items() if "failed" in cell["row"]]
     count, spent = len(list(paper.cells())), f"{seconds / 60:.1f} minutes of one processor"
-    said = f"{len(cells)} of {count} cells, {spent}, commit {', '.join(commits) or 'none yet'}."
+    said = f"{len(cells)} of {count} cells, {spent}." + (f"\nMeasured at {', '.join(commits)}." if commits else "")
     return said + "".join(f"\nNot measured: {line}." for line in failed)
 
 
@@ -40,24 +49,28 @@ def _claims(judged: Iterable[tuple[str, Verdict]]) -> str:
     return table(("Claim", "Here", "Ours"), lines) if lines else ""
 
 
+def _outcomes(judged: Iterable[tuple[str, Verdict]]) -> str:
+    return table(("Claim", "Here"), [(text, verdict.outcome) for text, verdict in judged])
+
+
 def overview(papers: Iterable[Paper], folder: Path = record.FOLDER) -> str:
     """The text of docs/papers/README.md."""
     parts = [
         "# The papers, claim by claim",
-        "What the papers that this project answers to say of themselves, run again here on real data. *Refuted* means: "
-        f"not found with our networks, data and machines. {MADE} With `--quick` a command runs a cut-down form "
-        "in seconds and keeps nothing; `--only PREFIX` measures what these cells miss, `--again PREFIX` all anew.",
+        "What papers say of themselves, run again here on real data; each paper's page has our figures. *Refuted*: "
+        f"not found with our networks, data and machines. {MADE} `--quick` runs a cut-down form "
+        "in seconds and keeps nothing; `--only PREFIX` measures what is missing, `--again PREFIX` all anew.",
     ]
     for paper in papers:
         cells = record.read(paper.name, folder)
         rows, count = record.rows_of(cells), len(list(paper.cells()))
         begun = "" if len(cells) == count else f" ({len(cells)} of {count} cells measured so far)"
         parts.append(f"## [{paper.title}]({paper.name}.md)\n\n`{paper.command}`{begun}")
-        parts.append(_claims([(claim.text, claim.judge(rows)) for claim in paper.claims]))
+        parts.append(_outcomes([(claim.text, claim.judge(rows)) for claim in paper.claims]))
     for other in elsewhere.PAGES:
         parts.append(f"## [{other.title}]({other.page})\n\n`{other.command}`")
         parts.append(_claims([(claim.text, claim.judge({})) for claim in other.claims]))
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return _wrapped(parts)
 
 
 def save_svg(figure: Any, path: Path) -> None:

@@ -206,7 +206,7 @@ def _energy(request: EnergyRequest) -> Row:
 def body(rows: Rows) -> str:
     parts = [
         "LeNet-5 and ResNet-20 of the zoo, and a network of AlexNet's kind for 32 x 32 pixels (three convolutions with "
-        "pools, two dense layers; `python -m benchmarks.papers.embedded.train`, six minutes of one processor), all of "
+        "pools, two dense layers; `python -m benchmarks.papers.embedded.train`), all of "
         "float32; none is retrained. Integers of the host engine. *Per layer*: a power of two for each tensor, the "
         f"least that none of its values exceeds or up to {FINER_EACH} below; *uniform*: one for all tensors, the least "
         f"that no value exceeds or up to {FINER_ALL} below; the best of these on samples that are not tested on."
@@ -227,10 +227,14 @@ def _trained_line(row: Row) -> str:
 
 def _scaling_table(rows: Mapping[str, Row]) -> str:
     lines = [
-        (bits, *(f"{100 * row[key]:.1f}" for key in ("uniform", "per tensor", "float")), row["samples"])
+        (bits, *(f"{100 * row[key]:.1f}" for key in ("uniform", "per tensor")))
         for bits, row in rows.items()
+        if "failed" not in row
     ]
-    return table(("Bits", "uniform %", "per layer %", "float %", "samples"), lines) if lines else ""
+    whole = {
+        f"Float: {100 * row['float']:.1f} % of {row['samples']} samples." for row in rows.values() if "float" in row
+    }
+    return " ".join(sorted(whole)) + "\n\n" + table(("Bits", "uniform %", "per layer %"), lines) if lines else ""
 
 
 def _widths_table(tolerance: str, row: Row) -> str:

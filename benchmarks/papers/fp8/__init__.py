@@ -78,16 +78,15 @@ def _network(rows: Rows, name: str) -> str:
         if scheme.format == "E4M3":
             same = [Scheme(fmt, scheme.rule, scheme.by_channel) for fmt in FORMATS]
             given = [found.get(key_of(one)) for one in same]
-            if any(given):
+            if any(given) and not (scheme.rule == "paper-literal" and scheme.by_channel):
                 shown = [f"{100 * one['score']:.1f}" if one else None for one in given]
-                pictures = {one["pictures"] for one in given if one}
                 where = "-" if scheme.rule in CONSTANT else "channel" if scheme.by_channel else "tensor"
-                lines.append((scheme.rule, where, *shown, ", ".join(map(str, sorted(pictures)))))
+                lines.append((scheme.rule, where, *shown))
     said = (
         f"float32 {100 * whole['score']:.1f} %, onnxruntime {100 * oracle['score']:.1f} %, over {whole['pictures']} "
         f"pictures; outputs at most {apart:.0e} of the largest apart."
     )
-    heads = ("Scale", "per", *FORMATS, "pictures")
+    heads = ("Scale", "per", *FORMATS)
     return f"## {networks.network(name).title}\n\n{said}\n\n{table(heads, lines)}"
 
 
@@ -95,19 +94,18 @@ def _on_engine(rows: Rows) -> str:
     """Integers beside fake quantisation."""
     lines = []
     for key, row in under(rows, "engine").items():
-        if "fake" in row:
-            name, fmt, rule = key.split("/")
+        name, fmt, *rule = key.split("/")
+        if "fake" in row and rule != ["1.0"]:
             pair = [100 * scores.total([part])["score"] for part in (row, row["fake"])]
             counts = (row["pictures"], f"{pair[0]:.1f}", f"{pair[1]:.1f}", f"{100 * row['equal']:.1f} %")
-            lines.append((networks.network(name).title, fmt, rule, *counts, f"{row['apart']:.0e}"))
-    heads = ("Network", "Format", "Scale", "pictures", "engine", "fake", "outputs equal", "furthest apart")
+            lines.append((networks.network(name).title, fmt, *counts, f"{row['apart']:.0e}"))
+    heads = ("Network", "Format", "pictures", "engine", "fake", "outputs equal", "furthest apart")
     text = (
-        "## The same in integers\n\nThe host engine runs the programs that boards get: exact products and sums, one "
-        "rounding. Fake quantisation with the same biases and sums of float64 is the same to the bit where nothing but "
-        "layers, sums of two and limits computes, except where float32 makes a tie of a sum before it is rounded again "
-        "(an element of MobileNetV2 in E5M2: one picture of 16 then differs). Elsewhere the order of additions "
-        "(SqueezeNet's mean) or a sigmoid's last place (YOLOv5n: boxes move, the score hardly) makes the difference. "
-        "The same pictures for both."
+        "## The same in integers\n\nThe host engine runs the programs that boards get (exact products and sums, one "
+        "rounding), with scales that are powers of two, on the same pictures. Fake quantisation with the same biases "
+        "and sums of float64 is equal to the bit where nothing but layers, sums of two and limits computes, unless "
+        "float32 makes a tie of a sum (an element of MobileNetV2 in E5M2). Elsewhere the order of additions "
+        "(SqueezeNet's mean) or a sigmoid's last place (YOLOv5n) differs."
     )
     single = under(rows, "engine").get(f"yolov5n/{scores.SINGLE}")
     parts = [text, table(heads, lines), _everywhere(rows)]

@@ -72,11 +72,9 @@ SEEDOT: dict[tuple[str, str], Published] = {
 # The FastGRNN paper, per cent in float
 FASTGRNN_PERCENT = {"google-12": 92.10, "google-30": 90.78, "har-2": 95.59, "dsa-19": 83.73, "mnist-10": 98.20}
 ABSENT = {
-    "google-12, google-30": "Speech Commands is at hand with 300 recordings only",
-    "curet-61": "CUReT is not at hand",
-    "ward-2": "WARD is not at hand",
-    "MinUn's and SeeDot's own networks and splits": "not public but for two of usps-2; ours are trained for the same "
-    "data sets, where classes are grouped by our own choice (`benchmarks/papers/minun/networks.py`)",
+    "google-12, google-30, curet-61, ward-2": "no data (Speech Commands: 300 recordings only)",
+    "MinUn's and SeeDot's own networks and splits": "not public but for two of usps-2; ours are trained for the "
+    "same data, classes grouped by our own choice (`benchmarks/papers/minun/networks.py`)",
     "the boards": "emulated: cycles of the Uno are exact, times of Due and H747 are modelled; the MKR1000 is not there",
     "face detection (Face-A, -B, -C), SqueezeNet": "experiments of their own",
 }
