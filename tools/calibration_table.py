@@ -17,25 +17,21 @@ FILE = Path(__file__).resolve().parent.parent / "results" / "calibration.json"
 TEXT = """\
 ## How ranges are cut
 
-A format is fitted to what calibration saw of a value. `--calibrate-by` says to how much of it
-(`tinyhil/formats/clipping.py`): all (`minmax`, the default), all but one value in a thousand (`percentile`), or as
-much as loses least in the very format: the least squared error (`mse`), or the least Kullback-Leibler divergence from
-the distribution seen (`kl`).
-`paper-literal` is a formula for FP8 as it stands in print, which keeps half of the percentile's range or less: a
-reproduction that collapses ([papers/fp8.md](papers/fp8.md)).
+`--calibrate-by` says to how much of what calibration saw a format is fitted (`tinyhil/formats/clipping.py`): all
+(`minmax`, the default), all but one value in a thousand (`percentile`), or as much as loses least in the very format,
+by squared error (`mse`) or Kullback-Leibler divergence (`kl`). Weights are never cut. `paper-literal` is a formula for
+FP8 as printed, which collapses ([papers/fp8.md](papers/fp8.md)).
 
 Decisions that differ from float, % of {samples} test samples each of {models} models of the zoo, calibrated on 500
-samples of the training part; `python -m benchmarks.calibration`. {measured} Weights are never cut. *Best*: the least,
-and all that are within two standard errors of it, which chance alone explains.
+samples of the training part; `python -m benchmarks.calibration`. {measured}
+*Best*: the least, and all within two standard errors of it.
 """
 CONCLUSION = """
-What follows, for classifiers like these:
-- The cuts pay for models some of whose values reach far beyond what is usual (`bonsai_usps10`, `protonn_usps10`): there
-  `kl` and `mse` save about half of the decisions that are lost otherwise.
-- Convolutions and dense layers with a Relu (`digits_cnn`, `digits_mlp`, `lenet5_mnist`) gain nothing that chance does
-  not explain: `minmax` needs no samples, and is the default.
-- `percentile` always cuts one value in a thousand, whatever the format can afford: harmless at 8 bits, at 4 it may cost
-  most of ProtoNN's decisions. `mse` may lose what is small and matters: FastGRNN in 4 bits is better whole, or by `kl`.
+For classifiers like these:
+- `kl` and `mse` save half of the lost decisions where some values reach far out (`bonsai_usps10`, `protonn_usps10`).
+- Convolutions and dense layers with a Relu gain nothing that chance does not explain.
+- `percentile` is harmless at 8 bits; at 4 it may cost most of ProtoNN's decisions, and `mse` may lose what is small and
+  matters (FastGRNN).
 - FP8 has range to spare: no cut changes its steps.
 """
 

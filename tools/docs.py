@@ -30,13 +30,21 @@ INNER = frozenset(
 )
 
 
+SINGLE = " in single precision"
+
+
 def _of_domain(rewrite: Rewrite) -> str:
     return f"{rewrite.domain}; {rewrite.summary}" if rewrite.domain else rewrite.summary
 
 
 def operators_page() -> str:
     """Text of docs/operators.md."""
-    lines = ["# Operators", "", "Made from the records in `tinyhil/ops/` by `python -m tools.docs`.", ""]
+    lines = [
+        "# Operators",
+        "",
+        "What of ONNX is read. Made from the records in `tinyhil/ops/` by `python -m tools.docs`.",
+    ]
+    lines += ["Whatever depends on constants only is folded when the model is read.", ""]
     lines += ["| ONNX operator | Supported |", "|---|---|"]
     entries = [(operator.name, operator.summary) for operator in OPERATORS]
     entries += [(loop.name, loop.summary) for loop in LOOPS]
@@ -46,8 +54,7 @@ def operators_page() -> str:
     entries += standard.items()
     entries.append(("Constant", "folded"))
     lines += [f"| {name} | {summary} |" for name, summary in sorted(entries)]
-    lines += ["", "Whatever depends on constants only is folded when the model is read.", ""]
-    lines += ["## Inner operators", "", "What some of these become while a model is read; no model names them.", ""]
+    lines += ["", "## Inner operators", "", "What some of these become while a model is read.", ""]
     lines += ["| Operator | Computes |", "|---|---|"]
     lines += [f"| {name} | {summary} |" for name, summary in sorted(inner)]
     lines += [""]
@@ -74,10 +81,13 @@ def _kernels() -> list[str]:
         joined = Joined.NOTHING if kernel.form.joined is Joined.SUM else kernel.form.joined
         found.setdefault(replace(kernel.form.whole.bare, joined=joined), []).append(kernel)
     lines = ["A kernel is a base and features (`tinyhil/language/form.py`): `conv_bias_sum_relu_rows` has four.", ""]
-    lines += ["| Kernel | With | Computes |", "|---|---|---|"]
+    lines += ["| Kernel, and with | Computes |", "|---|---|"]
+    single = {name_of(form): kernels[0] for form, kernels in found.items() if kernels[0].summary.endswith(SINGLE)}
+    lines.append(f"| {', '.join(f'`{name}`' for name in single)} | what they are called after,{SINGLE} |")
     for form, kernels in found.items():
-        more = dict.fromkeys(word for kernel in kernels for word in kernel.form.features if word not in form.features)
-        lines.append(f"| `{name_of(form)}` | {', '.join(more)} | {kernels[0].summary} |")
+        if (name := name_of(form)) not in single:
+            words = dict.fromkeys(word for one in kernels for word in one.form.features if word not in form.features)
+            lines.append(f"| {', '.join([f'`{name}`', *words])} | {kernels[0].summary} |")
     return lines
 
 
@@ -117,7 +127,7 @@ def _measured() -> str:
         f"{'every output bit-exact' if exact else 'NOT bit-exact'}.",
         f"{clocks()} {line(tables.NAME)}",
         "",
-        "| Format | Accuracy | Changed | Uno: time, RAM, flash | Due: time, RAM, flash | H747: time, RAM, flash |",
+        "| Format | Accuracy % | Changed | Uno: ms, RAM B, flash B | Due | H747 |",
         "|---|---|---|---|---|---|",
     ]
     return "\n".join([*lines, *(_row(name, rows) for name in names)])
@@ -125,10 +135,10 @@ def _measured() -> str:
 
 def _row(name: str, rows: Mapping[tuple[str, str], Row]) -> str:
     whole = rows[name, HOST]
-    cells = [f"`{name}`", f"{100 * whole['accuracy']:.2f} %", str(whole["disagreements"])]
+    cells = [f"`{name}`", f"{100 * whole['accuracy']:.2f}", str(whole["disagreements"])]
     for board in BOARDS:
         row = rows[name, board]
-        cells.append(f"{row['median_us'] / 1000:,.1f} ms, {row['ram_bytes']:,} B, {row['flash_bytes']:,} B")
+        cells.append(f"{row['median_us'] / 1000:,.1f}, {row['ram_bytes']:,}, {row['flash_bytes']:,}")
     return f"| {' | '.join(cells)} |"
 
 

@@ -52,8 +52,7 @@ def measured() -> list[str]:
         f"Accuracy: all test samples. {line('zoo')} Boards (emulated): 16 seeded samples, {exact};",
         f"{clocks()} RAM is static + measured stack of the whole firmware; -: does not fit.",
         "",
-        "| Model | Width | Accuracy (float) | Arena (MinUn) | Uno: time, RAM, flash | Due: time, RAM, flash "
-        "| H747: time, RAM, flash |",
+        "| Model | Width | Accuracy % | Arena B (MinUn) | Uno: ms, RAM B, flash B | Due | H747 |",
         "|---|---|---|---|---|---|---|",
     ]
     for model, by_width in accuracies.items():
@@ -65,8 +64,8 @@ def measured() -> list[str]:
 
 def _row(model: str, width: str, row: Record, records: Mapping[str, Record | None]) -> str:
     limit = LIMIT_BYTES.get(model)
-    arena = f"{row['arena_bytes']:,} B" + (f" ({limit:,})" if limit is not None else "")
-    accuracy = f"{_percent(row['correct'], row['samples'])} ({_percent(row['float_correct'], row['samples'])})"
+    arena = f"{row['arena_bytes']:,}" + (f" ({limit:,})" if limit is not None else "")
+    accuracy = f"{100 * row['correct'] / row['samples']:.2f}"
     name = f"`{width}.yaml`" if width.startswith("assignment") else width
     return f"| {' | '.join([f'`{model}`', name, accuracy, arena, *(cell(record) for record in records.values())])} |"
 
@@ -78,15 +77,11 @@ def cell(record: Record | None) -> str:
     memory = record["memory"]
     ram = memory["static_bytes"] + memory["stack_bytes"]
     us = 1e6 * record["latency"]["median"] / record["latency"]["clock_hz"]
-    return f"{_time(us)}, {ram:,} B, {record['flash_bytes']:,} B"
+    return f"{_ms(us)}, {ram:,}, {record['flash_bytes']:,}"
 
 
-def _time(us: float) -> str:
-    return f"{us / 1000:,.2f} ms" if us < 10_000 else f"{us / 1000:,.1f} ms"
-
-
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.2f} %"
+def _ms(us: float) -> str:
+    return f"{us / 1000:,.2f}" if us < 10_000 else f"{us / 1000:,.1f}"
 
 
 def golden_records() -> dict[tuple[str, str, str], Record]:
@@ -103,19 +98,19 @@ def peers() -> list[str]:
     """Shiftry's networks on the Uno beside what Shiftry itself made of them."""
     rows = read("peers")
     lines = [
-        "| Network | Width | Accuracy (float) | Arena (MinUn allowed) | Uno: cycles, time, RAM, flash "
-        "| Shiftry: accuracy, arena, time, flash |",
+        "| Network | Width | Accuracy (float) % | Arena B (MinUn allowed) | Uno: cycles, ms, RAM B, flash B "
+        "| Shiftry: accuracy %, arena B, ms with -Os, with -O2, flash B |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
         shiftry = row["shiftry"]
         count = row["samples"]
         lines.append(
-            f"| `{row['network']}` | {row['format']} | {_percent(row['correct'], count)} "
-            f"({_percent(row['float_correct'], count)}) | {row['arena_bytes']} B ({row['limit_bytes']}) "
-            f"| {row['cycles']:,.0f}, {_time(row['cycles'] / CYCLES_PER_US)}, {row['ram_bytes']:,} B, "
-            f"{row['flash_bytes']:,} B "
-            f"| {shiftry['percent']:.2f} %, {shiftry['arena_bytes']} B, {shiftry['ms_os']} ms (-Os) or "
-            f"{shiftry['ms_o2']} ms (-O2), {shiftry['flash_bytes']:,} B |"
+            f"| `{row['network']}` | {row['format']} | {100 * row['correct'] / count:.2f} "
+            f"({100 * row['float_correct'] / count:.2f}) | {row['arena_bytes']} ({row['limit_bytes']}) "
+            f"| {row['cycles']:,.0f}, {_ms(row['cycles'] / CYCLES_PER_US)}, {row['ram_bytes']:,}, "
+            f"{row['flash_bytes']:,} "
+            f"| {shiftry['percent']:.2f}, {shiftry['arena_bytes']}, {shiftry['ms_os']}, {shiftry['ms_o2']}, "
+            f"{shiftry['flash_bytes']:,} |"
         )
     return [*lines, "", line("peers")]
