@@ -46,23 +46,37 @@ def _cell(row: dict[str, Any] | None) -> str:
         return "-"
     if "error" in row:
         return "not feasible"
-    spent = f"{row['evaluations']:.0f}; {row['seconds']:.0f}"
-    return f"{row['points_lost']:+.2f} ({row['ram']} B; {row['disagreements']}; {spent})"
+    return f"{row['points_lost']:+.2f} ({row['disagreements']}; {row['evaluations']:.0f})"
 
 
-def _plain(rows: Rows) -> str:
-    lines = [
-        "| Model | RAM limit B | Strategy | Evaluations | s | RAM B | Differ: search | Held out | Points lost |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+def _by_limit(rows: Rows) -> str:
+    """A line for each model and limit, a column for each strategy; one that was asked twice has two."""
+    asked: dict[tuple[str, int], dict[str, str]] = {}
     for row in rows:
         if "error" not in row:
-            lines.append(
-                f"| `{row['model']}` | {row['limit']} | {row['strategy']} | {row['evaluations']:.1f} "
-                f"| {row['seconds']:.0f} | {row['ram']} | {row['searched']} of {row['search_samples']} "
-                f"| {row['disagreements']} of {row['samples']} | {row['points_lost']:+.2f} |"
-            )
+            line = asked.setdefault((row["model"], row["limit"]), {})
+            name = row["strategy"]
+            line[f"{name}, more" if name in line else name] = _answer(row)
+    names = list(dict.fromkeys(name for line in asked.values() for name in line))
+    lines = [f"| Model | RAM limit B | {' | '.join(names)} |", "|---|---|" + "---|" * len(names)]
+    for (model, limit), line in asked.items():
+        lines.append(f"| `{model}` | {limit} | {' | '.join(line.get(name, '-') for name in names)} |")
     return "\n".join(lines)
+
+
+def _by_model(rows: Rows) -> str:
+    """A line for each strategy, a column for each model, of one limit."""
+    limits = {row["model"]: row["limit"] for row in rows}
+    heads = [f"`{model}`, {limit} B" for model, limit in limits.items()]
+    lines = [f"| Strategy | {' | '.join(heads)} |", "|---|" + "---|" * len(heads)]
+    for name in dict.fromkeys(row["strategy"] for row in rows):
+        found = {row["model"]: _answer(row) for row in rows if row["strategy"] == name and "error" not in row}
+        lines.append(f"| {name} | {' | '.join(found.get(model, '-') for model in limits)} |")
+    return "\n".join(lines)
+
+
+def _answer(row: dict[str, Any]) -> str:
+    return f"{row['disagreements']} ({row['points_lost']:+.2f}; {row['ram']}; {row['evaluations']:.1f})"
 
 
 def _peers_page(rows: Rows) -> str:
@@ -86,9 +100,9 @@ def _peers_page(rows: Rows) -> str:
 PAGES: dict[str, Callable[[Rows], str]] = {
     "peers": _peers_page,
     "mixed": _by_strategy,
-    "tight": _plain,
-    "strategies": _plain,
-    "truth": _plain,
+    "tight": _by_limit,
+    "strategies": _by_model,
+    "truth": _by_limit,
     "weights": weights_page,
     "large": large_page,
 }
