@@ -10,8 +10,13 @@ import numpy as np
 import tflite
 
 FLOAT, INT32, INT8 = tflite.TensorType.FLOAT32, tflite.TensorType.INT32, tflite.TensorType.INT8
+INT16, UINT8, BOOL = tflite.TensorType.INT16, tflite.TensorType.UINT8, tflite.TensorType.BOOL
 OPERATOR, OPTIONS = tflite.BuiltinOperator, tflite.BuiltinOptions
 Grid = tuple[Sequence[float], Sequence[int], int]
+
+
+def _several(numbers: int | Sequence[int]) -> Sequence[int]:
+    return [numbers] if isinstance(numbers, int) else numbers
 
 
 class Writer:
@@ -69,21 +74,23 @@ class Writer:
         self.tensors.append(self.table("Tensor", **fields))
         return len(self.tensors) - 1
 
-    def operator(self, code: int, inputs: Sequence[int], output: int, kind: str = "", **options: Any) -> None:
+    def operator(
+        self, code: int, inputs: Sequence[int], outputs: int | Sequence[int], kind: str = "", **options: Any
+    ) -> None:
         if code not in self.codes:
             self.codes.append(code)
-        fields = {"Inputs": self.vector(inputs, np.int32), "Outputs": self.vector([output], np.int32)}
+        fields = {"Inputs": self.vector(inputs, np.int32), "Outputs": self.vector(_several(outputs), np.int32)}
         if kind:
             fields |= {"BuiltinOptions": self.table(kind, **options), "BuiltinOptionsType": getattr(OPTIONS, kind)}
         self.operators.append(self.table("Operator", OpcodeIndex=self.codes.index(code), **fields))
 
-    def file(self, source: int, output: int) -> bytes:
+    def file(self, sources: int | Sequence[int], outputs: int | Sequence[int]) -> bytes:
         codes = [
             self.table("OperatorCode", BuiltinCode=code, DeprecatedBuiltinCode=min(code, 127), Version=1)
             for code in self.codes
         ]
         tensors, operators = self.offsets(self.tensors), self.offsets(self.operators)
-        ends = {"Inputs": self.vector([source], np.int32), "Outputs": self.vector([output], np.int32)}
+        ends = {"Inputs": self.vector(_several(sources), np.int32), "Outputs": self.vector(_several(outputs), np.int32)}
         graph = self.table("SubGraph", Tensors=tensors, Operators=operators, **ends)
         parts = {"Subgraphs": self.offsets([graph]), "OperatorCodes": self.offsets(codes)}
         if self.metadata:

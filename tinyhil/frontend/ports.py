@@ -39,7 +39,7 @@ class Port:
     name: str
     shape: Shape
     kind: str = REAL
-    start: int = 0  # what a state of codes begins with: the zero point
+    start: int | np.ndarray = 0  # what a state begins with: the zero point of codes, or an array of its shape
 
 
 @dataclass(frozen=True, slots=True)

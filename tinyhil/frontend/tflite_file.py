@@ -7,8 +7,8 @@ whatever it stumbles over is the file's fault, and counts are bounded by the fil
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,13 +18,23 @@ from tinyhil.errors import ModelError
 from tinyhil.language.graph import Shape, element_count
 
 IDENTIFIER = b"TFL3"
-TYPES = {0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 6: "bool", 7: "int16", 9: "int8", 16: "uint16"}
-VARIABLES = {"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE"}
-STATES_REMEDY = "convert the model with each state as an input and an output and name them with --state IN=OUT"
+TYPES = {
+    0: "float32",
+    1: "float16",
+    2: "int32",
+    3: "uint8",
+    4: "int64",
+    6: "bool",
+    7: "int16",
+    9: "int8",
+    16: "uint16",
+    17: "int8",
+}
 TYPE_NAMES = {number: name for name, number in vars(tflite.TensorType).items() if isinstance(number, int)}
 ACTIVATIONS = {number: name for name, number in vars(tflite.ActivationFunctionType).items() if isinstance(number, int)}
 COMPRESSED = b"COMPRESSION_METADATA"
 INTEGERS = ("uint8", "int8", "int16", "int32", "uint16")
+WITHOUT_RESULTS = {"ASSIGN_VARIABLE", "CALL_ONCE"}
 LEAST_SCALE, MOST_SCALE = 2.0**-100, 2.0**60  # a step; of a bias the product of two
 MAX_AXES = 8
 DAMAGE = (
@@ -42,22 +52,46 @@ Read = TypeVar("Read")
 # options that an operator needs, by the tables they are in
 CONV = ("FusedActivationFunction", "Padding", "StrideH", "StrideW", "DilationHFactor", "DilationWFactor")
 POOL = ("FusedActivationFunction", "Padding", "StrideH", "StrideW", "FilterHeight", "FilterWidth")
+RESIZE = ("AlignCorners", "HalfPixelCenters")
+STRIDED = ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask")
 OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "ADD": ("AddOptions", ("FusedActivationFunction",)),
+    "ARG_MAX": ("ArgMaxOptions", ("OutputType",)),
+    "ARG_MIN": ("ArgMinOptions", ("OutputType",)),
     "AVERAGE_POOL_2D": ("Pool2DOptions", POOL),
+    "BATCH_MATMUL": ("BatchMatMulOptions", ("AdjX", "AdjY")),
+    "CALL_ONCE": ("CallOnceOptions", ("InitSubgraphIndex",)),
     "CONCATENATION": ("ConcatenationOptions", ("Axis", "FusedActivationFunction")),
     "CONV_2D": ("Conv2DOptions", CONV),
+    "CUMSUM": ("CumsumOptions", ("Exclusive", "Reverse")),
     "DEPTHWISE_CONV_2D": ("DepthwiseConv2DOptions", CONV),
+    "DEPTH_TO_SPACE": ("DepthToSpaceOptions", ("BlockSize",)),
     "DIV": ("DivOptions", ("FusedActivationFunction",)),
     "FULLY_CONNECTED": ("FullyConnectedOptions", ("FusedActivationFunction", "WeightsFormat")),
+    "GATHER": ("GatherOptions", ("Axis", "BatchDims")),
+    "L2_NORMALIZATION": ("L2NormOptions", ("FusedActivationFunction",)),
+    "L2_POOL_2D": ("Pool2DOptions", POOL),
     "LEAKY_RELU": ("LeakyReluOptions", ("Alpha",)),
     "MAX_POOL_2D": ("Pool2DOptions", POOL),
     "MEAN": ("ReducerOptions", ("KeepDims",)),
+    "MIRROR_PAD": ("MirrorPadOptions", ("Mode",)),
     "MUL": ("MulOptions", ("FusedActivationFunction",)),
+    "PACK": ("PackOptions", ("Axis", "ValuesCount")),
+    "REDUCE_ALL": ("ReducerOptions", ("KeepDims",)),
     "REDUCE_MAX": ("ReducerOptions", ("KeepDims",)),
+    "REDUCE_MIN": ("ReducerOptions", ("KeepDims",)),
+    "RESIZE_BILINEAR": ("ResizeBilinearOptions", RESIZE),
+    "RESIZE_NEAREST_NEIGHBOR": ("ResizeNearestNeighborOptions", RESIZE),
     "SOFTMAX": ("SoftmaxOptions", ("Beta",)),
+    "SPACE_TO_DEPTH": ("SpaceToDepthOptions", ("BlockSize",)),
+    "SPLIT": ("SplitOptions", ("NumSplits",)),
+    "SPLIT_V": ("SplitVOptions", ("NumSplits",)),
+    "STRIDED_SLICE": ("StridedSliceOptions", STRIDED),
     "SUB": ("SubOptions", ("FusedActivationFunction",)),
     "SUM": ("ReducerOptions", ("KeepDims",)),
+    "TRANSPOSE_CONV": ("TransposeConvOptions", ("FusedActivationFunction", "Padding", "StrideH", "StrideW")),
+    "UNPACK": ("UnpackOptions", ("Axis", "Num")),
+    "VAR_HANDLE": ("VarHandleOptions", ("Container", "SharedName")),
 }
 
 
@@ -72,6 +106,16 @@ class Tensor:
     scales: np.ndarray | None
     zeros: np.ndarray | None
     axis: int
+    is_variable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What lasts from step to step: tensor `read` before a step; `start` is its content before the first."""
+
+    name: str
+    read: int
+    start: np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +142,8 @@ class File:
     operations: tuple[Operation, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    states: tuple[State, ...] = ()
+    handles: Mapping[int, str] = field(default_factory=dict)  # tensor -> name of the variable that it stands for
 
 
 def read_file(data: bytes) -> File:
@@ -122,23 +168,99 @@ def _read(data: bytes) -> File:
     model = tflite.Model.GetRootAs(data, 0)
     if model.OperatorCodesLength() > len(data) // 4:
         raise ValueError("more entries than bytes")
-    used = {_name_of(model.OperatorCodes(index)) for index in range(model.OperatorCodesLength())}
-    if used & VARIABLES:
-        raise ModelError(f"it keeps a state in variables ({', '.join(sorted(used & VARIABLES))}); {STATES_REMEDY}")
-    if model.SubgraphsLength() != 1:
-        raise ModelError(f"{model.SubgraphsLength()} subgraphs; models with control flow are not supported")
-    graph = model.Subgraphs(0)
+    if not 0 < model.SubgraphsLength() <= len(data) // 4:
+        raise ValueError(f"{model.SubgraphsLength()} subgraphs")
     _require_uncompressed(model, len(data))
+    subgraphs = [_subgraph(model, model.Subgraphs(index), len(data)) for index in range(model.SubgraphsLength())]
+    return with_states(subgraphs)
+
+
+def _subgraph(model: Any, graph: Any, limit: int) -> File:
     counts = graph.TensorsLength(), graph.OperatorsLength(), model.BuffersLength(), model.OperatorCodesLength()
-    if max(*counts, graph.InputsLength(), graph.OutputsLength()) > len(data) // 4:
+    if max(*counts, graph.InputsLength(), graph.OutputsLength()) > limit // 4:
         raise ValueError("more entries than bytes")
-    tensors = tuple(_tensor(model, graph.Tensors(number), number, len(data)) for number in range(counts[0]))
+    tensors = tuple(_tensor(model, graph.Tensors(number), number, limit) for number in range(counts[0]))
     operations = tuple(_operation(model, graph.Operators(number), number, len(tensors)) for number in range(counts[1]))
     inputs = tuple(int(graph.Inputs(index)) for index in range(graph.InputsLength()))
     outputs = tuple(int(graph.Outputs(index)) for index in range(graph.OutputsLength()))
     if not all(0 <= number < len(tensors) for number in (*inputs, *outputs)):
         raise ValueError("an input or output that is no tensor")
     return File(tensors, operations, inputs, outputs)
+
+
+def with_states(subgraphs: Sequence[File]) -> File:
+    """The main subgraph and what it keeps from step to step: variables, by their names, and tensors marked as such.
+
+    Variables begin with what the subgraph of CALL_ONCE assigns to them, else with their zero point.
+    """
+    main = subgraphs[0]
+    starts: dict[str, np.ndarray] = {}
+    for operation in main.operations:
+        if operation.op == "CALL_ONCE":
+            index = int(operation.options["InitSubgraphIndex"])
+            if not 0 < index < len(subgraphs):
+                raise ValueError(f"CALL_ONCE of subgraph {index}")
+            starts |= _assigned(subgraphs[index])
+    handles, states = _handles(main), list[State]()
+    for operation in main.operations:
+        if operation.op == "READ_VARIABLE":
+            name = _variable(handles, operation)
+            if name not in {state.name for state in states}:
+                states.append(
+                    State(name, operation.outputs[0], _start(main.tensors[operation.outputs[0]], starts.get(name)))
+                )
+        for number in operation.inputs:
+            if number >= 0 and main.tensors[number].is_variable:
+                state = State(main.tensors[number].name, number, _start(main.tensors[number], None))
+                states += [state] if state.name not in {other.name for other in states} else []
+    names = [*(main.tensors[number].name for number in main.inputs), *(state.name for state in states)]
+    if len(set(names)) != len(names):
+        raise ModelError(f"inputs and variables share a name: {', '.join(sorted(names))}; rename them")
+    return replace(main, states=tuple(states), handles=handles)
+
+
+def _handles(graph: File) -> dict[int, str]:
+    """Tensor that a VAR_HANDLE gives -> the variable's name."""
+    found = {}
+    for operation in graph.operations:
+        if operation.op == "VAR_HANDLE":
+            parts = [
+                (operation.options[part] or b"").decode("utf-8", "replace") for part in ("Container", "SharedName")
+            ]
+            found[operation.outputs[0]] = "/".join(part for part in parts if part) or "variable"
+    return found
+
+
+def _variable(handles: Mapping[int, str], operation: Operation) -> str:
+    if not operation.inputs or operation.inputs[0] not in handles:
+        raise ModelError(f"node '{operation.name}' ({operation.op}): its variable is not known; the file is damaged")
+    return handles[operation.inputs[0]]
+
+
+def _assigned(graph: File) -> dict[str, np.ndarray]:
+    """What a subgraph that runs once assigns to variables."""
+    handles, found = _handles(graph), {}
+    for operation in graph.operations:
+        if operation.op == "VAR_HANDLE":
+            continue
+        data = graph.tensors[operation.inputs[1]].data if operation.op == "ASSIGN_VARIABLE" else None
+        if data is None:
+            raise ModelError(
+                f"node '{operation.name}' ({operation.op}): what runs once may only assign constants to variables; "
+                "convert with constant starts"
+            )
+        found[_variable(handles, operation)] = data
+    return found
+
+
+def _start(tensor: Tensor, given: np.ndarray | None) -> np.ndarray:
+    """What a state begins with: codes, or real numbers."""
+    if given is not None:
+        if given.size != element_count(tensor.shape):
+            raise ValueError(f"{given.size} numbers for '{tensor.name}' {list(tensor.shape)}")
+        return given.reshape(tensor.shape)
+    is_byte = tensor.kind in ("int8", "uint8") and tensor.zeros is not None
+    return np.full(tensor.shape, tensor.zeros.reshape(-1)[0] if is_byte and tensor.zeros is not None else 0)
 
 
 def _require_uncompressed(model: Any, limit: int) -> None:
@@ -176,19 +298,17 @@ def _tensor(model: Any, tensor: Any, number: int, limit: int) -> Tensor:
     if min(shape, default=1) < 1:
         raise ModelError(f"tensor '{name}' has the shape {list(shape)}; convert with a fixed shape")
     kind = TYPES.get(tensor.Type(), "")
-    if tensor.IsVariable():
-        raise ModelError(f"tensor '{name}' keeps its value between samples; {STATES_REMEDY}")
     if tensor.Sparsity() is not None:
         raise ModelError(f"tensor '{name}' is sparse; store the weights densely")
     data = _data(model, tensor, name, shape, kind)
     quantization = tensor.Quantization()
     if quantization is None or not quantization.ScaleLength():
-        return Tensor(name, shape, kind, data, None, None, 0)
+        return Tensor(name, shape, kind, data, None, None, 0, bool(tensor.IsVariable()))
     scales, zeros = _scales(quantization, name, kind, limit)
-    axis = int(quantization.QuantizedDimension())
+    axis = int(quantization.QuantizedDimension()) if len(shape) > 1 else 0  # old files: that of the weights for a bias
     if scales.size > 1 and (not 0 <= axis < len(shape) or shape[axis] != scales.size):
         raise ValueError(f"{scales.size} scales for '{name}' {list(shape)}")
-    return Tensor(name, shape, kind, data, scales, zeros, axis)
+    return Tensor(name, shape, kind, data, scales, zeros, axis, bool(tensor.IsVariable()))
 
 
 def _data(model: Any, tensor: Any, name: str, shape: Shape, kind: str) -> np.ndarray | None:
@@ -199,6 +319,8 @@ def _data(model: Any, tensor: Any, name: str, shape: Shape, kind: str) -> np.nda
         if buffer.Size() > 1:
             raise ModelError(f"weights '{name}' lie behind the flatbuffer; convert a model of less than 2 GB")
         return None
+    if tensor.Type() == tflite.TensorType.INT4:
+        return _nibbles(buffer.DataAsNumpy(), element_count(shape)).reshape(shape)
     if not kind:
         known = TYPE_NAMES.get(tensor.Type(), tensor.Type())
         raise ModelError(f"weights '{name}' are {known}; supported are {', '.join(TYPES.values())}")
@@ -208,8 +330,18 @@ def _data(model: Any, tensor: Any, name: str, shape: Shape, kind: str) -> np.nda
     return values.astype(np.float32 if kind.startswith("float") else kind)
 
 
+def _nibbles(data: np.ndarray, count: int) -> np.ndarray:
+    """Numbers of 4 bits, two in a byte, the low one first."""
+    if (count + 1) // 2 != data.size:
+        raise ValueError(f"{count} numbers of 4 bits in {data.size} B")
+    pairs = np.stack([data & 15, data >> 4], axis=1).reshape(-1)[:count].astype(np.int8)
+    return np.where(pairs > 7, pairs - 16, pairs).astype(np.int8)
+
+
 def _name_of(code: Any) -> str:
     kind = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())  # newer files have both, older ones the second alone
+    if kind == tflite.BuiltinOperator.CUSTOM and code.CustomCode():
+        return str(code.CustomCode().decode("utf-8", "replace"))
     return str(tflite.BUILTIN_OPCODE2NAME.get(kind, f"{kind}"))
 
 
@@ -221,8 +353,10 @@ def _operation(model: Any, operator: Any, number: int, tensors: int) -> Operatio
         raise ValueError("more operands than tensors")
     inputs = tuple(int(operator.Inputs(index)) for index in range(operator.InputsLength()))
     outputs = tuple(int(operator.Outputs(index)) for index in range(operator.OutputsLength()))
-    if not all(-1 <= i < tensors for i in inputs) or not all(0 <= i < tensors for i in outputs) or not outputs:
+    if not all(-1 <= i < tensors for i in inputs) or not all(0 <= i < tensors for i in outputs):
         raise ValueError("an operand that is no tensor")
+    if not outputs and op not in WITHOUT_RESULTS:
+        raise ValueError(f"{op} without a result")
     options: dict[str, Any] = {}
     table, names = OPTIONS.get(op, ("", ()))
     if table:

@@ -1,0 +1,185 @@
+"""How many .tflite files of a folder are read, lowered, and equal to TensorFlow Lite Micro in every tensor.
+
+    python -m benchmarks.tflite_files FOLDER [--samples 3] [--all]
+
+The oracle is the package `tflite-micro`: the runtime itself, all tensors kept. Inputs are random; a file with states is
+run step by step, and each step is compared from the states that the runtime had before it. Integers have to be equal;
+float32 within 1e-4 of the tensor's largest value, since sums have another order. One line for each file that is not
+equal everywhere (`--all`: for every file), counts at the end; exits with 1 if one file that is read differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower
+from tinyhil.errors import HilError
+from tinyhil.frontend.ports import Stream
+from tinyhil.frontend.tflite import tflite_model
+from tinyhil.frontend.tflite_file import File, read_file
+from tinyhil.language.assignment import Assignment
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
+
+ARENA_BYTES = 1 << 26
+FLOAT_ERROR = 1e-4  # of the largest magnitude of a tensor
+EVERYWHERE, AT_THE_OUTPUT, READ, REFUSED = "equal in every tensor", "equal at the output", "differs", "refused"
+STEP = Stream(())  # states are inputs and outputs like others
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a file; `reason` is empty where every tensor is equal."""
+
+    kind: str
+    reason: str = ""
+
+
+def oracle(data: bytes, file: File, samples: int, seed: int = 0) -> dict[int, np.ndarray]:
+    """Number of a tensor of the main subgraph -> its content (samples, ...) in consecutive runs on random inputs.
+
+    RuntimeError where TensorFlow Lite Micro refuses the file.
+    """
+    from tflite_micro.python.tflite_micro import runtime
+
+    interpreter = runtime.Interpreter.from_bytes(
+        data, arena_size=ARENA_BYTES, intrepreter_config=runtime.InterpreterConfig.kPreserveAllTensors
+    )
+    rng, found = np.random.default_rng(seed), dict[int, list[np.ndarray]]()
+    wanted = {*file.inputs, *(number for operation in file.operations for number in operation.outputs)}
+    wanted |= {state.read for state in file.states}
+    for _ in range(samples):
+        given = [_random(rng, file.tensors[number].kind, file.tensors[number].shape) for number in file.inputs]
+        for index, values in enumerate(given):
+            interpreter.set_input(values, index)
+        for state in file.states:
+            if file.tensors[state.read].is_variable:
+                found.setdefault(state.read, []).append(_content(interpreter, state.read))
+        interpreter.invoke()
+        for number in wanted:
+            if number in file.inputs:
+                found.setdefault(number, []).append(given[file.inputs.index(number)])
+            elif file.tensors[number].kind and not file.tensors[number].is_variable:
+                found.setdefault(number, []).append(_content(interpreter, number))
+    return {number: np.stack(values) for number, values in found.items()}
+
+
+def _content(interpreter: Any, number: int) -> np.ndarray:
+    return np.array(interpreter.GetTensor(number, 0)["tensor_data"])
+
+
+def _random(rng: np.random.Generator, kind: str, shape: tuple[int, ...]) -> np.ndarray:
+    if kind == "float32":
+        return rng.normal(size=shape).astype(np.float32)
+    if kind == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    ends = np.iinfo(kind)
+    low, high = (ends.min, ends.max) if ends.bits <= 16 else (-32768, 32767)
+    return rng.integers(low, high + 1, shape).astype(kind)
+
+
+def record(file: File, parts: list[str], tensors: Mapping[int, np.ndarray]) -> np.ndarray:
+    """What our model takes for what the oracle took: its inputs and states, flat, behind each other."""
+    numbers = {file.tensors[number].name: number for number in file.inputs}
+    numbers |= {state.name: state.read for state in file.states}
+    columns = [tensors[numbers[name]].astype(np.float32) for name in parts]
+    return np.concatenate([column.reshape(len(column), -1) for column in columns], axis=1)
+
+
+def ours(data: bytes, path: Path, file: File, tensors: Mapping[int, np.ndarray], output: int) -> np.ndarray:
+    """Our integers (real numbers for floats) of tensor number `output`, (samples, elements)."""
+    graph = tflite_model(data, path, output, STEP).graph
+    names = (
+        [part.name for part in graph.parts]
+        or [port for port in _ports(file) if port in graph.inputs]
+        or _ports(file)[:1]
+    )
+    x = record(file, names, tensors).reshape(-1, *graph.shapes[graph.inputs[0]])
+    if not _is_quantized(file):
+        return np.asarray(evaluate(graph, x)).reshape(len(x), -1)
+    program = lower(graph, Assignment("int8", {}), calibrate(graph, x, {"name": "random"}))
+    run = run_reference(program, quantize_inputs(program, x)[0])
+    return dequantize_outputs(program, run.outputs)
+
+
+def _ports(file: File) -> list[str]:
+    return [*(file.tensors[number].name for number in file.inputs), *(state.name for state in file.states)]
+
+
+def _is_quantized(file: File) -> bool:
+    return any(file.tensors[number].kind in ("int8", "int16", "uint8") for number in (*file.inputs, *file.outputs))
+
+
+def unequal(got: np.ndarray, wanted: np.ndarray) -> int:
+    """How many elements differ."""
+    wanted = wanted.reshape(len(wanted), -1)
+    if wanted.dtype.kind != "f":
+        return int((got != wanted.astype(np.float64)).sum())
+    limit = FLOAT_ERROR * max(float(np.abs(wanted).max()), 1e-6)
+    return int((~(np.abs(got - wanted) <= limit)).sum())
+
+
+def verdict(path: Path, samples: int) -> Verdict:
+    """What becomes of the file at `path`."""
+    data = path.read_bytes()
+    try:
+        file = read_file(data)
+        tflite_model(data, path, None, STEP)
+    except HilError as error:
+        return Verdict(REFUSED, str(error).removeprefix(f"{path}: "))
+    try:
+        tensors = oracle(data, file, samples)
+    except RuntimeError as error:
+        return Verdict(REFUSED, f"TensorFlow Lite Micro refuses it: {error}")
+    wrong = _differences(data, path, file, tensors, file.outputs)
+    if wrong:
+        return Verdict(READ, wrong)
+    inner = [number for operation in file.operations for number in operation.outputs if number in tensors]
+    wrong = _differences(data, path, file, tensors, [number for number in inner if number not in file.outputs])
+    return Verdict(AT_THE_OUTPUT, wrong) if wrong else Verdict(EVERYWHERE)
+
+
+def _differences(data: bytes, path: Path, file: File, tensors: Mapping[int, np.ndarray], numbers: Sequence[int]) -> str:
+    """The first of the tensors `numbers` that is not equal, and why; empty if all are."""
+    makers = {number: operation.name for operation in file.operations for number in operation.outputs}
+    for number in numbers:
+        try:
+            wrong = unequal(ours(data, path, file, tensors, number), tensors[number])
+        except HilError as error:
+            if "does not depend on the input" in str(error):
+                continue
+            return f"not lowered: {error}"
+        if wrong:
+            return f"{makers.get(number, 'an input')}: {wrong} of {tensors[number].size} numbers differ"
+    return ""
+
+
+def main() -> int:
+    """Prints a line for each file and the counts."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--samples", type=int, default=3)
+    parser.add_argument("--all", action="store_true", help="a line for equal files, too")
+    arguments = parser.parse_args()
+    counts: Counter[str] = Counter()
+    for path in sorted(arguments.folder.rglob("*.tflite")):
+        found = verdict(path, arguments.samples)
+        counts[found.kind] += 1
+        if arguments.all or found.reason:
+            print(f"{path.relative_to(arguments.folder)}: {found.kind}{f': {found.reason}' if found.reason else ''}")
+            sys.stdout.flush()
+    print(", ".join(f"{counts[kind]} {kind}" for kind in (EVERYWHERE, AT_THE_OUTPUT, READ, REFUSED) if counts[kind]))
+    return 1 if counts[READ] + counts[AT_THE_OUTPUT] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""Operators of .tflite files, one by one, against TensorFlow Lite Micro itself: equal integers, floats nearly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tflite_files import FLOAT, INT8, INT16, INT32, OPERATOR, Writer
+
+from benchmarks.tflite_files import EVERYWHERE, Verdict, verdict
+
+pytest.importorskip("tflite_micro", reason="tflite-micro is not installed")
+KINDS = {"float": FLOAT, "int8": INT8, "int16": INT16}
+BOTH, ALL = ("float", "int8"), ("float", "int8", "int16")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operator between tensors of one grid: shapes of operands and results, whole constants, options."""
+
+    op: str
+    shapes: Sequence[Sequence[int]]
+    results: Sequence[Sequence[int]]
+    constants: Sequence[tuple[int, Any]] = ()  # (place among the operands, whole numbers)
+    options: str = ""
+    values: dict[str, int] = field(default_factory=dict)
+    kinds: Sequence[str] = BOTH
+
+    def file(self, kind: str) -> bytes:
+        w = Writer()
+        grid = None if kind == "float" else ([0.0471], [0 if kind == "int16" else -7], 0)
+        run_time = [w.tensor(f"x{n}", shape, KINDS[kind], None, grid) for n, shape in enumerate(self.shapes)]
+        operands = list(run_time)
+        for place, numbers in self.constants:
+            array = np.asarray(numbers, np.int32)
+            operands.insert(place, w.tensor(f"c{place}", array.shape, INT32, array))
+        outputs = [w.tensor(f"y{n}", shape, KINDS[kind], None, grid) for n, shape in enumerate(self.results)]
+        w.operator(getattr(OPERATOR, self.op), operands, outputs, self.options, **self.values)
+        return w.file(run_time, outputs)
+
+
+STRIDED = {"BeginMask": 0, "EndMask": 0, "EllipsisMask": 0, "NewAxisMask": 0, "ShrinkAxisMask": 0}
+PLANES = [1, 4, 5, 3]
+CASES = {
+    "strided_slice": Case(
+        "STRIDED_SLICE",
+        [PLANES],
+        [[1, 2, 3, 3]],
+        [(1, [0, 1, 4, 0]), (2, [1, 4, 1, 3]), (3, [1, 2, -1, 1])],
+        "StridedSliceOptions",
+        STRIDED,
+        ALL,
+    ),
+    "strided_slice_masks": Case(
+        "STRIDED_SLICE",
+        [PLANES],
+        [[1, 2, 5, 3]],
+        [(1, [0, -2, 3, 0]), (2, [1, 0, 1, 3]), (3, [1, 1, 1, 1])],
+        "StridedSliceOptions",
+        {**STRIDED, "BeginMask": 4, "EndMask": 6},
+        ALL,
+    ),
+    "strided_slice_shrinks": Case(
+        "STRIDED_SLICE",
+        [PLANES],
+        [[4, 3]],
+        [(1, [0, 0, -1, 0]), (2, [1, 4, 0, 3]), (3, [1, 1, 1, 1])],
+        "StridedSliceOptions",
+        {**STRIDED, "ShrinkAxisMask": 5},
+        ALL,
+    ),
+    "strided_slice_backwards": Case(
+        "STRIDED_SLICE",
+        [PLANES],
+        [[1, 4, 5, 3]],
+        [(1, [0, 0, 0, 0]), (2, [1, 0, 5, 3]), (3, [1, -1, 1, 1])],
+        "StridedSliceOptions",
+        {**STRIDED, "BeginMask": 2, "EndMask": 2},
+        ALL,
+    ),
+    "slice": Case("SLICE", [PLANES], [[1, 2, 3, 3]], [(1, [0, 1, 2, 0]), (2, [1, 2, -1, 3])], "SliceOptions", {}, ALL),
+    "split": Case("SPLIT", [[1, 4, 6]], [[1, 4, 2]] * 3, [(0, -1)], "SplitOptions", {"NumSplits": 3}, ALL),
+    "split_v": Case(
+        "SPLIT_V",
+        [PLANES],
+        [[1, 1, 5, 3], [1, 3, 5, 3]],
+        [(1, [1, -1]), (2, 1)],
+        "SplitVOptions",
+        {"NumSplits": 2},
+        ALL,
+    ),
+    "pack": Case("PACK", [[1, 4], [1, 4]], [[1, 2, 4]], (), "PackOptions", {"Axis": 1, "ValuesCount": 2}, ALL),
+    "pack_behind": Case("PACK", [[1, 4]] * 3, [[1, 4, 3]], (), "PackOptions", {"Axis": -1, "ValuesCount": 3}, ALL),
+    "unpack": Case("UNPACK", [[1, 3, 4]], [[1, 4]] * 3, (), "UnpackOptions", {"Axis": 1, "Num": 3}, ALL),
+    "gather": Case("GATHER", [PLANES], [[1, 4, 3, 3]], [(1, [4, 0, 4])], "GatherOptions", {"Axis": 2, "BatchDims": 0}),
+    "gather_nd": Case("GATHER_ND", [PLANES], [[2, 5, 3]], [(1, [[0, 3], [0, 1]])], "GatherNdOptions"),
+    "mirror_reflect": Case(
+        "MIRROR_PAD", [PLANES], [[1, 7, 6, 3]], [(1, [[0, 0], [1, 2], [1, 0], [0, 0]])], "MirrorPadOptions", {"Mode": 0}
+    ),
+    "mirror_symmetric": Case(
+        "MIRROR_PAD", [PLANES], [[1, 7, 6, 3]], [(1, [[0, 0], [1, 2], [1, 0], [0, 0]])], "MirrorPadOptions", {"Mode": 1}
+    ),
+    "reverse": Case("REVERSE_V2", [PLANES], [PLANES], [(1, [2])], "ReverseV2Options", {}, ALL),
+    "depth_to_space": Case(
+        "DEPTH_TO_SPACE", [[1, 2, 3, 8]], [[1, 4, 6, 2]], (), "DepthToSpaceOptions", {"BlockSize": 2}
+    ),
+    "space_to_depth": Case(
+        "SPACE_TO_DEPTH", [[1, 4, 6, 2]], [[1, 2, 3, 8]], (), "SpaceToDepthOptions", {"BlockSize": 2}
+    ),
+    "space_to_batch": Case(
+        "SPACE_TO_BATCH_ND",
+        [[1, 3, 6, 2]],
+        [[4, 2, 3, 2]],
+        [(1, [2, 2]), (2, [[1, 0], [0, 0]])],
+        "SpaceToBatchNDOptions",
+    ),
+    "batch_to_space": Case(
+        "BATCH_TO_SPACE_ND",
+        [[4, 2, 3, 2]],
+        [[1, 3, 6, 2]],
+        [(1, [2, 2]), (2, [[0, 1], [0, 0]])],
+        "BatchToSpaceNDOptions",
+    ),
+    "broadcast_to": Case("BROADCAST_TO", [[1, 1, 3]], [[1, 4, 3]], [(1, [1, 4, 3])], "BroadcastToOptions", {}, ALL),
+    "expand_dims": Case("EXPAND_DIMS", [[1, 4]], [[1, 1, 4]], [(1, 1)], "ExpandDimsOptions", {}, ALL),
+    "squeeze": Case("SQUEEZE", [[1, 3, 1, 4]], [[3, 4]], (), "SqueezeOptions", {}, ALL),
+}
+
+
+def tried(data: bytes, folder: Path, samples: int = 3) -> Verdict:
+    (folder / "m.tflite").write_bytes(data)
+    return verdict(folder / "m.tflite", samples)
+
+
+@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, case in CASES.items() for kind in case.kinds])
+def test_an_operator_equals_tensorflow_lite_micro(name: str, kind: str, tmp_path: Path) -> None:
+    assert tried(CASES[name].file(kind), tmp_path) == Verdict(EVERYWHERE)
+
+
+def flatten() -> bytes:
+    """What Keras' converter writes for Flatten where the batch is free: the shape is computed from the shape."""
+    w = Writer()
+    x, y = w.tensor("x", [1, 3, 4], FLOAT), w.tensor("y", [1, 12], FLOAT)
+    shape, row = w.tensor("shape", [3], INT32), w.tensor("row", [], INT32)
+    ends = [w.tensor(name, [1], INT32, np.array([at], np.int32)) for name, at in (("0", 0), ("1", 1), ("s", 1))]
+    rest, packed = w.tensor("rest", [], INT32, np.array(12, np.int32)), w.tensor("packed", [2], INT32)
+    w.operator(OPERATOR.SHAPE, [x], shape, "ShapeOptions", OutType=INT32)
+    w.operator(OPERATOR.STRIDED_SLICE, [shape, *ends], row, "StridedSliceOptions", **{**STRIDED, "ShrinkAxisMask": 1})
+    w.operator(OPERATOR.PACK, [row, rest], packed, "PackOptions", Axis=0, ValuesCount=2)
+    w.operator(OPERATOR.RESHAPE, [x, packed], y, "ReshapeOptions")
+    return w.file(x, y)
+
+
+def test_arithmetic_of_shapes_is_done_now(tmp_path: Path) -> None:
+    assert tried(flatten(), tmp_path) == Verdict(EVERYWHERE)

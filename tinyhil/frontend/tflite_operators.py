@@ -1,0 +1,208 @@
+"""What the operators of a .tflite file become: layers, functions of elements, reductions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinyhil.errors import ModelError
+from tinyhil.frontend import tflite_moves as moves
+from tinyhil.frontend.tflite_file import Operation, Tensor
+from tinyhil.frontend.tflite_reader import ENDS, FILE, PLANES, Convert, Reader
+
+SAME = 0
+
+
+# ---- layers
+
+
+def _spatial(reader: Reader, operation: Operation, kernel: tuple[int, int]) -> dict[str, Any]:
+    """Strides, dilations and pads: SAME puts the odd one behind."""
+    o = operation.options
+    size = reader.file.tensors[operation.inputs[0]].shape
+    if len(size) != 4:
+        raise reader.refuse(operation, f"an input of {len(size)} axes")
+    strides = [int(o["StrideH"]), int(o["StrideW"])]
+    dilations = [int(o.get("DilationHFactor", 1)), int(o.get("DilationWFactor", 1))]
+    if min(*strides, *dilations, *kernel) < 1:
+        raise ModelError(f"node '{operation.name}': strides {strides}, dilations {dilations}; the file is damaged")
+    front, back = [0, 0], [0, 0]
+    if int(o["Padding"]) == SAME:
+        for axis in range(2):
+            side, reach = size[axis + 1], (kernel[axis] - 1) * dilations[axis] + 1
+            pad = max((-(-side // strides[axis]) - 1) * strides[axis] + reach - side, 0)
+            front[axis], back[axis] = pad // 2, pad - pad // 2
+    attrs: dict[str, Any] = {"kernel_shape": list(kernel), "strides": strides, "pads": [*front, *back]}
+    return attrs if dilations == [1, 1] else {**attrs, "dilations": dilations}
+
+
+def _weights_of(reader: Reader, operation: Operation) -> tuple[Tensor, np.ndarray]:
+    tensor = reader.file.tensors[operation.inputs[1]]
+    if tensor.data is None:
+        raise reader.refuse(operation, "weights computed at run time")
+    return tensor, tensor.data
+
+
+def _bias(reader: Reader, operation: Operation) -> list[str]:
+    number = operation.inputs[2] if len(operation.inputs) > 2 else -1
+    return [] if number < 0 else [reader.value(number)]
+
+
+def _conv(reader: Reader, operation: Operation) -> None:
+    tensor, data = _weights_of(reader, operation)
+    size = reader.file.tensors[operation.inputs[0]].shape
+    if data.ndim != 4 or len(size) != 4:
+        raise reader.refuse(operation, f"weights {list(data.shape)} for an input {list(size)}")
+    attrs = _spatial(reader, operation, (data.shape[1], data.shape[2]))
+    if operation.op == "DEPTHWISE_CONV_2D":  # (1, height, width, channels)
+        attrs["group"] = size[3]
+        data = data.transpose(3, 0, 1, 2)
+    else:  # (outputs, height, width, channels)
+        attrs["group"] = max(size[3] // data.shape[3], 1)
+        data = data.transpose(0, 3, 1, 2)
+    weights = reader.weights(tensor, data, 0)
+    x, out = reader.value(operation.inputs[0], PLANES), f"{reader.name(operation.outputs[0])}.conv"
+    reader.finish(operation, reader.add("Conv", x, weights, *_bias(reader, operation), out=out, **attrs), PLANES)
+
+
+def _dense(reader: Reader, operation: Operation) -> None:
+    if int(operation.options["WeightsFormat"]):
+        raise reader.refuse(operation, "a shuffled weights format")
+    tensor, data = _weights_of(reader, operation)
+    x, stem = reader.value(operation.inputs[0]), reader.name(operation.outputs[0])
+    rows = reader.number(stem, "rows", np.array([-1, data.shape[1]], np.int64))
+    if len(reader.builder.shapes[x]) != 2 or reader.builder.shapes[x][1] != data.shape[1]:
+        x = reader.add("Reshape", x, rows, out=f"{stem}.rows")
+    y = reader.add("Gemm", x, reader.weights(tensor, data, 0), *_bias(reader, operation), out=f"{stem}.gemm", transB=1)
+    shape = reader.file.tensors[operation.outputs[0]].shape
+    if reader.builder.shapes[y] != shape:
+        y = reader.add("Reshape", y, reader.number(stem, "shape", np.array(shape, np.int64)), out=f"{stem}.shaped")
+    reader.finish(operation, y, FILE)
+
+
+def _pool(reader: Reader, operation: Operation) -> None:
+    kernel = (int(operation.options["FilterHeight"]), int(operation.options["FilterWidth"]))
+    op = "AveragePool" if operation.op == "AVERAGE_POOL_2D" else "MaxPool"
+    x = reader.value(operation.inputs[0], PLANES)
+    attrs = _spatial(reader, operation, kernel)
+    reader.finish(operation, reader.add(op, x, out=f"{reader.name(operation.outputs[0])}.pool", **attrs), PLANES)
+
+
+# ---- element by element
+
+
+def _by_element(op: str, **attrs: Any) -> Convert:
+    def convert(reader: Reader, operation: Operation) -> None:
+        form = moves.form_of(reader, operation)
+        names = [reader.value(number, form) for number in operation.inputs]
+        out = f"{reader.name(operation.outputs[0])}.{op.lower()}"
+        reader.finish(operation, reader.add(op, *names, out=out, **attrs), form)
+
+    return convert
+
+
+def _activation(kind: str) -> Convert:
+    def convert(reader: Reader, operation: Operation) -> None:
+        form, name = moves.form_of(reader, operation), reader.name(operation.outputs[0])
+        value = reader.clamped(reader.value(operation.inputs[0], form), *ENDS[kind], name)
+        reader.finish(operation, value, form)
+
+    return convert
+
+
+def _leaky_relu(reader: Reader, operation: Operation) -> None:
+    _by_element("LeakyRelu", alpha=float(operation.options["Alpha"]))(reader, operation)
+
+
+def _same(reader: Reader, operation: Operation) -> None:
+    """QUANTIZE and DEQUANTIZE: the value itself, on the grid of the result."""
+    form = moves.form_of(reader, operation)
+    reader.finish(operation, reader.value(operation.inputs[0], form), form)
+
+
+def _softmax(reader: Reader, operation: Operation) -> None:
+    x, out = reader.value(operation.inputs[0]), f"{reader.name(operation.outputs[0])}.softmax"
+    if float(operation.options["Beta"]) != 1.0:
+        x = reader.add("Mul", x, reader.number(out, "beta", np.float32(operation.options["Beta"])), out=f"{out}.scaled")
+    reader.finish(operation, reader.add("Softmax", x, out=out, axis=-1), FILE)
+
+
+def _reduce(op: str) -> Convert:
+    def convert(reader: Reader, operation: Operation) -> None:
+        number = operation.inputs[0]
+        keep = bool(operation.options["KeepDims"])
+        form = PLANES if (number, PLANES) in reader.values else FILE
+        rank = len(reader.file.tensors[number].shape)
+        axes = sorted(moves.moved(axis, rank, form) for axis in reader.whole_numbers(operation.inputs[1]))
+        out = f"{reader.name(operation.outputs[0])}.{op.lower()}"
+        y = reader.add(op, reader.value(number, form), out=out, axes=axes, keepdims=int(keep))
+        if form == PLANES and not keep and rank - len(axes) > 1 and axes != [2, 3]:
+            raise reader.refuse(operation, f"axes {axes} that leave planes")
+        reader.finish(operation, y, form if keep else FILE)
+
+    return convert
+
+
+OPERATORS: dict[str, Convert] = {
+    "ABS": _by_element("Abs"),
+    "ADD": _by_element("Add"),
+    "ASSIGN_VARIABLE": moves.assign_variable,
+    "AVERAGE_POOL_2D": _pool,
+    "BATCH_TO_SPACE_ND": moves.batch_to_space,
+    "BROADCAST_ARGS": moves.broadcast_args,
+    "BROADCAST_TO": moves.broadcast_to,
+    "CALL_ONCE": moves.nothing,
+    "CONCATENATION": moves.concat,
+    "CONV_2D": _conv,
+    "DEPTHWISE_CONV_2D": _conv,
+    "DEPTH_TO_SPACE": moves.depth("DepthToSpace"),
+    "DEQUANTIZE": _same,
+    "DIV": _by_element("Div"),
+    "ELU": _by_element("Elu"),
+    "EMBEDDING_LOOKUP": moves.embedding_lookup,
+    "EXP": _by_element("Exp"),
+    "EXPAND_DIMS": moves.reshape,
+    "FILL": moves.broadcast_to,
+    "FULLY_CONNECTED": _dense,
+    "GATHER": moves.gather,
+    "GATHER_ND": moves.gather_nd,
+    "HARD_SWISH": _by_element("HardSwish"),
+    "LEAKY_RELU": _leaky_relu,
+    "LOGISTIC": _by_element("Sigmoid"),
+    "MAXIMUM": _by_element("Max"),
+    "MAX_POOL_2D": _pool,
+    "MEAN": _reduce("ReduceMean"),
+    "MINIMUM": _by_element("Min"),
+    "MIRROR_PAD": moves.mirror_pad,
+    "MUL": _by_element("Mul"),
+    "NEG": _by_element("Neg"),
+    "PACK": moves.pack,
+    "PAD": moves.pad,
+    "PADV2": moves.pad,
+    "QUANTIZE": _same,
+    "READ_VARIABLE": moves.read_variable,
+    "REDUCE_MAX": _reduce("ReduceMax"),
+    "RELU": _activation("RELU"),
+    "RELU6": _activation("RELU6"),
+    "RELU_N1_TO_1": _activation("RELU_N1_TO_1"),
+    "RESHAPE": moves.reshape,
+    "REVERSE_V2": moves.reverse,
+    "SHAPE": moves.shape_of,
+    "SLICE": moves.slice_,
+    "SOFTMAX": _softmax,
+    "SPACE_TO_BATCH_ND": moves.space_to_batch,
+    "SPACE_TO_DEPTH": moves.depth("SpaceToDepth"),
+    "SPLIT": moves.split,
+    "SPLIT_V": moves.split,
+    "SQRT": _by_element("Sqrt"),
+    "SQUEEZE": moves.reshape,
+    "STRIDED_SLICE": moves.strided_slice,
+    "SUB": _by_element("Sub"),
+    "SUM": _reduce("ReduceSum"),
+    "TANH": _by_element("Tanh"),
+    "TRANSPOSE": moves.transpose,
+    "UNPACK": moves.unpack,
+    "VAR_HANDLE": moves.nothing,
+    "ZEROS_LIKE": moves.zeros_like,
+}
