@@ -40,10 +40,13 @@ def test_figures_of_sentences_stand_in_their_pages(claim: Claim) -> None:
         ({"a": [1, 2]}, {"a": [1]}, 0.5, 1),
         ({"a": True}, {"a": False}, 2, 1),
         ({"a": "x", "b": None}, {"a": "y", "b": 0}, 2, 2),
+        ({"near": 36, "a": {"near": 1}}, {"near": 38, "a": {"near": 0}}, 0, 0),
+        ({"near": 36}, {"near": 39}, 0, 1),
+        ({"near": 36}, {"near": float("nan")}, 2, 1),
     ],
 )
 def test_differences(stated: dict, found: dict, tolerance: float, count: int) -> None:
-    assert len(differences(stated, found, tolerance)) == count
+    assert len(differences(Claim("p", "cmd", 1, stated, dict, tolerance, {"near": 2}), found)) == count
 
 
 def nowhere() -> dict:

@@ -21,6 +21,7 @@ from tinyhil.language.kernel import Kernel
 from tinyhil.ops import KERNELS, LOOPS, OPERATORS
 from tools import calibration_table, networks_table, reram_page, tables, zoo_table
 from tools.measured import clocks, line, read
+from tools.stale import marked
 from tools.tables import BOARDS, HOST
 
 INNER = frozenset(
@@ -172,7 +173,7 @@ def main() -> None:
         if f"{MANIFESTS}/{old.name}" not in PAGES:
             old.unlink()
     for name, page in PAGES.items():
-        (ROOT / name).write_text(page())
+        (ROOT / name).write_text(marked(page(), name) if name.endswith(".md") else page())
         formats.costs.cache_clear()
 
 

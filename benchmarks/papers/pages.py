@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.papers import elsewhere, record
 from benchmarks.papers.paper import Paper, Verdict, table
+from tools.stale import marked
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs" / "papers"
 MADE = "Made by `python -m benchmarks.papers`; not edited by hand."
@@ -88,7 +89,7 @@ def write(papers: Iterable[Paper], every: Iterable[Paper]) -> None:
     """Pages and figures of `papers`, and the overview of `every`."""
     DOCS.mkdir(parents=True, exist_ok=True)
     for paper in papers:
-        (DOCS / f"{paper.name}.md").write_text(page(paper))
+        (DOCS / f"{paper.name}.md").write_text(marked(page(paper), f"docs/papers/{paper.name}.md"))
         rows = record.rows_of(record.read(paper.name))
         for name, draw in paper.figures.items():
             save_svg(draw(rows), DOCS / paper.name / f"{name}.svg")

@@ -13,10 +13,15 @@ Outcome = Literal["confirmed", "refuted", "not testable here"]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One measurement. Its key names it in the record for good: table/network/variant."""
+    """One measurement. Its key names it in the record for good: table/network/variant.
+
+    `apart`: by name, how far a figure may lie from the recorded one on another processor, where sums of floats are
+    taken in the order that its BLAS likes best; every other figure is the same everywhere.
+    """
 
     key: str
     measure: Callable[[], Row]
+    apart: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
