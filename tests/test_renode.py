@@ -331,6 +331,7 @@ def test_without_renode_the_board_says_so(tmp_path: Path) -> None:
 # ---- with Renode
 
 
+@pytest.mark.slow
 @needs_renode
 @every_board
 @pytest.mark.parametrize("format_", ["fixed8", "fixed16"])
@@ -349,6 +350,7 @@ def test_bit_exact_in_renode(chip: str, format_: str, tmp_path: Path) -> None:
         assert np.abs(difference).max() <= DWT_INSTRUCTIONS
 
 
+@pytest.mark.slow
 @needs_renode
 def test_a_fault_of_the_uno_is_told(boards: Boards, tmp_path: Path) -> None:
     firmware = build_firmware(tmp_path, "wild", "-DWILD_WRITE=1")
@@ -362,6 +364,7 @@ def test_a_fault_of_the_uno_is_told(boards: Boards, tmp_path: Path) -> None:
     assert crash.pc
 
 
+@pytest.mark.slow
 @needs_renode
 def test_folders_with_blanks(boards: Boards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The scripts, what they include, and the image."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -95,11 +96,8 @@ def depths(code: Code, core: str, taken: tuple[int, ...] = ()) -> Depths:
     return Depths(Avr(code, TOP[0], ()) if core == "avr" else Arm(code, TOP[1]), taken)
 
 
-@pytest.mark.parametrize("option", [*OPTIONS, "-Os -mcall-prologues"])
-@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize(("core", "option"), [*product(CORES, OPTIONS), ("avr", "-Os -mcall-prologues")])
 def test_frames_are_those_of_the_compiler(core: str, option: str, tmp_path: Path) -> None:
-    if "call-prologues" in option and core != "avr":
-        pytest.skip("an option of avr-gcc")
     text = C.replace("FRAMES", " ".join(f"F({n})" for n in FRAMES))
     code = assembled(core, text, tmp_path, ".c", *option.split(), "-fstack-usage")
     said = dict(re.findall(r"^\S+:(\w+)\t(\d+)\tstatic$", next(tmp_path.glob("*.su")).read_text(), re.MULTILINE))
