@@ -208,10 +208,15 @@ def _outcome(image: Image, lines: Path, totals: Mapping[str, Any]) -> Outcome:
 
 
 def table(outcomes: list[Outcome]) -> str:
-    rows = ["| image | | instructions | modelled cycles | measured cycles | error |", "|---|---|---|---|---|---|"]
+    """A line for each system, a column for each task: modelled cycles and their error in per cent."""
+    cells: dict[str, dict[str, str]] = {}
     for o in outcomes:
-        counts = f"{o.instructions:,.0f} | {o.cycles:,.0f} | {o.measured:,.0f}"
-        rows.append(f"| {o.image.name} | {'fit' if o.fitted else ''} | {counts} | {100 * o.error:+.1f} % |")
+        system, _, task = o.image.name.rpartition(" ")
+        fitted = ", fit" if o.fitted else ""
+        cells.setdefault(system, {})[task] = f"{o.cycles:,.0f} ({100 * o.error:+.1f}{fitted})"
+    tasks = sorted({task for line in cells.values() for task in line})
+    rows = [f"| system | {' | '.join(tasks)} |", "|---|" + "---|" * len(tasks)]
+    rows += [f"| {name} | {' | '.join(line.get(task, '') for task in tasks)} |" for name, line in cells.items()]
     return "\n".join(rows)
 
 
