@@ -16,36 +16,33 @@ import re
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from tinyhil.errors import HilError
-from tinyhil.harness.boards.process import ProcessBoard
-from tinyhil.harness.build.emulators import compiled_emulator
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.mlperf.benchmarks import BENCHMARKS
-from tinyhil.harness.mlperf.runner_protocol import Device
+from tinyhil.harness.engines.firmware_run import Bench, measured
+from tinyhil.harness.engines.published import TWICE, Counts
+from tinyhil.harness.job.job import Request
+from tinyhil.harness.measure.run import Clock
 from tinyhil.harness.settings.config import load_boards
 
-CHIPS = {
-    "H7A3": "stm32h7a3",
-    "F746": "stm32f746",
-    "L4R5": "stm32l4r5-foreign",
-    "U575": "stm32u575-foreign",
-    "U385": "stm32u385",
-    "G0B1": "stm32g0b1-foreign",
+BOARDS = Path(__file__).with_name("published_boards.yaml")
+BOARD_OF = {
+    "H7A3": "nucleo_h7a3",
+    "F746": "disco_f746",
+    "L4R5": "nucleo_l4r5",
+    "U575": "nucleo_u575",
+    "U385": "nucleo_u385",
+    "G0B1": "nucleo_g0b1",
 }
+SINGLE_BANK = "_single_bank"
 CORES = {
-    "stm32h7a3": "Cortex-M7",
-    "stm32f746": "Cortex-M7",
-    "stm32l4r5-foreign": "Cortex-M4",
-    "stm32u575-foreign": "Cortex-M33",
-    "stm32u385": "Cortex-M33",
-    "stm32g0b1-foreign": "Cortex-M0+",
+    "cortex-m7": "Cortex-M7",
+    "cortex-m4": "Cortex-M4",
+    "cortex-m33": "Cortex-M33",
+    "cortex-m0plus": "Cortex-M0+",
 }
 TASKS = {
     "anomaly_detection": "ad",
@@ -64,12 +61,6 @@ FIT = (
     r"v1.2 STMicroelectronics NUCLEO_U575ZI_Q ic",
     r"v1.2 bosch NUCLEO_G0B1RE_int8 ad",
 )
-INFERENCES, WARM_UP = 2, 1
-BUDGET = 2_000_000_000  # instructions; the slowest image needs a fifth
-BUDGET_SPENT = "instruction budget"  # as the emulator says
-ANSWER_S = 600.0
-SLACK_CYCLES = 4000  # around the inferences, between the two timestamps
-FLASH_BASE = 0x08000000
 
 
 class NotRun(Exception):
@@ -85,10 +76,9 @@ class Image:
     system: str
     task: str
     path: Path
-    chip: str
+    board: str
     measured: float
     clock_hz: float
-    options: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -98,6 +88,7 @@ class Image:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     image: Image
+    core: str
     instructions: float
     cycles: float
     measured: float
@@ -119,16 +110,16 @@ def images(results: Path) -> Iterator[Image]:
         if path.suffix not in (".bin", ".hex") or "nergy" in path.name:
             continue
         edition, _, submitter, _, system, folder = parts[:6]
-        chip = next((chip for name, chip in CHIPS.items() if name in system), None)
+        board = next((board for name, board in BOARD_OF.items() if name in system), None)
         task = TASKS.get(folder, folder)
         base = results / edition / "closed" / submitter
-        measured = _throughput(base / "results" / system / task / "performance" / "results.txt")
-        if chip is None or measured is None or task not in TASKS.values():
+        throughput = _throughput(base / "results" / system / task / "performance" / "results.txt")
+        if board is None or throughput is None or task not in TASKS.values():
             continue
         described = json.loads((base / "systems" / f"{system}.json").read_text(encoding="utf-8-sig"))
         hz = 1e6 * float(re.sub(r"[^\d.]", "", described["Processor(s) Frequencies"]))
-        options = ("--single-bank",) if "single bank" in described.get("Hardware Notes", "").lower() else ()
-        yield Image(edition, submitter, system, task, path, chip, measured, hz, options)
+        board += SINGLE_BANK if "single bank" in described.get("Hardware Notes", "").lower() else ""
+        yield Image(edition, submitter, system, task, path, board, throughput, hz)
 
 
 def _throughput(results: Path) -> float | None:
@@ -138,73 +129,21 @@ def _throughput(results: Path) -> float | None:
     return float(found[-1]) if found else None
 
 
-def binary(path: Path) -> bytes:
-    """The bytes of an image from the start of flash; Intel HEX is unpacked. NotRun."""
-    if path.suffix == ".bin":
-        return path.read_bytes()
-    image, upper = bytearray(), 0
-    for number, line in enumerate(path.read_text("ascii").split(), 1):
-        record = bytes.fromhex(line[1:])
-        if sum(record) & 0xFF:
-            raise NotRun(f"line {number} of the HEX file has a wrong checksum")
-        count, kind, data = record[0], record[3], record[4:-1]
-        if kind == 4:
-            upper = int.from_bytes(data) << 16
-        elif kind == 0:
-            at = upper + int.from_bytes(record[1:3]) - FLASH_BASE
-            image.extend(b"\xff" * max(0, at + count - len(image)))
-            image[at : at + count] = data
-    return bytes(image)
-
-
-def run(image: Image, emulator: Path, seed: int = 0) -> Outcome:
-    """Two inferences after one for the caches. NotRun."""
-    benchmark = next(b for b in BENCHMARKS if b.id.startswith(image.task))
-    raw = np.random.default_rng(seed).integers(0, 256, benchmark.count, np.uint8)
-    data = raw.tobytes() if benchmark.values is not None else (raw / np.float32(64) - 2).astype("<f4").tobytes()
-    problem = ""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        with ProcessBoard(_command(image, emulator, folder), folder / "log", ANSWER_S) as board:
-            try:
-                with Device(board, 115200) as device:
-                    device.greeting(ANSWER_S)
-                    device.name()
-                    device.load(data)
-                    device.infer(INFERENCES, WARM_UP, ANSWER_S)
-            except HilError as error:
-                problem = str(error)
-            totals = board.finish()
-        fault = next((event for event in board.events if event["event"] == "fault"), None)
-        if fault is not None:
-            raise NotRun(f"{fault['why']} at pc {fault['pc']}")
-        if totals.get("why") == BUDGET_SPENT:
-            raise NotRun(f"no end within {BUDGET:,} instructions")
-        if problem:
-            raise NotRun(problem)
-        return _outcome(image, folder / "lines", totals)
-
-
-def _command(image: Image, emulator: Path, folder: Path) -> list[str]:
-    (folder / "image.bin").write_bytes(binary(image.path))
-    files = {"--image": "image.bin", "--link": "port", "--lines": "lines"}
-    given = [part for option, name in files.items() for part in (option, str(folder / name))]
-    return [str(emulator), "--chip", image.chip, *given, "--no-autoreset", "--budget", str(BUDGET), *image.options]
-
-
-def _outcome(image: Image, lines: Path, totals: Mapping[str, Any]) -> Outcome:
-    """Between the end of the line with the first timestamp and the start of that with the second."""
-    hz = totals["clock_hz"]
+def run(image: Image, counts: Counts = TWICE) -> Outcome:
+    """As `hil run --firmware` measures it. NotRun."""
+    boards = load_boards(BOARDS)
+    bench = Bench(boards, default_cache_dir(), lambda line: None, lambda done, total: None, counts)
+    with tempfile.TemporaryDirectory() as folder:
+        request = Request(f"{image.board}@emulated", "", results=Path(folder))
+        try:
+            latency = measured(image.path, request, bench, Clock())[0]["latency"]
+        except HilError as error:
+            raise NotRun(str(error)) from None
+    hz = latency["clock_hz"]
     if abs(hz / image.clock_hz - 1) > 0.01:
         raise NotRun(f"its registers say {hz / 1e6:g} MHz, its description {image.clock_hz / 1e6:g} MHz")
-    said = [line.split(" ", 4) for line in lines.read_text().splitlines()]
-    first = next(i for i, words in enumerate(said) if words[4].startswith("m-infer-start"))
-    laps = [words for words in said[first:] if words[4].startswith("m-lap-us")][:2]
-    cycles, instructions = (int(laps[1][i]) - int(laps[0][i + 2]) for i in (0, 1))
-    own = (int(laps[1][4].rsplit("-", 1)[1]) - int(laps[0][4].rsplit("-", 1)[1])) * hz / 1e6
-    if abs(own - cycles) > SLACK_CYCLES + 0.01 * cycles:
-        raise NotRun(f"its own clock says {own:,.0f} cycles, the emulator {cycles:,}")
-    return Outcome(image, instructions / INFERENCES, cycles / INFERENCES, hz / image.measured)
+    core = CORES[boards.board(image.board).chip.core]
+    return Outcome(image, core, latency["instructions"], latency["median"], hz / image.measured)
 
 
 def table(outcomes: list[Outcome]) -> str:
@@ -223,7 +162,7 @@ def table(outcomes: list[Outcome]) -> str:
 def summary(outcomes: list[Outcome]) -> str:
     lines = []
     for core in dict.fromkeys(CORES.values()):
-        mine = [o for o in outcomes if CORES[o.image.chip] == core]
+        mine = [o for o in outcomes if o.core == core]
         for which, chosen in (("all", mine), ("not fitted", [o for o in mine if not o.fitted])):
             errors = [100 * abs(o.error) for o in chosen]
             if errors:
@@ -243,11 +182,10 @@ def main(arguments: list[str]) -> int:
     if not wanted:
         print(f"{options.results}: no image whose board is emulated and whose measurement is there", file=sys.stderr)
         return 2
-    emulator = compiled_emulator(load_boards().board("nucleo_l4r5").chip, default_cache_dir(), print)
     outcomes = []
     for image in wanted:
         try:
-            outcomes.append(run(image, emulator))
+            outcomes.append(run(image))
         except NotRun as problem:
             print(f"not run: {image.name}: {problem}", flush=True)
             continue

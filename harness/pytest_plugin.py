@@ -165,6 +165,32 @@ class BoardUnderTest:
             pytest.fail(describe(found, "read the change; if it is meant: pytest --hil-update"), pytrace=False)
         return found.record
 
+    def firmware(self, image: str | Path, model: str | Path = "", **options: Any) -> Mapping[str, Any]:
+        """The record of an image of somebody else's (docs/engines.md), of which nothing may differ from its golden one;
+        --hil-update writes that. `options`: inputs, samples. Paths start at pytest's rootdir."""
+        from tinyhil.harness.engines import regression
+        from tinyhil.harness.engines.firmware_run import Bench
+        from tinyhil.harness.job.job import Request
+
+        root, own = self.config.rootpath, self._bench()
+        path = root / image
+        if options.get("inputs") is not None:
+            options["inputs"] = root / options["inputs"]
+        with _in_one_line():
+            request = Request(self.name, str(model), port=own.port, **options)
+            bench = Bench(own.boards, own.cache_dir, own.say, lambda done, total: None)
+            record = regression.measure(path, request, bench)
+            place = regression.path_of(record, path, root / self.config.getini("hil_golden"))
+            if self.config.getoption("--hil-update"):
+                regression.write(place, record)
+            elif not place.is_file():
+                pytest.fail(f"{place}: no golden record yet; write it: pytest --hil-update", pytrace=False)
+            found = regression.differences(place, record)
+        if found:
+            text = "\n".join(f"{place}: {line}" for line in found)
+            pytest.fail(f"{text}\nread the change; if it is meant: pytest --hil-update", pytrace=False)
+        return record
+
     def _order(self, model: str | Path, options: Mapping[str, Any]) -> Order:
         from tinyhil.harness.measure.golden import Order
         from tinyhil.harness.settings.arguments import request

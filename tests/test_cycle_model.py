@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +13,20 @@ import pytest
 from given_data import data_file
 
 from benchmarks import cycle_model
-from benchmarks.cycle_model import Image, NotRun, binary, images
+from benchmarks.cycle_model import Image, NotRun, images
 from tests.test_emulator_cortexm import ARMSIM, G0B1, H747, L4R5, U575, Chip, build_dir
 from tests.test_mlperf import made, tiny
+from tinyhil.errors import ConfigError
 from tinyhil.harness.boards.fidelity import statements
+from tinyhil.harness.engines.firmware_file import TEXT_OF_MLPERF, unpacked_hex
+from tinyhil.harness.engines.published import TWICE, Counts
 from tinyhil.harness.records.band import band
 from tinyhil.harness.settings.config import load_boards
 
 __all__ = ["tiny"]  # a fixture
 ROOT = Path(__file__).resolve().parent.parent
 LONG_CYCLES = 80e6  # of an inference that only the slow suite waits for
+BRIEF = Counts(budget=3_000_000, answer_s=5.0)
 FEW, MANY = 4, 14  # copies of a sequence: what surrounds it falls out of the difference
 
 
@@ -276,18 +280,16 @@ def test_data_in_flash_cost_the_m33_a_cycle_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("chip", "code"),
-    [("stm32g0b1-foreign", ".inst.w 0xeb000000"), ("stm32u575-foreign", ".inst.w 0xee300b00")],
+    ("board", "code"),
+    [("nucleo_g0b1", ".inst.w 0xeb000000"), ("nucleo_u575", ".inst.w 0xee300b00")],
     ids=["add.w on an M0+", "vadd.f64 on an M33"],
 )
-def test_what_has_no_price_is_refused(chip: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_no_price_is_refused(board: str, code: str, tmp_path: Path) -> None:
     build_dir()
-    monkeypatch.setattr(cycle_model, "BUDGET", 3_000_000)
-    monkeypatch.setattr(cycle_model, "ANSWER_S", 5.0)
-    enabled = "" if chip.startswith("stm32g0") else "movw r0, #0xED88; movt r0, #0xE000; mvn r1, #0; str r1, [r0]; "
+    enabled = "" if board == "nucleo_g0b1" else "movw r0, #0xED88; movt r0, #0xE000; mvn r1, #0; str r1, [r0]; "
     path = assembled(f"{enabled}{code}; 2: b 2b", tmp_path)
     with pytest.raises(NotRun, match="no price in the cycle model for the instruction at 0x080000"):
-        cycle_model.run(image_of(path, chip), ARMSIM)
+        cycle_model.run(image_of(path, board), BRIEF)
 
 
 def test_an_odd_address_costs_the_m7_three_cycles(tmp_path: Path) -> None:
@@ -332,32 +334,30 @@ def of_the_page() -> dict[str, tuple[int, float]]:
 
 @pytest.mark.data("firmware")
 @pytest.mark.parametrize("longest", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_every_published_image_runs_as_the_page_says(longest: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_published_image_runs_as_the_page_says(longest: bool) -> None:
     """All but the streaming wake words, whose audio comes through DMA: the U575's waits for it without end."""
     rows = {name: cycles for name, (cycles, _) in of_the_page().items()}
     found = list(images(data_file("firmware")))
     build_dir()
-    monkeypatch.setattr(cycle_model, "BUDGET", 100 * cycle_model.BUDGET)  # on a busy machine boards wait for bytes
+    patient = Counts(budget=100 * TWICE.budget)  # on a busy machine boards wait for bytes
     assert {image.name for image in found if image.task != "sww"} == set(rows)
     for image in found:
         said = rows.get(image.name, 0)
         if image.task == "sww":
-            with monkeypatch.context() as brief:
-                brief.setattr(cycle_model, "BUDGET", 50_000_000)
-                with pytest.raises(NotRun, match=r"unmapped address 0x400200|no end within"):
-                    cycle_model.run(image, ARMSIM)
+            with pytest.raises(NotRun, match=r"unmapped address 0x400200|no end within"):
+                cycle_model.run(image, Counts(budget=50_000_000))
         elif longest == (said > LONG_CYCLES):
-            assert cycle_model.run(image, ARMSIM).cycles == pytest.approx(said, rel=0.005), image.name
+            assert cycle_model.run(image, patient).cycles == pytest.approx(said, rel=0.005), image.name
 
 
-def image_of(path: Path, chip: str = "stm32l4r5-foreign") -> Image:
-    return Image("v0", "us", "NUCLEO_L4R5ZI", "kws", path, chip, measured=1.0, clock_hz=120e6, options=())
+def image_of(path: Path, board: str = "nucleo_l4r5") -> Image:
+    return Image("v0", "us", "NUCLEO_L4R5ZI", "kws", path, board, measured=1.0, clock_hz=120e6)
 
 
 def assembled(code: str, folder: Path) -> Path:
-    (folder / "x.s").write_text(
-        f".syntax unified\n.thumb\n.word 0x20001000, 1f + 1\n.global _start\n_start: 1: {code}\n"
-    )
+    """It holds the text by which an image is known to speak MLPerf Tiny's protocol."""
+    head = f".syntax unified\n.thumb\n.word 0x20001000, 1f + 1\n.global _start\n_start: 1: {code}\n"
+    (folder / "x.s").write_text(f'{head}.balign 4\n.ascii "{TEXT_OF_MLPERF.decode()}"\n.balign 4\n')
     flags = [*L4R5.machine, "-nostdlib", "-Wl,-Ttext=0x08000000"]
     subprocess.run(["arm-none-eabi-gcc", *flags, folder / "x.s", "-o", folder / "x.elf"], check=True)
     subprocess.run(["arm-none-eabi-objcopy", "-O", "binary", folder / "x.elf", folder / "x.bin"], check=True)
@@ -389,14 +389,10 @@ def store_of_a_byte(register: int, word: int) -> str:
         *((store_of_a_byte(*one), r"read of .* 0x40020008 at pc") for one in REGISTERS),
     ],
 )
-def test_an_image_that_cannot_be_run_is_named_and_ends(
-    code: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_image_that_cannot_be_run_is_named_and_ends(code: str, why: str, tmp_path: Path) -> None:
     build_dir()
-    monkeypatch.setattr(cycle_model, "BUDGET", 3_000_000)
-    monkeypatch.setattr(cycle_model, "ANSWER_S", 5.0)
     with pytest.raises(NotRun, match=why):
-        cycle_model.run(image_of(assembled(code, tmp_path)), ARMSIM)
+        cycle_model.run(image_of(assembled(code, tmp_path)), BRIEF)
 
 
 def test_an_image_of_our_own_goes_the_whole_way(tiny: dict[str, str]) -> None:
@@ -404,9 +400,9 @@ def test_an_image_of_our_own_goes_the_whole_way(tiny: dict[str, str]) -> None:
     build_dir()
     image = made(tiny, "nucleo_l4r5", "int8").image.load_path
     assert image.suffix == ".bin"
-    outcome = cycle_model.run(image_of(image), ARMSIM)
+    outcome = cycle_model.run(image_of(image))
     assert 490 * 12 / 4 < outcome.instructions < outcome.cycles
-    again = cycle_model.run(replace(image_of(image), options=("--single-bank",)), ARMSIM)
+    again = cycle_model.run(image_of(image, "nucleo_l4r5_single_bank"))
     assert again.instructions == outcome.instructions
     assert again.cycles < outcome.cycles  # flash is read 128 bits at a time
     assert "| system | kws |\n|---|---|\n| v0 us NUCLEO_L4R5ZI | " in cycle_model.table([outcome])
@@ -416,10 +412,10 @@ def test_hex_files_are_unpacked(tmp_path: Path) -> None:
     plain = assembled("nop; .space 70000, 0x5A; nop", tmp_path)
     packed = tmp_path / "x.hex"
     subprocess.run(["arm-none-eabi-objcopy", "-O", "ihex", tmp_path / "x.elf", packed], check=True)
-    assert binary(packed) == plain.read_bytes()
+    assert unpacked_hex(packed, packed.read_bytes()) == plain.read_bytes()
     packed.write_text(packed.read_text().replace("5A5A", "5A5B", 1))
-    with pytest.raises(NotRun, match="line 2 of the HEX file has a wrong checksum"):
-        binary(packed)
+    with pytest.raises(ConfigError, match="line 2 of the HEX file has a wrong checksum"):
+        unpacked_hex(packed, packed.read_bytes())
 
 
 def test_images_are_found_beside_their_measurements(tmp_path: Path) -> None:
@@ -437,8 +433,8 @@ def test_images_are_found_beside_their_measurements(tmp_path: Path) -> None:
     described = '{"Processor(s) Frequencies": "120 MHz", "Hardware Notes": "Single Bank Mode"}'
     (closed / "systems/NUCLEO_L4R5ZI.json").write_text(described)
     (image,) = images(tmp_path)
-    assert (image.name, image.chip) == ("v1.2 st NUCLEO_L4R5ZI kws", "stm32l4r5-foreign")
-    assert (image.measured, image.clock_hz, image.options) == (23.155, 120e6, ("--single-bank",))
+    assert (image.name, image.board) == ("v1.2 st NUCLEO_L4R5ZI kws", "nucleo_l4r5_single_bank")
+    assert (image.measured, image.clock_hz) == (23.155, 120e6)
     assert cycle_model.main(["--results", str(tmp_path / "empty")]) == 2
 
 

@@ -57,6 +57,7 @@ FLOORS = (
     "harness/python",
     "harness/doctor",
     "harness/mlperf",
+    "harness/engines",
     "harness/sweep",
     "harness/commands",
     "harness",

@@ -29,7 +29,7 @@ class Connection(Protocol):
         """Switch off; totals the board's surroundings know (emulators: cycles, instructions, lowest stack pointer)."""
 
 
-PINS, STACKS = "pins.txt", "stacks.txt"
+PINS, STACKS, LINES = "pins.txt", "stacks.txt", "lines.txt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +44,6 @@ class Session:
     keeps_running: bool = False  # through the opening of its port, where the real board does
     watch_pins: bool = False  # an emulator writes every edge of an output into log_dir / PINS
     watch_stacks: bool = False  # an emulator writes what stack each function needed into log_dir / STACKS
+    watch_lines: bool = False  # an emulator writes when each line of text was sent into log_dir / LINES
+    budget: int | None = None  # instructions after which an emulator ends
+    foreign: bool = False  # the image is not ours: an emulator finds clocks and pins out by its registers

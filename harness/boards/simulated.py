@@ -10,7 +10,7 @@ from pathlib import Path
 from tinyhil.errors import BoardError
 from tinyhil.harness.boards import qemu, renode
 from tinyhil.harness.boards.boot_loader import check_source, optiboot
-from tinyhil.harness.boards.connection import PINS, STACKS, Connection, Session
+from tinyhil.harness.boards.connection import LINES, PINS, STACKS, Connection, Session
 from tinyhil.harness.boards.flash import NoAnswer, flash, required_tool
 from tinyhil.harness.boards.process import ProcessBoard
 from tinyhil.harness.build.emulators import compiled_emulator
@@ -35,7 +35,8 @@ def connect(board: BoardSpec, session: Session) -> Iterator[Connection]:
         with DRIVERS[emulator.kind](board, session) as device:
             yield device
         return
-    with _start(board, session, emulator.args if emulator else (), BANNER_S) as process:
+    args = () if emulator is None else (emulator.foreign_args if session.foreign else ()) or emulator.args
+    with _start(board, session, args, BANNER_S) as process:
         yield process
 
 
@@ -97,6 +98,10 @@ def _start(board: BoardSpec, session: Session, args: tuple[str, ...], banner_s: 
             command.append("--no-autoreset")
         if session.watch_pins:
             command += ["--pins", str(session.log_dir / PINS)]
+        if session.watch_lines:
+            command += ["--lines", str(session.log_dir / LINES)]
+        if session.budget is not None:
+            command += ["--budget", str(session.budget)]
         if session.watch_stacks:
             command += ["--stacks", str(session.log_dir / STACKS)]
         with ProcessBoard(command, session.log_dir / "emulator.log", banner_s) as process:

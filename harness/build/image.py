@@ -69,15 +69,15 @@ class Contents:
     symbols: tuple[Symbol, ...]
 
 
-def read_contents(elf_path: Path) -> Contents:
-    """Sizes, symbols and identity of a linked ELF. BuildError if the file is no ELF file."""
+def read_contents(elf_path: Path, *, identified: bool = True) -> Contents:
+    """Sizes, symbols and identity of a linked ELF, which others may lack. BuildError if the file is no ELF file."""
     try:
         with elf_path.open("rb") as stream:
             elf = ELFFile(stream)
             ram, flash = _ram_and_flash(elf)
             symbols = tuple(_symbols(elf, ram))
             content = Contents(
-                hash=_bytes_at(elf, symbols, HASH_SYMBOL),
+                hash=_bytes_at(elf, symbols, HASH_SYMBOL) if identified else b"",
                 flash_bytes=sum(section["sh_size"] for section in flash),
                 static_bytes=sum(s["sh_size"] for s in ram.values() if not s.name.startswith(REGION_SECTIONS)),
                 symbols=symbols,

@@ -234,6 +234,9 @@ def fit(
     return wide, choose_transfer(program, arrays(wide.plan).get(SYMBOL, 0), chip.ram_bytes, board.name, wish)
 
 
+OF_OTHERS = "firmware/bench/"  # for their own projects
+
+
 @lru_cache
 def runtime_sources() -> dict[str, str]:
     """The part of a project that depends neither on the model nor on the boards: `firmware/`."""
@@ -241,7 +244,7 @@ def runtime_sources() -> dict[str, str]:
     sources = {}
     for path in sorted((root / "firmware").rglob("*")):
         name = path.relative_to(root).as_posix()
-        if path.is_file() and "__pycache__" not in path.parts and not name.startswith(MANIFESTS):
+        if path.is_file() and "__pycache__" not in path.parts and not name.startswith((MANIFESTS, OF_OTHERS)):
             sources[name] = path.read_text(encoding="utf-8")
     return sources
 

@@ -21,7 +21,13 @@ from tinyhil.harness.commands.common import end_with, read_boards, say
     help="Board to run on, see `hil boards`: KIND, KIND@SERIAL, KIND@emulated, or a name of the bench file. "
     "Given several times: on all of them at once.",
 )
-@common.MODEL_OPTION
+@click.option("--model", default="", help="Name in the zoo, or path to an .onnx, .dsl or .tflite file.")
+@click.option(
+    "--firmware",
+    type=click.Path(path_type=Path),
+    help="Run this image of somebody else's (.elf, .hex, .bin), which speaks our wire or MLPerf Tiny's protocol "
+    "(docs/engines.md). --model then names the float model to compare with, if there is one.",
+)
 @common.stream_options
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
@@ -64,6 +70,10 @@ from tinyhil.harness.commands.common import end_with, read_boards, say
 @click.pass_context
 def run(context: click.Context, board_names: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Compile, build, load, stream, measure, compare and record."""
+    if not options["model"] and options["firmware"] is None:
+        raise click.UsageError("Missing option '--model'.")
+    if options["firmware"] is not None and len(board_names) > 1:
+        raise click.UsageError("--firmware is an image for one board")
     if len(board_names) == 1:
         _run_one(board_names[0], as_json, **options)
         return
@@ -96,24 +106,41 @@ def run(context: click.Context, board_names: tuple[str, ...], as_json: bool, **o
 
 
 def _run_one(
-    board: str, as_json: bool, boards_file: Path | None, bench_file: Path | None, format_: str, **options: Any
+    board: str,
+    as_json: bool,
+    boards_file: Path | None,
+    bench_file: Path | None,
+    format_: str,
+    firmware: Path | None,
+    **options: Any,
 ) -> None:
     import json
 
     from rich.console import Console
 
+    from tinyhil.harness.build.toolchain import default_cache_dir
     from tinyhil.harness.job.job import Request
     from tinyhil.harness.python import calls
-    from tinyhil.harness.records.terminal import print_record
+    from tinyhil.harness.records.terminal import print_rows, rows
     from tinyhil.harness.settings.progress import progress_on
 
     request = Request(board=board, format=format_, **options)
     log = Console(stderr=True, highlight=False, soft_wrap=True)
+    boards = read_boards(boards_file, bench_file)
     with progress_on(log, request.board) as progress:
-        record, path = calls.run(request, read_boards(boards_file, bench_file), say, progress)
+        if firmware is None:
+            record, path = calls.run(request, boards, say, progress)
+            lines = rows(record)
+        else:
+            from tinyhil.harness.engines.firmware_run import Bench, run_firmware
+            from tinyhil.harness.engines.measurement import rows as rows_of_others
+
+            record, path = run_firmware(firmware, request, Bench(boards, default_cache_dir(), say, progress))
+            lines = rows_of_others(record)
     if as_json:
         click.echo(json.dumps(record))
     else:
-        print_record(record, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
+        print_rows(record, lines, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
         click.echo(f"record         {path}")
-    end_with(record)
+    if firmware is None:
+        end_with(record)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import binascii
 import datetime
+import hashlib
 import itertools
 import json
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -20,13 +21,18 @@ from tinyhil import files
 from tinyhil.agreement import Agreement
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.boards.fidelity import fidelity_of
+from tinyhil.harness.boards.locate import Place
+from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.stack_depth import stack_bound
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure import details
 from tinyhil.harness.measure.run import Outcome
 from tinyhil.harness.records.accelerator_costs import accelerator_of
 from tinyhil.harness.records.partial import writing
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.settings.assets import asset, in_checkout
+from tinyhil.harness.settings.config import BoardSpec
+from tinyhil.harness.wire.trace import SampleTrace
 from tinyhil.language.program import Program, Role
 from tinyhil.memplan.arena.row_costs import products_again
 from tinyhil.processes import run
@@ -50,7 +56,7 @@ def make_record(outcome: Outcome, detailed: bool = True) -> dict[str, Any]:
     record: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "board": outcome.board.name,
-        "emulator": _emulator(outcome),
+        "emulator": emulator_of(outcome.board, outcome.request) if outcome.emulated else None,
         "model": outcome.source.name,
         "data": {
             "name": outcome.inputs.name,
@@ -164,46 +170,46 @@ def _largest_error(outcome: Outcome) -> float:
     return float(np.abs(real - outcome.float_outputs).max())
 
 
-def _emulator(outcome: Outcome) -> dict[str, Any] | None:
-    if not outcome.emulated:
-        return None
-    emulator = outcome.board.chip.emulator
+def emulator_of(board: BoardSpec, request: Request) -> dict[str, Any]:
+    """The key `emulator` of a record of an emulated board."""
+    emulator = board.chip.emulator
     assert emulator is not None
     name = Path(emulator.program).name
-    return {
-        "name": name,
-        "fidelity": emulator.fidelity,
-        "uart": outcome.request.uart,
-        "realtime": outcome.request.realtime,
-    }
+    return {"name": name, "fidelity": emulator.fidelity, "uart": request.uart, "realtime": request.realtime}
 
 
 def _latency(outcome: Outcome) -> dict[str, Any]:
-    ticks = outcome.ticks
-    clock_hz = outcome.clock_hz
-    is_count = outcome.board.chip.tick == "instructions"  # which take no known time
+    mode, emulated = outcome.request.mode, outcome.emulated
+    return latency_of(outcome.board, outcome.ticks, outcome.traces, outcome.clock_hz, mode, emulated=emulated)
+
+
+def latency_of(
+    board: BoardSpec, ticks: np.ndarray, traces: Sequence[SampleTrace], clock_hz: int, mode: str, *, emulated: bool
+) -> dict[str, Any]:
+    """The key `latency` of a record."""
+    is_count = board.chip.tick == "instructions"  # which take no known time
     latency: dict[str, Any] = {
-        "unit": outcome.board.chip.tick,
+        "unit": board.chip.tick,
         "min": int(ticks.min()),
         "median": float(np.median(ticks)),
         "p95": float(np.percentile(ticks, 95)),
         "max": int(ticks.max()),
         "median_us": None if is_count else float(np.median(ticks)) / clock_hz * 1e6,
         "clock_hz": clock_hz,
-        "fidelity": fidelity_of(outcome.board, outcome.emulated),
-        "mode": outcome.request.mode,
+        "fidelity": fidelity_of(board, emulated),
+        "mode": mode,
     }
-    if outcome.traces:
-        latency["instructions"] = float(np.median([t.instructions for t in outcome.traces]))
-        latency["model_min"] = float(np.median([t.cycles_min for t in outcome.traces]))
-        latency["model_max"] = float(np.median([t.cycles_max for t in outcome.traces]))
-        latency["low"], latency["high"] = _band(outcome, latency)
+    if traces:
+        latency["instructions"] = float(np.median([t.instructions for t in traces]))
+        latency["model_min"] = float(np.median([t.cycles_min for t in traces]))
+        latency["model_max"] = float(np.median([t.cycles_max for t in traces]))
+        latency["low"], latency["high"] = _band(board, latency)
     return latency
 
 
-def _band(outcome: Outcome, latency: Mapping[str, Any]) -> tuple[float, float]:
+def _band(board: BoardSpec, latency: Mapping[str, Any]) -> tuple[float, float]:
     """Cycles between which the chip's median lies as far as is known: the model's error, or else its bounds."""
-    emulator = outcome.board.chip.emulator
+    emulator = board.chip.emulator
     error = emulator.error if emulator is not None else None
     if error is None:
         return latency["model_min"], latency["model_max"]
@@ -265,28 +271,47 @@ def _plan(outcome: Outcome) -> dict[str, Any]:
 
 
 def _provenance(outcome: Outcome) -> dict[str, Any]:
-    import hashlib
-
-    compiler = outcome.image.compiler
     return {
         "command": outcome.request.command(),
+        **here(),
+        "model_sha256": outcome.compiled.model.sha256,
+        "graph": outcome.compiled.model.graph.name,
+        **built(outcome.image),
+        "input_sha256": hashlib.sha256(np.ascontiguousarray(outcome.integers, "<i8").tobytes()).hexdigest(),
+        **where(outcome.place, outcome.port),
+        "emulator_exit": dict(outcome.surroundings),
+    }
+
+
+def here() -> dict[str, Any]:
+    """Of a record's provenance: when, by which tinyhil, on what computer."""
+    return {
         "utc": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "tinyhil": metadata.version("tinyhil"),
         "commit": _git("rev-parse", "HEAD"),
         "dirty": bool(_git("status", "--porcelain")) if in_checkout() else None,
         "python": platform.python_version(),
         "machine": platform.machine(),
+    }
+
+
+def built(image: Image) -> dict[str, Any]:
+    """Of a record's provenance: the image, and what compiled it."""
+    compiler = image.compiler
+    return {
         "compiler": {"name": compiler.name, "version": compiler.version, "origin": compiler.origin},
-        "model_sha256": outcome.compiled.model.sha256,
-        "graph": outcome.compiled.model.graph.name,
-        "elf_sha256": hashlib.sha256(outcome.image.elf.read_bytes()).hexdigest(),
-        "image_hash": outcome.image.hash.hex(),
-        "image_rebuilt": outcome.image.rebuilt,
-        "input_sha256": hashlib.sha256(np.ascontiguousarray(outcome.integers, "<i8").tobytes()).hexdigest(),
-        "port": outcome.port,
-        "instance": outcome.place.name if outcome.place.instance else None,
-        "serial_number": outcome.place.serial_number,
-        "emulator_exit": dict(outcome.surroundings),
+        "elf_sha256": hashlib.sha256(image.elf.read_bytes()).hexdigest(),
+        "image_hash": image.hash.hex(),
+        "image_rebuilt": image.rebuilt,
+    }
+
+
+def where(place: Place, port: str | None) -> dict[str, Any]:
+    """Of a record's provenance: the board on the desk."""
+    return {
+        "port": port,
+        "instance": place.name if place.instance else None,
+        "serial_number": place.serial_number,
     }
 
 

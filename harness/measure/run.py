@@ -32,7 +32,7 @@ from tinyhil.harness.measure.counter import check_sample, check_session, compare
 from tinyhil.harness.measure.crash import check_memory
 from tinyhil.harness.measure.expected import expected
 from tinyhil.harness.measure.talk import connect, flash_unless_running, log_folder, talk
-from tinyhil.harness.records.partial import PartialRun, require_writable
+from tinyhil.harness.records.partial import PartialRun, SampleResult, require_writable
 from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.harness.settings.progress import Progress as Shown
 from tinyhil.harness.wire import protocol
@@ -51,7 +51,7 @@ Progress = Callable[[int, int], None]  # finished samples, all samples
 
 
 @dataclass(frozen=True, slots=True)
-class _Sessions:
+class Sessions:
     """What the sessions of one run share: the board they take place on, and who is told."""
 
     request: Request
@@ -61,6 +61,7 @@ class _Sessions:
     clock: Clock
     say: Say
     progress: Progress
+    foreign: bool = False  # the image is not ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         if port is not None and not request.no_flash:
             with clock.stage("flash"):
                 flash_unless_running(image, board, port, say)
-        measured = _measure(_Sessions(request, board, port, image, clock, say, progress), compiled.program, integers)
+        measured = _measure(Sessions(request, board, port, image, clock, say, progress), compiled.program, integers)
     return Outcome(
         request=request,
         board=board,
@@ -185,13 +186,46 @@ def check_labels(inputs: Inputs, classes: int | None) -> None:
         raise DataError(f"{inputs.name}: label {worst}, but the model has outputs 0 to {classes - 1}; check 'y'")
 
 
-def _measure(job: _Sessions, program: Program, integers: np.ndarray) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What a board gave: a result for every sample in their order, and what its sessions know beside."""
+
+    results: list[SampleResult]
+    attempts: int
+    partial: PartialRun
+    stats: Stats
+    clock_hz: int
+    surroundings: Mapping[str, Any]
+
+    @property
+    def traces(self) -> list[SampleTrace]:
+        """What an emulator counted, where it did."""
+        return [result.trace for result in self.results if result.trace is not None]
+
+    def outputs(self, dtype: np.dtype[Any]) -> np.ndarray:
+        """(samples, elements) as the board stores them."""
+        return np.array([np.frombuffer(result.output, dtype) for result in self.results])
+
+    @property
+    def ticks(self) -> np.ndarray:
+        """Of each sample."""
+        return np.array([result.ticks for result in self.results], np.int64)
+
+    @property
+    def saturations(self) -> np.ndarray:
+        """Of each sample, as the board counts."""
+        return np.array([result.saturations for result in self.results], np.int64)
+
+
+def stream_all(job: Sessions, samples: list[bytes], output_bytes: int | None) -> Answers:
+    """All `samples` through the board, tried again as often as the request allows; LinkError of the last try.
+
+    `output_bytes` None: the board alone knows. DataError if foreign firmware takes samples of another size.
+    """
     request, board, port = job.request, job.board, job.port
-    storage = storage_dtype(program.tensors[program.input].format)
-    samples = [row.astype(storage).tobytes() for row in integers]
     with PartialRun(request.results / board.name, run_key(request, port, job.image, samples)) as partial:
-        output = program.tensors[program.output]
-        partial.keep(len(samples), output.count * storage_dtype(output.format).itemsize)
+        if output_bytes is not None:
+            partial.keep(len(samples), output_bytes)
         if partial.results:
             job.say(f"{board.name}: resuming, {len(partial.results)} of {len(samples)} samples are there already")
         for attempt in range(request.retries + 1):
@@ -203,18 +237,27 @@ def _measure(job: _Sessions, program: Program, integers: np.ndarray) -> dict[str
                     raise
                 job.say(f"{board.name}: {error}; trying again ({attempt + 1} of {request.retries})")
                 wait_for_port(port, request.timeout_s)
-    dtype = storage_dtype(program.tensors[program.output].format)
     results = [partial.results[index] for index in range(len(samples))]
+    return Answers(results, attempt + 1, partial, **found)
+
+
+def _measure(job: Sessions, program: Program, integers: np.ndarray) -> dict[str, Any]:
+    storage = storage_dtype(program.tensors[program.input].format)
+    output = program.tensors[program.output]
+    dtype = storage_dtype(output.format)
+    answers = stream_all(job, [row.astype(storage).tobytes() for row in integers], output.count * dtype.itemsize)
     return {
-        "outputs": np.array([np.frombuffer(r.output, dtype) for r in results], np.int64),
-        "ticks": np.array([r.ticks for r in results], np.int64),
-        "saturations": np.array([r.saturations for r in results], np.int64),
-        "traces": [r.trace for r in results if r.trace is not None],
-        "port": port,
-        "emulated": port is None and not board.is_host,
-        "attempts": attempt + 1,
-        "partial": partial,
-        **found,
+        "outputs": answers.outputs(dtype).astype(np.int64),
+        "ticks": answers.ticks,
+        "saturations": answers.saturations,
+        "traces": answers.traces,
+        "port": job.port,
+        "emulated": job.port is None and not job.board.is_host,
+        "attempts": answers.attempts,
+        "partial": answers.partial,
+        "stats": answers.stats,
+        "clock_hz": answers.clock_hz,
+        "surroundings": answers.surroundings,
     }
 
 
@@ -226,7 +269,7 @@ def run_key(request: Request, port: str | None, image: Image, samples: list[byte
     return hashlib.sha256(b"".join([image.hash, how.encode(), *samples])).hexdigest()[:16]
 
 
-def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[str, Any]:
+def _session(job: Sessions, samples: list[bytes], partial: PartialRun) -> dict[str, Any]:
     request, board, image = job.request, job.board, job.image
     # never none: the stack's watermark is of this session
     todo = [index for index in range(len(samples)) if index not in partial.results] or [len(samples) - 1]
@@ -237,7 +280,7 @@ def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[
     starting = "flash" if job.port is None and request.load == "flash" else "stream"
     with log_folder(image.project_dir) as logs, ExitStack() as stack:
         with job.clock.stage(starting):
-            device = stack.enter_context(connect(board, job.port, request, image, logs))
+            device = stack.enter_context(connect(board, job.port, request, image, logs, foreign=job.foreign))
         trace = TraceReader(logs / "trace.txt")
 
         def on_result(index: int, result: protocol.Result) -> None:
@@ -248,7 +291,10 @@ def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[
 
         with job.clock.stage("stream"):
             with talk(device, board, image, request.timeout_s, Link) as (link, hello):
-                compare_clocks(hello, board, job.say)
+                if job.foreign:
+                    _check_samples(hello, samples, request)
+                else:
+                    compare_clocks(hello, board, job.say)
                 try:
                     stats = stream(link, hello, [samples[index] for index in todo], options, on_result, device.alive)
                 except Distrusted:
@@ -260,6 +306,15 @@ def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[
                 ticks = [partial.results[index].ticks for index in todo]
                 check_session(board.name, ticks, surroundings, partial.forget)
             return {"stats": stats, "clock_hz": hello.clock_hz, "surroundings": surroundings}
+
+
+def _check_samples(hello: protocol.Hello, samples: list[bytes], request: Request) -> None:
+    """DataError unless samples have the size that foreign firmware takes."""
+    if {len(sample) for sample in samples} != {hello.sample_bytes}:
+        raise DataError(
+            f"{request.inputs}: samples of {len(samples[0])} B, the firmware takes {hello.sample_bytes} B; "
+            "give samples of its shape and type"
+        )
 
 
 def find_place(request: Request, boards: Boards) -> Place:

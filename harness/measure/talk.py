@@ -37,10 +37,10 @@ def flash_unless_running(image: Image, board: BoardSpec, port: str, say: Say) ->
 
 
 def connect(
-    board: BoardSpec, port: str | None, request: Request, image: Image, logs: Path
+    board: BoardSpec, port: str | None, request: Request, image: Image, logs: Path, *, foreign: bool = False
 ) -> AbstractContextManager[Connection]:
-    """The board behind `port`, else this computer or an emulator."""
-    session = Session(image.load_path, logs, request.uart, request.realtime, image.static_bytes)
+    """The board behind `port`, else this computer or an emulator; `foreign`: with firmware that is not ours."""
+    session = Session(image.load_path, logs, request.uart, request.realtime, image.static_bytes, foreign=foreign)
     if board.is_host:
         return host.connect(board, session)
     if port is None and request.load == "flash":

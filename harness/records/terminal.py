@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -16,11 +16,16 @@ NAMES = 3  # of tensors in one line; the record has all
 
 def print_record(record: Mapping[str, Any], console: Console) -> None:
     """The summary of one run."""
+    print_rows(record, rows(record), console)
+
+
+def print_rows(record: Mapping[str, Any], lines: Iterable[tuple[str, str]], console: Console) -> None:
+    """What was run and where, then name and text of each line."""
     title = f"{record['model']} on {record['board']}"
     if record["emulator"]:
         title += f" (emulated: {record['emulator']['fidelity']})"
     console.print(Text(title, "italic"), soft_wrap=True)
-    for name, text in rows(record):
+    for name, text in lines:
         console.print(Text.assemble((f"{name:15}", "bold"), text), soft_wrap=True)
 
 

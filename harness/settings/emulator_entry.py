@@ -35,6 +35,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {  # kind: option and what follows it, a 
         "--supply": WORD,
         "--boot0": NOTHING,
         "--no-autoreset": NOTHING,
+        "--single-bank": NOTHING,
     },
     "qemu": {"-machine": WORD, "-cpu": WORD, "-icount": r"shift=[0-9]+"},
     "renode": {r"emulators/renode/[a-z0-9_]+\.resc": NOTHING},
@@ -66,6 +67,7 @@ class Emulator(Record):
     fidelity: Fidelity
     error: Annotated[float, Field(gt=0, lt=1)] | None = None  # largest of modelled cycles (docs/cycle_model.md)
     args: tuple[str, ...]
+    foreign_args: tuple[str, ...] = ()  # instead of `args`: firmware of others, which sets the chip up in its own way
     loader_args: tuple[str, ...] = ()  # instead of `args`: erased, in its boot loader
     upload: Upload = "none"  # how that boot loader is flashed
 
@@ -73,7 +75,7 @@ class Emulator(Record):
     def _starts_what_is_known(self) -> Emulator:
         if not PROGRAMS[self.kind].fullmatch(self.program):
             raise ValueError(f"program {self.program!r} is none of tinyhil's emulators; see docs/emulators.md")
-        for words in (self.args, self.loader_args):
+        for words in (self.args, self.foreign_args, self.loader_args):
             _check_arguments(self.kind, words)
         return self
 

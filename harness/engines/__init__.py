@@ -1,0 +1,1 @@
+"""Firmware and inference engines of others, measured as ours are."""

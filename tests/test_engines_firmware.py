@@ -1,0 +1,137 @@
+"""Firmware of others: an engine by hand that speaks our wire, and what the file or its sender may have wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hil_command import hil
+
+from tinyhil.errors import ConfigError
+from tinyhil.harness.engines.port import Port
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = (ROOT / "tests/firmware_bench/engine.c", ROOT / "firmware/bench/hil_bench.c")
+WEIGHTS = np.array([[1, -2, 3, -4, 5, -6, 7, -8], [2, 0, 2, 0, 2, 0, 2, 0], [-1, 1, -1, 1, -1, 1, -1, 1]])
+MODEL = "input x = (1, 8) in [-20.0, 20.0] in let W = {} in let b = [1.0, -2.0, 0.25] in x * W + b\n"
+X = np.random.default_rng(0).integers(-20, 20, (5, 8)) * 0.5
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("bench")
+    for name in ("", "NEVER_ANSWERS", "BABBLES", "STARTS_AGAIN"):
+        built(found / f"{name.lower() or 'engine'}.elf", *([f"-D{name}"] if name else []))
+    np.savez(found / "x.npz", x=X)
+    (found / "dense.dsl").write_text(MODEL.format(WEIGHTS.T.astype(float).tolist()))
+    return found
+
+
+def built(elf: Path, *flags: str) -> None:
+    command = ["avr-gcc", "-mmcu=atmega328p", "-std=c99", "-Os", "-DF_CPU=16000000UL", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([*command, *flags, f"-I{ROOT}/firmware/bench", *SOURCES, "-o", elf], check=True)
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return hil("run", "--board", "uno", "--inputs", "x.npz", *arguments, cwd=folder)
+
+
+def test_an_engine_by_hand_is_measured_as_ours(folder: Path) -> None:
+    done = run(folder, "--firmware", "engine.elf", "--model", "dense.dsl", "--json")
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record["engine"]["name"] == "by hand"
+    assert record["engine"]["sources"].keys() == {"engine.elf"}
+    wanted = X @ WEIGHTS.T + [1.0, -2.0, 0.25]
+    codes = [np.frombuffer(bytes.fromhex(text), "<i2") for text in record["raw"]["outputs"]]
+    assert (np.array(codes) * 0.25 == wanted).all()
+    assert (record["disagreements"], record["largest_output_error"]) == (0, 0.0)
+    assert 400 < record["latency"]["median"] < 2000
+    assert record["memory"]["arena_bytes"] == 14
+    assert 14 < record["memory"]["static_bytes"] < 200
+    assert 50 < record["memory"]["stack_bytes"] <= record["memory"]["stack_limit_bytes"]
+    assert record["memory"]["heap_bytes"] is None
+    assert record["accuracy"] is None
+
+
+@pytest.mark.parametrize(
+    ("image", "code", "says"),
+    [
+        ("never_answers.elf", 6, "no"),
+        ("babbles.elf", 6, "no valid frame"),
+        ("starts_again.elf", 7, "restarted"),
+    ],
+)
+def test_a_foreign_engine_that_fails_ends_as_a_board_does(folder: Path, image: str, code: int, says: str) -> None:
+    done = run(folder, "--firmware", image, "--timeout", "1")
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--firmware", "x.npz"), "a firmware is an .elf, .hex or .bin file"),
+        (("--firmware", "nothing.elf"), "nothing.elf"),
+        (("--firmware", "text.elf"), "text.elf"),
+        (("--firmware", "engine.hex"), "give the .elf file"),
+        (("--firmware", "engine.elf", "--board", "due"), "an image for one board"),
+        (("--firmware", "engine.elf", "--inputs", "short.npz"), "samples of 4 B, the firmware takes 8 B"),
+        ((), "Missing option '--model'"),
+    ],
+)
+def test_what_cannot_be_run_is_one_line(folder: Path, arguments: tuple[str, ...], says: str) -> None:
+    (folder / "text.elf").write_text("no firmware\n")
+    np.savez(folder / "short.npz", x=X[:, :4])
+    subprocess.run(["avr-objcopy", "-O", "ihex", folder / "engine.elf", folder / "engine.hex"], check=True)
+    done = run(folder, *arguments)
+    assert done.returncode in (2, 4), done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_nothing_takes_a_record_of_others_for_one_of_ours(folder: Path) -> None:
+    run(folder, "--firmware", "engine.elf")
+    record = next((folder / "results/uno/dense").glob("*.json"))
+    for command in (("compare", record, record), ("report", record, "-o", "page.html"), ("golden", "check", record)):
+        done = hil(*map(str, command), cwd=folder)
+        assert done.returncode == 2, done.stdout
+        assert "measured of by hand, not of tinyhil" in done.stderr
+
+
+def test_pytest_holds_a_firmware_to_its_golden_record(folder: Path, tmp_path: Path) -> None:
+    test = "def test_it(board): board.firmware({!r}, inputs={!r})\n"
+    (tmp_path / "test_it.py").write_text(test.format(str(folder / "engine.elf"), str(folder / "x.npz")))
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+
+    def said(*arguments: str) -> str:
+        command = [sys.executable, "-m", "pytest", "-q", "--board", "uno", "-p", "no:cacheprovider", *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+
+    assert "no golden record yet" in said()
+    assert "1 passed" in said("--hil-update")
+    golden = tmp_path / "golden/firmware/uno/engine.json"
+    golden.write_text(golden.read_text().replace('"flash_bytes": ', '"flash_bytes": 1'))
+    text = said()
+    assert "flash_bytes: 1" in text
+    assert "outputs" not in text
+
+
+@pytest.mark.parametrize(
+    "text", ["float64", "int8", "int8 0 1", "float32 1 2", "int8 0.5 x", "int8 1 2 3", "uint8 nan 0"]
+)
+def test_types_of_numbers_are_known_or_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="is no type of numbers"):
+        Port.parse(text)
+
+
+def test_codes_go_there_and_back() -> None:
+    port = Port.parse("int8 0.5 3")
+    assert port.codes(np.array([-1.0, 0.25, 0.75, 1000.0])).tolist() == [1, 3, 5, 127]
+    assert port.reals(np.array([1, 3, 127])).tolist() == [-1.0, 0.0, 62.0]
+    assert Port.parse(str(port)) == port
