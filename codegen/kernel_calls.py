@@ -57,7 +57,8 @@ def operand_of(tensor: Tensor, name: str) -> str:
         return f"hil::binary_rows({name}, {tensor.blocks.axes[1]}, {int(tensor.format.largest)})"
     if tensor.blocks is not None:
         blocks = tensor.blocks
-        return f"hil::blocks<{blocks.together}, {_step_of(blocks)}>({name})"
+        operand = f"hil::blocks<{blocks.together}, {_step_of(blocks)}>({name})"
+        return f"hil::raised<{blocks.raised}>({operand})" if blocks.raised else operand
     return f"hil::flash({name})" if tensor.role == Role.TABLE else tensor.format.flash_operand(name)
 
 

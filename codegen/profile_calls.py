@@ -55,6 +55,8 @@ def stored_bytes(tensor: Tensor) -> int:
     if fmt.entries_in_flash is not None:
         kind, entries = fmt.entries_in_flash
         return -(-tensor.count * fmt.bits // 8) + len(entries) * (int(kind.strip("int_")) // 8)
+    if tensor.blocks is not None and tensor.blocks.raised is not None:
+        return tensor.count
     return -(-tensor.count * fmt.packed_bits // 8) if fmt.bits < 8 else tensor.size_bytes
 
 

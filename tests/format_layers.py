@@ -11,6 +11,7 @@ import numpy as np
 import serial
 from boards_under_test import SESSION
 from direct_build import direct_build
+from kernel_cases import traced_instructions
 from stack_check import connected
 
 from tinyhil.formats.codec import requantize
@@ -23,7 +24,6 @@ from tinyhil.harness.build.pipeline import project_sources
 from tinyhil.harness.settings.config import BoardSpec
 
 FIRMWARE = Path(__file__).resolve().parent / "firmware_formats"
-END_OF_SECTION = 0x80000000
 DEADLINE_S = 1200.0
 
 
@@ -103,7 +103,7 @@ def run(layers: Sequence[Layer], board: BoardSpec, cache_dir: Path) -> list[Cost
             if not data:
                 port.write(b"!")
             data += port.read(sum(sizes) - len(data))
-    instructions = _instructions(logs / "trace.txt") if board.chip.core.startswith("cortex") else {}
+    instructions = traced_instructions(logs / "trace.txt") if board.chip.core.startswith("cortex") else {}
     costs = []
     for index, (one, size) in enumerate(zip(layers, sizes, strict=True)):
         part, data = data[:size], data[size:]
@@ -111,13 +111,6 @@ def run(layers: Sequence[Layer], board: BoardSpec, cache_dir: Path) -> list[Cost
         ticks = instructions.get(index + 1) or int.from_bytes(part[-4:], "little")
         costs.append(Cost(codes, ticks))
     return costs
-
-
-def _instructions(trace: Path) -> dict[int, int]:
-    """Per section the instructions between its two marks (`tag instructions cycles ...` per line)."""
-    rows = [[int(field) for field in line.split()] for line in trace.read_text().splitlines()]
-    at = {row[0]: row[1] for row in rows}
-    return {tag: at[tag + END_OF_SECTION] - at[tag] for tag in at if tag + END_OF_SECTION in at}
 
 
 def _source(layers: Sequence[Layer]) -> str:

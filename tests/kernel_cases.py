@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +32,7 @@ FIRMWARE = ROOT / "tests" / "firmware_kernels"
 ARENA = re.compile(r'extern "C" \{\nalignas\(4\) uint8_t hil_arena\[(\d+)\];\n\}')
 TABLE = re.compile(r"// sigmoid_table: look-up table\nconst uint16_t sigmoid_table\[\d+\] HIL_FLASH = \{[^}]*\};\n")
 GUARD_BYTES = 16
+END_OF_SECTION = 0x80000000
 DEADLINE_S = 1200.0
 # What is undefined ends the program without a word: a third cheaper to compile than saying where
 UNDEFINED = ("-O0", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
@@ -50,10 +51,12 @@ class Case:
 
 @dataclass(frozen=True)
 class Results:
-    """Per case: outputs (samples, count) and saturations (samples,)."""
+    """Per case: outputs (samples, count), saturations (samples,), and on emulated ARM chips the instructions of its
+    last sample."""
 
     outputs: list[np.ndarray]
     saturations: list[np.ndarray]
+    instructions: tuple[int, ...] = ()
 
 
 def expected(cases: Sequence[Case]) -> Results:
@@ -91,7 +94,7 @@ def emit_cases(cases: Sequence[Case]) -> dict[str, str]:
         parts.append(f"namespace case_{index} {{\n" + "\n".join(lines) + f"\n{_inputs(case)}\n}}\n")
         out = case.program.tensors[case.program.output].size_bytes
         calls.append(
-            f"    run_case(case_{index}::model::run, case_{index}::test_inputs, {len(case.inputs)}, "
+            f"    run_case({index + 1}, case_{index}::model::run, case_{index}::test_inputs, {len(case.inputs)}, "
             f"{case.program.tensors[case.program.input].size_bytes}, {out});"
         )
     most_in = max(case.program.tensors[case.program.input].size_bytes for case in cases)
@@ -126,13 +129,15 @@ extern "C" {{ alignas(4) uint8_t hil_arena[{arena}]; }}
 alignas(4) static uint8_t test_input[{input}];
 alignas(4) static uint8_t test_output[{output}];
 
-static void run_case(void (*run)(const uint8_t *, uint8_t *), const uint8_t *inputs, uint16_t samples,
+static void run_case(uint32_t tag, void (*run)(const uint8_t *, uint8_t *), const uint8_t *inputs, uint16_t samples,
                      uint16_t input_bytes, uint16_t output_bytes) {{
     for (; samples > 0; --samples, inputs += input_bytes) {{
         for (uint16_t i = 0; i < sizeof hil_arena; ++i) hil_arena[i] = 0xA5;
         for (uint16_t i = 0; i < input_bytes; ++i) test_input[i] = hil::flash(inputs)[i];
         hil::saturations = 0;
+        section(tag);
         run(test_input, test_output);
+        section(0);
         for (uint16_t i = 0; i < output_bytes; ++i) report(test_output[i]);
         uint32_t count = hil::saturations;
         for (uint16_t i = {guard}; i < sizeof hil_arena; ++i) if (hil_arena[i] != 0xA5) count = 0xDEADBEEF;
@@ -188,7 +193,18 @@ def run_on_board(cases: Sequence[Case], board: BoardSpec, cache_dir: Path) -> Re
     sources |= {**emit_cases(cases), "firmware/main.cpp": (FIRMWARE / "board.cpp").read_text()}
     image = direct_build(sources, board, cache_dir)
     check_fits(image, board)
-    return parse(cases, collect(image, board, result_bytes(cases)))
+    results = parse(cases, collect(image, board, result_bytes(cases)))
+    if not board.chip.core.startswith("cortex"):
+        return results
+    counts = traced_instructions(image.project_dir / "logs" / "trace.txt")
+    return replace(results, instructions=tuple(counts[tag] for tag in range(1, len(cases) + 1)))
+
+
+def traced_instructions(trace: Path) -> dict[int, int]:
+    """Per section the instructions between its two marks (`tag instructions cycles ...` per line)."""
+    rows = [[int(field) for field in line.split()] for line in trace.read_text().splitlines()]
+    at = {row[0]: row[1] for row in rows}
+    return {tag: at[tag + END_OF_SECTION] - at[tag] for tag in at if tag + END_OF_SECTION in at}
 
 
 def collect(image: Image, board: BoardSpec, count: int) -> bytes:

@@ -356,7 +356,7 @@ def dense_program(folder: Path, inner: int, smallest: int = -127) -> Program:
     program = program_of(largest(inner), folder, "fixed8")
     op = next(walk(program.body))
     codes = program.constants[op.inputs[0]].copy()
-    codes.flat[0] = smallest
+    codes.flat[0], codes.flat[inner] = -127, smallest  # of a row and the one that is paired with it
     return replace(program, constants={**program.constants, op.inputs[0]: codes})
 
 

@@ -89,7 +89,8 @@ def _width(program: Program, op: Op) -> str:
 
 
 def _bits(program: Program, name: str) -> int:
-    bits = program.tensors[name].format.bits
+    tensor = program.tensors[name]
+    bits = 8 if tensor.blocks is not None and tensor.blocks.raised is not None else tensor.format.bits
     return 8 if bits <= 8 else 16 if bits <= 16 else 32
 
 

@@ -174,6 +174,8 @@ def _fit(lowered: Program, name: str, board: BoardSpec, prefer: str) -> Fit:
     assert chip.flash_bytes is not None
     base = Fit(board.name, name, NO, flash_limit_bytes=chip.flash_bytes, ram_limit_bytes=chip.ram_bytes)
     constants = flash_constants(lowered)
+    if constants > chip.flash_bytes:  # as a rule a core has no shorter form of them
+        constants = flash_constants(arranged_for(lowered, board))
     if constants > chip.flash_bytes:
         why = f"constants take {constants:,} B of flash"
         return replace(base, flash_bytes=_exactly(constants), reason=why)

@@ -17,6 +17,10 @@ void hil_on_byte(uint8_t) { asked = true; }
 }
 
 void report(uint8_t byte) { hal::put(byte); }
+void section(uint32_t tag) {
+    if (tag > 0) hal::section_begin(tag);
+    else hal::section_end();
+}
 
 int main() {
     hal::init();

@@ -7,3 +7,6 @@ void run_cases();
 
 // Where they go.
 void report(uint8_t byte);
+
+// A run of a case begins, `tag` above 0, or ends.
+void section(uint32_t tag);

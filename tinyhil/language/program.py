@@ -42,6 +42,8 @@ class Blocks:
     bits; 0: weights are elements. `paired`: elements of two rows are numbers of 16 bits. `left_out`: the other
     operand's code of 0, whose products the kernel leaves out; None: it leaves out none. `part`: rows in turn are in
     parts, in each of which the absolute elements of a row have at most this sum, its length in front; 0: they are not.
+    `raised`: what elements are more than the bytes that stand for them; None: they are stored in their format
+    (tinyhil/passes/raised.py).
     """
 
     together: int
@@ -54,6 +56,7 @@ class Blocks:
     paired: bool = False
     left_out: int | None = None
     part: int = 0
+    raised: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,8 @@ def records_of_rows(program: Program, op: Op, blocks: Blocks) -> Stored | None:
 def _folded(program: Program, op: Op, blocks: Blocks) -> np.ndarray:
     """What joins the bias where the kernel itself subtracts the code it leaves out from each element: in whole blocks,
     and in those of the rest unless they have fewer than FEWEST_ROWS."""
-    weights = program.constants[op.inputs[0]].astype(np.int64).reshape(op.params["outputs"], -1)
+    stored = program.constants[op.inputs[0]].astype(np.int64) - (blocks.raised or 0)  # what joins sums is of all codes
+    weights = stored.reshape(op.params["outputs"], -1)
     rows = len(weights) - (len(weights) % blocks.together if 0 < blocks.rest < FEWEST_ROWS else 0)
     return np.where(np.arange(len(weights)) < rows, (blocks.left_out or 0) * weights.sum(axis=1), 0)
 

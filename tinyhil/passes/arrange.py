@@ -28,6 +28,7 @@ from tinyhil.passes.constant_channels import without_constant_channels
 from tinyhil.passes.folded import folded
 from tinyhil.passes.layout import with_input_as_it_is
 from tinyhil.passes.linear_sums import with_linear_forms
+from tinyhil.passes.raised import raised
 from tinyhil.passes.ranges import without_needless_clipping
 from tinyhil.passes.rescalings import LARGEST_SUM, with_records
 from tinyhil.passes.stored import rows_of
@@ -131,6 +132,7 @@ def _ordered(program: Program, chip: Chip) -> Program:
         ):
             continue
         name = op.inputs[0]
+        blocks = replace(blocks, raised=raised(program, op))
         if chip.paired and blocks.together > 1 and _can_be_paired(program, op):
             blocks = _paired(blocks, chip, chip.long_rescaled_row if "zero" in op.params else chip.long_row)
         if blocks.together > 1 and _is_of_bytes(program, op):
@@ -351,17 +353,22 @@ def _is_of_bytes(program: Program, op: Op) -> bool:
     if op.accumulator_bits > SUM_BITS or op.domain != INTEGER or not rounds:
         return False
     weights, x = (program.tensors[name] for name in op.inputs[:2])
-    return weights.role == Role.CONSTANT and _is_byte(weights, full=True) and _is_byte(x)
+    are_bytes = _is_byte(weights, full=True) or raised(program, op) is not None
+    return weights.role == Role.CONSTANT and are_bytes and _is_byte(x)
 
 
 def _can_be_paired(program: Program, op: Op) -> bool:
     """Whether weight + 256 * weight is a number of 16 bits, and the sum of a row one of PAIRED_BITS."""
-    weights = program.constants[op.inputs[0]]
-    if program.tensors[op.inputs[0]].format.bits > BYTE_BITS or weights.min() <= -(1 << 7):
+    above, outputs = raised(program, op), op.params["outputs"]
+    if above is None and program.tensors[op.inputs[0]].format.bits > BYTE_BITS:
+        return False
+    weights = program.constants[op.inputs[0]].astype(np.int64).reshape(outputs, -1)
+    stored = weights[: outputs - outputs % 2] - (above or 0)
+    if (stored[::2] + (stored[1::2] << BYTE_BITS)).min(initial=0) < -(1 << 2 * BYTE_BITS - 1):
         return False
     if "zero" not in op.params:
         return op.accumulator_bits <= PAIRED_BITS
-    rows = weights.reshape(op.params["outputs"], -1).astype(np.int64)[1::2]  # whose products alone are told apart
+    rows = weights[1::2]  # whose products alone are told apart
     most = np.abs(rows << op.params.get("lift", 0)).sum(axis=1) << BYTE_BITS - 1
     if _is_dense(op) and not _is_pair(op):  # its sums begin with their biases
         most += np.abs(program.constants[op.inputs[2]].reshape(op.params["outputs"], -1)[1::2, 0])
@@ -392,6 +399,7 @@ def _patch_bytes(program: Program, op: Op, chip: Chip) -> int:
     """The patches of two pixels: as blocks read them, and where they are copied first."""
     w = window_of(op.params)
     weights, x = (program.tensors[name].format.storage_bytes for name in op.inputs[:2])
+    weights = weights if raised(program, op) is None else 1
     inner = -(-w.channels * w.positions // MULTIPLE) * MULTIPLE
     pointwise = w.positions == 1 and w.pad_y == w.pad_x == 0
     patches = 2 * inner * (2 if chip.halfwords else max(weights, x))

@@ -36,6 +36,8 @@ def stored(tensor: Tensor, codes: np.ndarray) -> InFlash:
     if tensor.blocks is not None and tensor.blocks.word:
         words = in_words(2 * codes.reshape(tensor.blocks.axes) - 1, tensor.blocks.word)
         return InFlash(f"uint{tensor.blocks.word}_t", words.astype(f"<u{tensor.blocks.word // 8}"))
+    if tensor.blocks is not None and tensor.blocks.raised is not None:
+        return InFlash("int8_t", in_blocks(codes, tensor.blocks).astype(np.int8), "alignas(4) ")
     if tensor.blocks is not None:
         return InFlash(c_type(tensor), in_blocks(codes, tensor.blocks).astype(storage_dtype(fmt)), "alignas(4) ")
     if is_packed(tensor):
@@ -67,9 +69,11 @@ def in_blocks(codes: np.ndarray, blocks: Blocks) -> np.ndarray:
 
 
 def rows_of(codes: np.ndarray, blocks: Blocks) -> np.ndarray:
-    """Rows of weights, their elements in the order of the blocks, zeros up to a multiple behind them."""
-    rows = codes.reshape(blocks.axes).transpose(0, *blocks.order).reshape(blocks.axes[0], -1)
-    return np.pad(rows, ((0, 0), (0, -rows.shape[1] % blocks.multiple)))
+    """Rows of weights as they are stored, their elements in the order of the blocks, up to a multiple of them: behind
+    the last are zeros, or what stands for them where a row's elements are raised one by one."""
+    rows = codes.reshape(blocks.axes).transpose(0, *blocks.order).reshape(blocks.axes[0], -1) - (blocks.raised or 0)
+    behind = -(blocks.raised or 0) if blocks.together == 1 else 0
+    return np.pad(rows, ((0, 0), (0, -rows.shape[1] % blocks.multiple)), constant_values=behind)
 
 
 def _in_turn(rows: np.ndarray, together: int, step: int, paired: bool) -> np.ndarray:

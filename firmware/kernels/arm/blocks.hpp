@@ -15,12 +15,40 @@ template <Size Rows, Size Step, class T>
 inline Blocks<T, Rows, Step> blocks(const T *p) { return {p}; }
 template <Size Rows, Size Step, int Bits>
 inline Blocks<typename Fixed<Bits>::Code, Rows, Step> blocks(const Fixed<Bits> *p) { return {&p->code}; }
+// Weights that are By more than bytes: where the sums of a window start, all of them take the bytes for weights
+template <int By, Size Rows, Size Step>
+inline Blocks<Raised<By>, Rows, Step> raised(Blocks<int8_t, Rows, Step> b) { return {reinterpret_cast<const Raised<By> *>(b.at)}; }
+template <int By, Size Rows, Size Step>
+inline Blocks<int8_t, Rows, Step> bytes_of(Blocks<Raised<By>, Rows, Step> b) { return {&b.at->code}; }
+
 // As a step: elements 0, 2, 1, 3 of a row and of the next one as numbers of 16 bits, row + 256 * next. One product with such a
 // number counts for both rows, and the sum of the first alone tells them apart: its weights are what the extended lower bytes
 // are. No weight is -128, and sums have at most 24 bits (passes/arrange.py).
 constexpr Size in_pairs = 0;
 // As a step: elements in turn, in parts whose products have a sum of 32 bits; before each a number, how many pairs of elements.
 constexpr Size in_parts = ~Size(1);
+
+// What bytes at even places add up to, and what those at odd ones do; `Signs`: of those that have any, in what they are above the least
+struct EvenAndOdd { int32_t even, odd; };
+template <uint32_t Signs = 0x80808080>
+inline EvenAndOdd sums_of_bytes(const int8_t *x, Size count) {
+    constexpr uint32_t halves = 0x00FF00FF;
+    constexpr Size most = 4 * 257;  // of them, whose sums fit halves of a word
+    uint32_t even = 0, odd = 0;
+    for (Size left = count & ~Size(3), now; left > 0; left -= now) {
+        now = left < most ? left : most;
+        uint32_t p = 0, q = 0;
+        for (const int8_t *const end = x + now; x != end; x += 4) {
+            const uint32_t word = word_at(x) ^ Signs;
+            p += word & halves;
+            q += word >> 8 & halves;
+        }
+        even += (p & 0xFFFF) + (p >> 16);
+        odd += (q & 0xFFFF) + (q >> 16);
+    }
+    for (Size n = 0; n < (count & 3); ++n) (n % 2 == 0 ? even : odd) += static_cast<uint8_t>(x[n]) ^ (Signs & 0xFF);
+    return {static_cast<int32_t>(even - 128 * ((count + 1) / 2)), static_cast<int32_t>(odd - 128 * (count / 2))};
+}
 
 constexpr Size rounded_up(Size count, Size step) { return (count + step - 1) / step * step; }
 

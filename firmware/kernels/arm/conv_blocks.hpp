@@ -109,6 +109,26 @@ struct Filled<true> {
     }
 };
 
+// Where all sums of a pixel start with what its weights are more than bytes
+template <class Acc, class X, int By, Size Rows, Size Step, class Out, class Shift, class BiasShift>
+inline void outputs_of_pixels(Out *out, Position apart, Size plane, Blocks<Raised<By>, Rows, Step> weights, const uint32_t *patches,
+                              Size inner, NoChannelBias, NoChannelBias, Size outputs, const Shift &shift, BiasShift bias_shift) {
+    const auto bytes = bytes_of(weights);
+    const EvenAndOdd sums = PatchesOf<decltype(bytes_of(weights)), X>::sums(patches, inner);
+    const CommonStart first = {By * sums.even}, second = {By * sums.odd};
+    outputs_of_pixels<Acc, X>(out, apart, plane, bytes, patches, inner, first, second, outputs, shift, bias_shift);
+}
+
+// Weights as blocks read them
+template <class Weights>
+struct AsBytes {
+    using type = Weights;
+};
+template <int By, Size Rows, Size Step>
+struct AsBytes<Blocks<Raised<By>, Rows, Step>> {
+    using type = Blocks<int8_t, Rows, Step>;
+};
+
 // The output rows [begin, end), two pixels at a time
 template <class Acc, class T, class Weights, class X, bool Inner, bool OutInner, class Out, class B, class Shift, class BiasShift>
 void convolve_blocks(Out *out, uint32_t *patches, Size begin, Size end, Weights weights, Laid<X, Inner, OutInner> x, const B &bias,
@@ -126,7 +146,8 @@ void convolve_blocks(Out *out, uint32_t *patches, Size begin, Size end, Weights 
         const bool is_alone = next_y >= end;
         const Size second_y = is_alone ? y : next_y, second_column = is_alone ? column : next_column;
         const Pixel a = {y, column}, b = {second_y, second_column};
-        Filled<Inner>::template fill<PatchesOf<Weights, X>>(patches, x.at, l, a, b, static_cast<X>(PadCode<T>::value));
+        Filled<Inner>::template fill<PatchesOf<typename AsBytes<Weights>::type, X>>(patches, x.at, l, a, b,
+                                                                                    static_cast<X>(PadCode<T>::value));
         const uint32_t before = saturations;
         const Size to = place(y, column);
         outputs_of_pixels<Acc, X>(out + to, static_cast<Position>(place(second_y, second_column) - to), l.out_plane, weights, patches,

@@ -336,5 +336,13 @@ void dense_bias(Out *out, Blocks<int8_t, Rows, Step> weights, Ram<int8_t> x, B b
         outputs_of_row(out, weights, x.at, bias, outputs, inner, by, add);
     }
 }
+template <class Acc, class Out, int By, Size Rows, Size Step, class Shift>
+void dense_bias(Out *out, Blocks<Raised<By>, Rows, Step> weights, Ram<int8_t> x, NoBias, Size rows, Size outputs, Size inner, Shift shift,
+                Const<0>) {
+    for (; rows > 0; --rows, x = x + inner, out += outputs) {
+        const EvenAndOdd row = sums_of_bytes(x.at, inner);
+        dense_bias<Acc>(out, bytes_of(weights), x, CommonStart{By * (row.even + row.odd)}, 1, outputs, inner, shift, Const<0>());
+    }
+}
 
 }  // namespace hil

@@ -7,8 +7,18 @@ namespace hil {
 
 constexpr Size outputs_of_a_column = 32;  // whose stretch is in scratch at a time; a row is copied as a whole (passes/arrange.py)
 
+// Four weights as pairs
+inline Pairs weights_at(const int8_t *w) { return split(word_at(w)); }
+template <int By>
+inline Pairs weights_at(const Raised<By> *w) {
+    const Pairs bytes = weights_at(&w->code);
+    constexpr uint32_t by = static_cast<uint16_t>(By) * 0x00010001u;
+    return {add_halves(bytes.first, by), add_halves(bytes.second, by)};
+}
+
 // Adds the products of weights [w, end), a multiple of four, with the stretches of four outputs next to each other, the first at x
-inline void add_line(int32_t (&sums)[4], const int8_t *w, const int8_t *end, const int8_t *x) {
+template <class W>
+inline void add_line(int32_t (&sums)[4], const W *w, const W *end, const int8_t *x) {
     int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
     if (by_columns) {
         for (; w != end; w += 4, x += 4) {
@@ -23,7 +33,7 @@ inline void add_line(int32_t (&sums)[4], const int8_t *w, const int8_t *end, con
         }
     } else {
         for (Pairs first = split(word_at(x)); w != end; w += 4) {  // elements (0, 2) and (1, 3), then (2, 4) and (3, 5)
-            const Pairs by = split(word_at(w)), second = split(word_at(x + 2)), next = split(word_at(x += 4));
+            const Pairs by = weights_at(w), second = split(word_at(x + 2)), next = split(word_at(x += 4));
             a = add_products(add_products(a, by.first, first.first), by.second, first.second);
             b = add_products(add_products(b, by.first, first.second), by.second, second.first);
             c = add_products(add_products(c, by.first, second.first), by.second, second.second);
@@ -60,10 +70,9 @@ __attribute__((noinline, noclone)) inline void copy_stretch(int8_t *to, const in
 }
 
 // The `count` outputs of one channel from the first on, `step` apart from each other
-template <class Acc, class Out, class B, class Shift, class BiasShift>
-__attribute__((noinline, noclone)) void line_of_outputs(Out *out, Size step, const int8_t *line, Size first, Size count,
-                                                        const int8_t *weights, const int8_t *end, const B &bias, const Shift &shift,
-                                                        BiasShift bias_shift) {
+template <class Acc, class Out, class W, class B, class Shift, class BiasShift>
+__attribute__((noinline, noclone)) void line_of_outputs(Out *out, Size step, const int8_t *line, Size first, Size count, const W *weights,
+                                                        const W *end, const B &bias, const Shift &shift, BiasShift bias_shift) {
     using Rounded = RoundedBlock<Acc, Out, Shift>;
     const Shift by = shift;  // in registers
     const int32_t before = Rounded::before(by);
@@ -90,9 +99,9 @@ __attribute__((noinline, noclone)) void line_of_outputs(Out *out, Size step, con
 }
 
 // The outputs [begin, end) of all channels
-template <class Acc, class T, class Out, class B, class Shift, class BiasShift>
-__attribute__((noinline)) void depthwise_line(Out *out, int8_t *scratch, Size begin, Size end, const int8_t *weights, const int8_t *x,
-                                              B bias, const OneAxis &l, const Shift &shift, BiasShift bias_shift) {
+template <class Acc, class T, class Out, class W, class B, class Shift, class BiasShift>
+__attribute__((noinline)) void depthwise_line(Out *out, int8_t *scratch, Size begin, Size end, const W *weights, const int8_t *x, B bias,
+                                              const OneAxis &l, const Shift &shift, BiasShift bias_shift) {
     const Size taps = rounded_up(l.taps, 4);
     const auto add = bias_factor(bias_shift);
     for (Size c = 0; c < l.channels; ++c, out += l.out_plane, weights += taps, x += l.x_plane, bias = bias + 1) {

@@ -98,6 +98,8 @@ inline int64_t add_low(int64_t sum, uint32_t pair, int32_t factor) {
 inline int64_t add_high(int64_t sum, uint32_t pair, int32_t factor) {
     return sum + int64_t(static_cast<int16_t>(pair >> 16)) * static_cast<int16_t>(factor);
 }
+// Two halfwords each, one by one
+inline uint32_t add_halves(uint32_t a, uint32_t b) { return (((a ^ b) & 0x80008000) ^ ((a & 0x7FFF7FFF) + (b & 0x7FFF7FFF))); }
 inline Pairs split(uint32_t word) { return {even_bytes(word), odd_bytes(word)}; }
 // The lower halves of two words, and the upper ones
 inline uint32_t lower_halves(uint32_t first, uint32_t second) { return (first & 0xFFFF) | (second << 16); }

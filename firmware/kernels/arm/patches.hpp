@@ -247,9 +247,31 @@ __attribute__((noinline, noclone)) void expand(uint32_t *to, const int8_t *a, co
 }
 #endif
 
+// What pairs of halfwords in words one after the other, of two patches in turn, add up to, of each patch
+inline EvenAndOdd sums_of_halfwords(const uint32_t *words, const uint32_t *end) {
+    constexpr uint32_t ones = 0x00010001;
+    EvenAndOdd sums = {0, 0};
+    for (; words != end; words += 4) {
+        sums.even = add_products(add_products(sums.even, words[0], ones), words[2], ones);
+        sums.odd = add_products(add_products(sums.odd, words[1], ones), words[3], ones);
+    }
+    return sums;
+}
+
 // Cortex-M7: the patches as halfwords
 template <class W>
 struct HalfwordPatches {
+    // Whatever follows the last of `inner` elements counts nothing. Of bytes.
+    __attribute__((noinline, noclone)) static EvenAndOdd sums(const uint32_t *patches, Size inner) {
+        const uint32_t *const last = patches + (inner & ~Size(3));
+        EvenAndOdd found = sums_of_halfwords(patches, last);
+        const Size left = inner & 3;
+        if (left == 0) return found;
+        const uint32_t first = left > 2 ? 0x00010001 : 1, second = left > 1;  // elements 0 and 2, 1 and 3
+        found.even = add_products(add_products(found.even, last[0], first), last[2], second);
+        found.odd = add_products(add_products(found.odd, last[1], first), last[3], second);
+        return found;
+    }
     static uint32_t pair(int32_t low, int32_t high) { return (static_cast<uint32_t>(low) & 0xFFFF) | (static_cast<uint32_t>(high) << 16); }
     // One element per channel, straight to halfwords; what is beyond the last meets weights of 0
     template <class X>
@@ -310,9 +332,20 @@ struct HalfwordPatches {
     }
 };
 
+template <class E>
+struct SignsOf {
+    static constexpr uint32_t value = 0x80808080;
+};
+template <>
+struct SignsOf<AboveLeast> {
+    static constexpr uint32_t value = 0;
+};
 // Cortex-M3: the elements in turn, bytes where weights and operand are bytes
 template <class E>
 struct ElementPatches {
+    __attribute__((noinline, noclone)) static EvenAndOdd sums(const uint32_t *patches, Size inner) {
+        return sums_of_bytes<SignsOf<E>::value>(reinterpret_cast<const int8_t *>(patches), 2 * inner);
+    }
     template <class X>
     __attribute__((noinline, noclone)) static void columns(E *to, const X *a, const X *b, Size channels, Size plane) {
         for (; channels > 0; --channels, a += plane, b += plane, to += 2) {

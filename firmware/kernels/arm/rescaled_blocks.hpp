@@ -31,10 +31,7 @@ namespace hil {
     "strb " a ", [r0]\n" \
     "strb " b ", [r0, r1]\n" \
     "add.w r0, r0, r2\n"
-#define HIL_BLOCK_STARTS \
-    "ldr r0, [sp, #60]\n" \
-    "ldr r1, [sp, #56]\n" \
-    "ldr r4, [sp, #64]\n" \
+#define HIL_AT_ZERO \
     "movs r6, #0\n" \
     "movs r7, #0\n" \
     "mov r8, r6\n" \
@@ -42,8 +39,21 @@ namespace hil {
     "mov r10, r6\n" \
     "mov r11, r6\n" \
     "mov r12, r6\n" \
-    "mov lr, r6\n" \
-    "subs r5, r5, r1\n"
+    "mov lr, r6\n"
+// Where the sums of a window start, and those of two rows
+#define HIL_AT_STARTS \
+    "ldr r6, [sp, #80]\n" \
+    "ldr r7, [sp, #84]\n" \
+    "add r8, r6, r6, lsl #8\n" \
+    "add r9, r7, r7, lsl #8\n" \
+    "mov r10, r6\n" \
+    "mov r11, r7\n" \
+    "mov r12, r8\n" \
+    "mov lr, r9\n"
+#define HIL_BLOCK_STARTS(starts) \
+    "ldr r0, [sp, #60]\n" \
+    "ldr r1, [sp, #56]\n" \
+    "ldr r4, [sp, #64]\n" starts "subs r5, r5, r1\n"
 #define HIL_BLOCK_ROUNDED(products) \
     "ldr r4, [sp, #40]\n" \
     "sub.w r8, r8, r6\n" \
@@ -62,11 +72,11 @@ namespace hil {
         HIL_WRITTEN_ROW("r12", "lr") "cmp r4, r3\n" \
                                      "str r4, [sp, #40]\n" \
                                      "str r0, [sp, #44]\n"
-#define HIL_RESCALED_BLOCKS(products) \
+#define HIL_RESCALED_BLOCKS(products, starts) \
     asm("push {r0, r1, r2, r3}\n" \
         "push {r4, r5, r6, r7, r8, r9, r10, r11, lr}\n" \
         "mov r5, r0\n" \
-        "0:\n" HIL_BLOCK_STARTS HIL_ALL_OF_FOUR_ROWS("[sp, #68]") HIL_BLOCK_ROUNDED(products) HIL_BLOCK_WRITTEN \
+        "0:\n" HIL_BLOCK_STARTS(starts) HIL_ALL_OF_FOUR_ROWS("[sp, #68]") HIL_BLOCK_ROUNDED(products) HIL_BLOCK_WRITTEN \
         "bne 0b\n" \
         "pop {r4, r5, r6, r7, r8, r9, r10, r11, lr}\n" \
         "add sp, #16\n" \
@@ -74,20 +84,33 @@ namespace hil {
 
 // All blocks of two pixels. Operands, of which the assembler pushes the first four on top of the others: weights, records, result,
 // distance of the pixels and of rows, bytes of weights that are left out to a multiple of 16 elements and those of code, patches without
-// as many bytes, their end and that of the records, and what moved left by a shift is zero point and rounding half. `Signs`: results may
-// be below the zero point.
+// as many bytes, their end and that of the records, and what moved left by a shift is zero point and rounding half; of raised blocks,
+// where the sums of either pixel start, too. `Signs`: results may be below the zero point.
 template <bool Signs>
 __attribute__((naked, noinline, noipa)) void rescaled_blocks(const int8_t *, const int32_t *, int8_t *, Position, Size, Size, Size,
                                                              const uint32_t *, const uint32_t *, const int32_t *, int32_t) {
-    HIL_RESCALED_BLOCKS(HIL_SIGNED_PRODUCTS);
+    HIL_RESCALED_BLOCKS(HIL_SIGNED_PRODUCTS, HIL_AT_ZERO);
 }
 template <>
 __attribute__((naked, noinline, noipa)) inline void rescaled_blocks<false>(const int8_t *, const int32_t *, int8_t *, Position, Size, Size,
                                                                            Size, const uint32_t *, const uint32_t *, const int32_t *,
                                                                            int32_t) {
-    HIL_RESCALED_BLOCKS(HIL_PRODUCTS);
+    HIL_RESCALED_BLOCKS(HIL_PRODUCTS, HIL_AT_ZERO);
+}
+template <bool Signs>
+__attribute__((naked, noinline, noipa)) void raised_blocks(const int8_t *, const int32_t *, int8_t *, Position, Size, Size, Size,
+                                                           const uint32_t *, const uint32_t *, const int32_t *, int32_t, int32_t, int32_t) {
+    HIL_RESCALED_BLOCKS(HIL_SIGNED_PRODUCTS, HIL_AT_STARTS);
+}
+template <>
+__attribute__((naked, noinline, noipa)) inline void raised_blocks<false>(const int8_t *, const int32_t *, int8_t *, Position, Size, Size,
+                                                                         Size, const uint32_t *, const uint32_t *, const int32_t *, int32_t,
+                                                                         int32_t, int32_t) {
+    HIL_RESCALED_BLOCKS(HIL_PRODUCTS, HIL_AT_STARTS);
 }
 #undef HIL_RESCALED_BLOCKS
+#undef HIL_AT_STARTS
+#undef HIL_AT_ZERO
 #undef HIL_BLOCK_WRITTEN
 #undef HIL_BLOCK_ROUNDED
 #undef HIL_BLOCK_STARTS
@@ -107,6 +130,16 @@ inline void outputs_of_pixels(Within<int8_t, -128, 127> *out, Position apart, Si
     const int32_t *const last = records.at + words_of_a_record * outputs;
     rescaled_blocks<!IsFrom<Out, Zero>::value>(weights.at, records.at, &out->element, apart, plane, 4 * left_out, 24 * left_out,
                                                patches - left_out, patches + words, last, 2 * Zero + 1);
+}
+template <class Acc, class X, int Zero>
+inline void outputs_of_pixels(Within<int8_t, -128, 127> *out, Position apart, Size plane, Blocks<int8_t, 4, in_pairs> weights,
+                              const uint32_t *patches, Size inner, CommonStart first, CommonStart second, Size outputs,
+                              Records<false, true, Zero> records, BiasFactor) {
+    using Out = Within<int8_t, -128, 127>;
+    const Size words = rounded_up(inner, 4), left_out = -words & 12;
+    const int32_t *const last = records.at + words_of_a_record * outputs;
+    raised_blocks<!IsFrom<Out, Zero>::value>(weights.at, records.at, &out->element, apart, plane, 4 * left_out, 24 * left_out,
+                                             patches - left_out, patches + words, last, 2 * Zero + 1, first.of, second.of);
 }
 
 }  // namespace hil

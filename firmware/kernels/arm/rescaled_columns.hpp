@@ -88,8 +88,8 @@ inline void edge_of(uint32_t *to, const int8_t *x, Size row, Size rows, int left
 }
 
 // All results of a channel; `scratch`: a word for each row
-template <int Zero>
-__attribute__((noinline, noclone)) void columns_of(int8_t *out, uint32_t *scratch, const int8_t *w, const int8_t *x, const RowWindow &l,
+template <int Zero, class W>
+__attribute__((noinline, noclone)) void columns_of(int8_t *out, uint32_t *scratch, const W *w, const int8_t *x, const RowWindow &l,
                                                    Size step, const Rescaled<false, true, Zero, true> &by, int32_t pad) {
     const Size width = l.window.width, height = l.window.height;
     const uint32_t pads = 0x01010101u * static_cast<uint8_t>(pad);
@@ -128,8 +128,8 @@ __attribute__((noinline, noclone)) void columns_of(int8_t *out, uint32_t *scratc
 
 // Whether the results [begin, end) are all of them, by columns; then they are there. Not if they lie over the operand of the channel:
 // they would be written over rows that the next columns read.
-template <int Zero>
-inline bool by_columns_of(Within<int8_t, -128, 127> *out, int8_t *lines, Size begin, Size end, const int8_t *weights, const int8_t *x,
+template <int Zero, class W>
+inline bool by_columns_of(Within<int8_t, -128, 127> *out, int8_t *lines, Size begin, Size end, const W *weights, const int8_t *x,
                           const NoChannelBias &, const RowWindow &l, Size step, const Rescaled<false, true, Zero, true> &by, int32_t pad) {
     const Window &w = l.window;
     const bool is_same = w.stride_x == 1 && w.stride_y == 1 && w.pad_x == 1 && w.pad_y == 1 && w.out_width == w.width && w.width >= 4;

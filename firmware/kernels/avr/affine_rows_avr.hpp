@@ -292,9 +292,14 @@ template <class Acc, class Out, Size Step, Size MoreStep, uint8_t By, class Lift
 HIL_PAIR(NearRows<By>)
 #undef HIL_PAIR
 
-template <class Acc, Size Step, class Out, uint8_t Lift, bool Once>
-inline void rows_of_blocks(Out *out, Size stride, Flash<int8_t> w, Ram<int8_t> x, NearRows<Lift> rows, Size outputs, Size inner,
-                           const Channels<Flash<int32_t>, Flash<int8_t>, Once> &to, Const<0>) {
+inline void start_rows(__int24 (&)[4], Const<0>) {}
+inline void start_rows(__int24 (&sums)[4], __int24 start) {
+    for (uint8_t r = 0; r < 4; ++r) sums[r] += start;
+}
+// `start`: what all sums start with, besides
+template <Size Step, class Out, uint8_t Lift, bool Once, class Common>
+inline void near_rows_of_blocks(Out *out, Size stride, Flash<int8_t> w, Ram<int8_t> x, NearRows<Lift> rows, Common start, Size outputs,
+                                Size inner, const Channels<Flash<int32_t>, Flash<int8_t>, Once> &to) {
     const int16_t begin = near_start(to.zero, Lift);
     const uint8_t state = Lift | OfByte<Out>::counted, *at = rows.at;
     Size n = 0;
@@ -305,6 +310,7 @@ inline void rows_of_blocks(Out *out, Size stride, Flash<int8_t> w, Ram<int8_t> x
     for (; n + 4 <= outputs; n += 4, out += 4 * stride) {
         __int24 sums[4];
         begin_rows(sums, at);
+        start_rows(sums, start);
         Ram<int8_t> from = x;
         add_rows(Const<Step>(), sums, w, from, inner);
         int8_t bytes[4];
@@ -317,10 +323,21 @@ inline void rows_of_blocks(Out *out, Size stride, Flash<int8_t> w, Ram<int8_t> x
     if (n == outputs) return;
     __int24 sums[4];
     begin_rows(sums, at);
+    start_rows(sums, start);
     for (uint8_t r = 0; n + r < outputs; ++r, w = w + inner) sums[r] = add_row(sums[r], w, x, inner);
     int8_t bytes[4];
     const uint8_t undecided = round_near_rows(bytes, sums, at, begin, state);
     for (uint8_t r = 0; n + r < outputs; ++r, out += stride) *out = result(!(undecided & (0x10 << r)), bytes[r], sums[r], r);
+}
+template <class Acc, Size Step, class Out, uint8_t Lift, bool Once>
+inline void rows_of_blocks(Out *out, Size stride, Flash<int8_t> w, Ram<int8_t> x, NearRows<Lift> rows, Size outputs, Size inner,
+                           const Channels<Flash<int32_t>, Flash<int8_t>, Once> &to, Const<0>) {
+    near_rows_of_blocks<Step>(out, stride, w, x, rows, Const<0>(), outputs, inner, to);
+}
+template <class Acc, Size Step, class Out, uint8_t Lift, bool Once>
+inline void rows_of_blocks(Out *out, Size stride, Flash<int8_t> w, Ram<int8_t> x, WithStart<NearRows<Lift>> rows, Size outputs, Size inner,
+                           const Channels<Flash<int32_t>, Flash<int8_t>, Once> &to, Const<0>) {
+    near_rows_of_blocks<Step>(out, stride, w, x, rows.bias, static_cast<__int24>(rows.start), outputs, inner, to);
 }
 
 }  // namespace hil

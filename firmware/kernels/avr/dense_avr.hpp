@@ -14,6 +14,9 @@ struct Blocks {
 };
 template <Size Rows, Size Step, class T>
 inline Blocks<T, Rows, Step> blocks(const T *p) { return {p}; }
+// Weights that are By more than bytes, which the kernels take for them: By times the sum of a row's elements is where its sums start
+template <int By, Size Rows, Size Step>
+inline Blocks<Raised<By>, Rows, Step> raised(Blocks<int8_t, Rows, Step> b) { return {reinterpret_cast<const Raised<By> *>(b.at)}; }
 
 namespace portable {
 
@@ -232,6 +235,21 @@ __attribute__((noinline)) Acc add_row(Acc sum, Flash<int8_t> w, Ram<int8_t> x, S
     accumulate(sum, w, x, count);
     return sum;
 }
+// Biases, and what joins all of them
+template <class B>
+struct WithStart {
+    B bias;
+    int32_t start;
+};
+template <class Acc, class B, class Shift>
+inline Acc start_of(const WithStart<B> &b, Size n, Shift shift) {
+    return start_of<Acc>(b.bias, n, shift) + static_cast<Acc>(b.start);
+}
+template <int By, class B>
+inline WithStart<B> raised_start(const B &bias, Ram<int8_t> x, Size count) {
+    return {bias, By * sum_of(x, count)};
+}
+
 // out[n * stride] = sum_k weights[n][k] * x[k] + bias[n] * 2^bias_shift for n in [0, outputs); `Step`: as in blocks
 template <class Acc, Size Step, class Out, class B, class Shift, class BiasShift>
 inline void rows_of_blocks(Out *out, Size stride, Flash<int8_t> w, Ram<int8_t> x, B bias, Size outputs, Size inner, Shift shift,

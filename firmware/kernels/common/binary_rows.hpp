@@ -21,12 +21,6 @@ struct BinaryRows {
 };
 inline BinaryRows binary_rows(const SignBits *bits, Size inner, int16_t entry) { return {flash(bits), inner, entry, 0}; }
 
-inline int32_t sum_of(Ram<int8_t> x, Size count) {
-    int32_t sum = 0;
-    for (Size k = 0; k < count; ++k) sum += x[k];
-    return sum;
-}
-
 // For each of `rows` rows the sum of the elements that meet a negative weight
 #ifdef __AVR__
 constexpr Size rows_together = 1;

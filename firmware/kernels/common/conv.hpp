@@ -106,11 +106,17 @@ inline void channels_of_pixel(Out *out, Size pixels, Blocks<int8_t, 4, Step> wei
                               Shift shift, BiasShift bias_shift) {
     rows_of_blocks<Acc, Step>(out, pixels, flash(weights.at), patch, bias, outputs, inner, shift, bias_shift);
 }
+template <class Acc, class Out, int By, Size Step, class B, class Shift, class BiasShift>
+inline void channels_of_pixel(Out *out, Size pixels, Blocks<Raised<By>, 4, Step> weights, Ram<int8_t> patch, B bias, Size outputs,
+                              Size inner, Shift shift, BiasShift bias_shift) {
+    const auto start = raised_start<By>(bias, patch, inner);
+    rows_of_blocks<Acc, Step>(out, pixels, flash(&weights.at->code), patch, start, outputs, inner, shift, bias_shift);
+}
 // Depthwise layers have no blocks of rows.
-template <Size Step>
-inline void accumulate(__int24 &, Blocks<int8_t, 4, Step>, Ram<int8_t>, Size) {}
-template <Size Step>
-inline void accumulate(int32_t &, Blocks<int8_t, 4, Step>, Ram<int8_t>, Size) {}
+template <class W, Size Step>
+inline void accumulate(__int24 &, Blocks<W, 4, Step>, Ram<int8_t>, Size) {}
+template <class W, Size Step>
+inline void accumulate(int32_t &, Blocks<W, 4, Step>, Ram<int8_t>, Size) {}
 #endif
 
 // An AVR gets one copy per layer, in which the window is constant: that is smaller and faster than one for all, whose
@@ -156,10 +162,6 @@ HIL_PER_LAYER void conv_bias(Out *out, T *patch, W weights, X x, B bias, const W
                              BiasShift bias_shift) {
     convolve<Acc>(out, patch, weights, x, bias, w, groups, outputs, shift, bias_shift);
 }
-
-struct NoChannelBias : NoBias {
-    NoChannelBias operator+(Size) const { return *this; }
-};
 
 template <class Acc, class Out, class T, class W, class X, class Shift>
 HIL_PER_LAYER void conv(Out *out, T *patch, W weights, X x, const Window &w, Size groups, Size outputs, Shift shift) {

@@ -8,6 +8,9 @@ namespace hil {
 struct NoBias {
     int8_t operator[](Size) const { return 0; }
 };
+struct NoChannelBias : NoBias {
+    NoChannelBias operator+(Size) const { return *this; }
+};
 
 // Where the sum of output n starts, and the biases of one row or pixel: what joins the sum besides the products. Some
 // biases differ from pixel to pixel (residual.hpp).
@@ -68,6 +71,14 @@ void dense_bias(Out *out, Blocks<int8_t, 4, Step> weights, Ram<int8_t> x, B bias
                 BiasShift bias_shift) {
     for (; rows > 0; --rows, x = x + inner, out += outputs, next_row(bias, outputs)) {
         rows_of_blocks<Acc, Step>(out, 1, flash(weights.at), x, bias, outputs, inner, shift, bias_shift);
+    }
+}
+template <class Acc, class Out, int By, Size Step, class B, class Shift, class BiasShift>
+void dense_bias(Out *out, Blocks<Raised<By>, 4, Step> weights, Ram<int8_t> x, B bias, Size rows, Size outputs, Size inner, Shift shift,
+                BiasShift bias_shift) {
+    for (; rows > 0; --rows, x = x + inner, out += outputs) {
+        const auto start = raised_start<By>(bias, x, inner);
+        rows_of_blocks<Acc, Step>(out, 1, flash(&weights.at->code), x, start, outputs, inner, shift, bias_shift);
     }
 }
 #endif

@@ -15,6 +15,12 @@ inline void accumulate_apart(Acc &sum, A a, B b, Size count) {
     accumulate(sum, a, b, count);
 }
 
+inline int32_t sum_of(Ram<int8_t> x, Size count) {
+    int32_t sum = 0;
+    for (Size k = 0; k < count; ++k) sum += x[k];
+    return sum;
+}
+
 #ifndef __AVR__
 // Sums of neighbouring rows: each element of x is loaded once for all of them. ARM has registers for four sums
 // of 32 bits or two of 64.

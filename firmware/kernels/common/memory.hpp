@@ -97,6 +97,13 @@ inline Flash<typename Fixed<Bits>::Code> flash(const Fixed<Bits> *p) {
     return {&p->code};
 }
 
+// A weight that is By more than the byte which stands for it (tinyhil/passes/raised.py)
+template <int By>
+struct Raised {
+    int8_t code;
+    constexpr operator int16_t() const { return static_cast<int16_t>(code + By); }
+};
+
 // One bit: -1 or 1.
 struct Signed {
     using Code = int8_t;

@@ -173,6 +173,16 @@ template <class Acc, class B>
 inline Acc start_of(const B &bias, Size n, BiasFactor factor) {
     return static_cast<Acc>(bias[n]) * factor.by;
 }
+// What all sums of a row or of a pixel start with, in the place of their biases
+struct CommonStart { int32_t of; };
+template <class Acc>
+inline Acc start_of(const CommonStart &start, Size, BiasFactor) {
+    return start.of;
+}
+template <>
+struct VariesByPixel<CommonStart> {
+    static constexpr bool value = true;
+};
 template <int N>
 inline BiasFactor bias_factor(Const<N>) {
     return {factor_of(N)};
