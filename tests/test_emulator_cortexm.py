@@ -1,4 +1,4 @@
-"""The emulated Due, STM32H747, L4R5, G0B1 and U575: exact counts, modelled cycles, interrupts, faults, ending."""
+"""The emulated Due, STM32H747, L4R5, G0B1, U575, RP2040: exact counts, modelled cycles, interrupts, faults, ending."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ L4R5 = Chip("stm32l4r5", M4, 0x200A0000, 120_000_000)
 G0B1 = Chip("stm32g0b1", ("-mcpu=cortex-m0plus", "-mthumb"), 0x20024000, 64_000_000)
 M33 = ("-mcpu=cortex-m33", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16")
 U575 = Chip("stm32u575", M33, 0x200C0000, 160_000_000)
-CHIPS = (DUE, H747, L4R5, G0B1, U575)
+RP2040 = Chip("rp2040", ("-mcpu=cortex-m0plus", "-mthumb"), 0x20042000, 125_000_000)
+CHIPS = (DUE, H747, L4R5, G0B1, U575, RP2040)
 every_chip = pytest.mark.parametrize("chip", CHIPS, ids=lambda chip: chip.name)
 both_uarts = pytest.mark.parametrize("uart", ["lifted", "true"])
 
@@ -261,6 +262,7 @@ BRIDGES = {  # baud rates; 16U2: 16 MHz / 8 / 17; an ST-LINK hits the rate
     "stm32l4r5": 115200,
     "stm32g0b1": 115107,
     "stm32u575": 115190,
+    "rp2040": 115207,
 }
 
 

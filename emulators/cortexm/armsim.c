@@ -6,13 +6,13 @@
 
 enum { NEVER = 1 };
 
-static const struct chip *const chips[] = {&sam3x8e, &stm32h747, &stm32h745, &stm32l4r5, &stm32g0b1, &stm32u575,
+static const struct chip *const chips[] = {&sam3x8e, &stm32h747, &stm32h745, &stm32l4r5, &stm32g0b1, &stm32u575, &rp2040,
                                            &stm32l4r5_foreign, &stm32f746, &stm32h7a3, &stm32g0b1_foreign,
                                            &stm32u575_foreign, &stm32u385};
 
 struct options {
     const struct chip *chip;
-    const char *image, *flash_file, *link, *trace, *pins, *lines, *stacks;
+    const char *image, *flash_file, *link, *trace, *pins, *lines, *stacks, *drive;
     bool true_uart, realtime, no_autoreset, boot0, single_bank;
     int64_t worn_offset, budget;
     uint32_t supply;
@@ -24,7 +24,7 @@ static _Noreturn void usage(const char *what, const char *argument) {
     fprintf(stderr, "armsim: %s%s; chips:", what, argument);
     for (size_t i = 0; i < sizeof chips / sizeof *chips; ++i) fprintf(stderr, " %s", chips[i]->name);
     fprintf(stderr, "; usage: armsim --chip NAME --image FILE.bin --link PATH "
-            "[--uart true|lifted] [--realtime] [--trace FILE] [--no-autoreset] [--flash-file PATH] [--boot0] "
+            "[--uart true|lifted] [--realtime] [--trace FILE] [--no-autoreset] [--flash-file PATH] [--boot0] [--drive FOLDER] "
             "[--worn OFFSET] [--supply smps|ldo] [--pins FILE] [--stacks FILE] [--lines FILE] [--budget INSTRUCTIONS] [--single-bank]\n");
     exit(2);
 }
@@ -59,6 +59,7 @@ static void take_value(struct options *o, const char *name, const char *value) {
     else if (!strcmp(name, "--image")) o->image = value;
     else if (!strcmp(name, "--flash-file")) o->flash_file = value;
     else if (!strcmp(name, "--link")) o->link = value;
+    else if (!strcmp(name, "--drive")) o->drive = value;
     else if (!strcmp(name, "--trace")) o->trace = value;
     else if (!strcmp(name, "--pins")) o->pins = value;
     else if (!strcmp(name, "--stacks")) o->stacks = value;
@@ -71,7 +72,7 @@ static void take_value(struct options *o, const char *name, const char *value) {
 
 static bool is_known(const char *name) {
     static const char *const known[] = {"--chip", "--image", "--flash-file", "--link", "--trace", "--pins", "--uart", "--worn",
-                                        "--supply", "--lines", "--budget", "--stacks"};
+                                        "--supply", "--lines", "--budget", "--stacks", "--drive"};
     for (size_t i = 0; i < sizeof known / sizeof *known; ++i)
         if (!strcmp(name, known[i])) return true;
     return false;
@@ -125,6 +126,7 @@ static void set_up(struct machine *m, const struct options *o) {
     m->registers = locate_registers(m->uc);
     install_block_hook(m);
     m->boot0 = o->boot0;
+    m->drive = o->drive;
     m->read_shift = m->chip->timing.read_shift + o->single_bank;
     m->supply = o->supply;
     m->worn_offset = o->worn_offset;
@@ -151,7 +153,7 @@ static uint32_t reset_machine(struct machine *m, const char *why) {
     memset(m->icache, 0xFF, sizeof m->icache);
     memset(m->dcache, 0xFF, sizeof m->dcache);
     memset(m->art_data, 0xFF, sizeof m->art_data);
-    memset(m->m33_lines, 0xFF, sizeof m->m33_lines);
+    memset(m->shared_lines, 0xFF, sizeof m->shared_lines);
     m->m33_ways = 2;
     m->m33_missed = FLASH_LINE_NONE;
     m0plus_reset(m);

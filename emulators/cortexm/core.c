@@ -34,10 +34,14 @@ static uint32_t systick_divider(void) { return *word(SYST_CSR) & CSR_CLKSOURCE ?
 
 static uint64_t systick_period(void) { return ((uint64_t)(*word(SYST_RVR) & 0xFFFFFF) + 1) * systick_divider(); }
 
-uint64_t systick_next_event(void) { return *word(SYST_CSR) & CSR_ENABLE ? systick_due : UINT64_MAX; }
+/* One that only counts is brought up to date when it is read. */
+uint64_t systick_next_event(void) {
+    enum { INTERRUPTS = CSR_ENABLE | CSR_TICKINT };
+    return (*word(SYST_CSR) & INTERRUPTS) == INTERRUPTS ? systick_due : UINT64_MAX;
+}
 
 void systick_tick(struct machine *m) {
-    while (systick_next_event() <= m->cycles.typical) {
+    while (*word(SYST_CSR) & CSR_ENABLE && systick_due <= m->cycles.typical) {
         systick_due += systick_period();
         *word(SYST_CSR) |= CSR_COUNTFLAG;
         if (*word(SYST_CSR) & CSR_TICKINT) m->nvic.systick_pending = true;

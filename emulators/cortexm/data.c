@@ -68,7 +68,7 @@ uint32_t m33_line(struct machine *m, uint32_t line) {
     const bool follows = line == m->m33_missed + 1;
     if (m->icache_on) {
         const uint32_t sets = (t->icache_bytes >> M33_LINE_SHIFT) / m->m33_ways;
-        if (touch(m->m33_lines[line & (sets - 1)], m->m33_ways, line)) return 0;
+        if (touch(m->shared_lines[line & (sets - 1)], m->m33_ways, line)) return 0;
         ++m->fills;
     }
     m->m33_missed = line;

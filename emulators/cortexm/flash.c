@@ -1,5 +1,5 @@
 /* Flash as a board has it: contents that outlive the power, pages that are erased and programmed, worn cells. */
-#include "machine.h"
+#include "uf2.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,12 +10,24 @@ static _Noreturn void refuse(const char *what, const char *path, const char *why
     exit(2);
 }
 
+/* The blocks of a UF2 file, as a boot loader would place them. */
+static void unpack(struct machine *m, const char *path, FILE *file) {
+    const size_t room = 4 * (size_t)m->chip->flash_size_bytes;
+    uint8_t *content = malloc(room);
+    rewind(file);
+    const size_t bytes = content ? fread(content, 1, room, file) : 0;
+    memset(m->flash, 0xFF, m->chip->flash_size_bytes);
+    if (!uf2_take(m, content, bytes, true)) refuse("the image", path, "lacks blocks, or is for another chip");
+    free(content);
+}
+
 void flash_load_image(struct machine *m, const char *path) {
     FILE *file = fopen(path, "rb");
     if (!file) refuse("cannot read the image", path, strerror(errno));
     const size_t bytes = fread(m->flash, 1, m->chip->flash_size_bytes, file);
     if (bytes < 8) refuse("the image", path, "has no vector table");
-    if (fgetc(file) != EOF) refuse("the image", path, "is larger than the flash");
+    if (m->chip->uf2 && is_uf2(m->flash, bytes)) unpack(m, path, file);
+    else if (fgetc(file) != EOF) refuse("the image", path, "is larger than the flash");
     fclose(file);
     m->fuses |= FUSE_BOOT_FLASH;
     flash_wear(m);

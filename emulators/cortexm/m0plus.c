@@ -1,4 +1,5 @@
-/* STM32G0: the flash is read 64 bits at a time (RM0444, 3.3.1); the line behind the one that is executed is fetched
+/* RP2040: every load and every fetch from flash goes through one cache; a line that is not there is waited for whole.
+ * STM32G0: the flash is read 64 bits at a time (RM0444, 3.3.1); the line behind the one that is executed is fetched
  * beforehand, the last lines are kept, and data wait for both at the one port. How many lines: 16 instructions, which is what
  * a published image says whose loops of 10 and 11 instructions stay there (docs/cycle_model.md). */
 #include "m0plus.h"
@@ -56,19 +57,25 @@ static bool in_flash(const struct machine *m, uint32_t addr) {
     return addr - c->flash_base < c->flash_size_bytes || addr - c->flash_mirror < c->flash_size_bytes;
 }
 
+static void through_cache(struct machine *m, uint32_t line) {
+    const uint32_t sets = (m->chip->timing.icache_bytes >> G0_LINE_SHIFT) / 2;
+    if (!touch(m->shared_lines[line & (sets - 1)], 2, line) || !m->icache_on) m->cycles.typical += m->flash_wait_states;
+}
+
 void m0plus_run(struct machine *m, const struct block *b) {
     const bool waits = m->flash_wait_states && in_flash(m, b->addr);
+    const bool cached = m->chip->timing.icache_bytes;
     const uint32_t first = b->addr >> G0_LINE_SHIFT;
     if (!m->flash_wait_states) {
         m->cycles.typical += b->typical;
         return;
     }
     for (const struct stretch *s = b->stretches; s < b->stretches + b->stretch_count; ++s) {
-        if (waits) fetch(m, first + s->line);
+        if (waits) (cached ? through_cache : fetch)(m, first + s->line);
         m->cycles.typical += s->cycles;
         if (!s->loads) continue;
         const uint32_t addr = address_of(m, &s->data);
         if (!in_flash(m, addr)) continue;
-        for (uint32_t at = addr; at < addr + s->data.bytes; at += 4) load(m, at >> G0_LINE_SHIFT);
+        for (uint32_t at = addr; at < addr + s->data.bytes; at += 4) (cached ? through_cache : load)(m, at >> G0_LINE_SHIFT);
     }
 }

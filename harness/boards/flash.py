@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ import serial
 
 from tinyhil import files
 from tinyhil.errors import FlashError, LinkError, WrongFirmware
+from tinyhil.harness.boards.drives import find_drive
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.harness.wire.link import Link, reason
@@ -83,6 +84,10 @@ def _stm32flash(image: Image, board: BoardSpec, port: str) -> list[str]:
     return ["stm32flash", *wire, "-v", "-w", str(image.load_path), "-g", "0x0", port]
 
 
+def _dd(image: Image, board: BoardSpec, drive: str) -> list[str]:
+    return ["dd", f"if={image.load_path}", f"of={drive}/firmware.uf2", "conv=fsync", "status=none"]
+
+
 def _openocd(image: Image, board: BoardSpec, port: str) -> list[str]:
     elf = tcl_word(str(image.elf), "the path", FlashError)
     return _openocd_does(f"program {elf} verify reset exit", board, port)
@@ -113,6 +118,7 @@ NO_PORT = "the port can not be opened; see `hil boards` and the group dialout"
 NO_UNO = "no boot loader answers; is an Uno on this port?"
 NO_DUE = "no boot loader answers; use the programming port of a Due, or press ERASE"
 NO_STM32 = "no boot loader answers; set BOOT0 high and reset the board"
+NO_DRIVE = "no drive of its boot loader is mounted; hold BOOTSEL while you plug the board in, or press reset twice"
 OTHER_AVR = "the chip has another signature than that of the board; is it this board?"
 AVR_328PB = "the chip is an ATmega328PB: say `programmer_part: m328pb` in its entry of the board file"
 OTHER_STM32 = "the chip behind this ST-LINK is another than the board's; nothing was written"
@@ -153,6 +159,7 @@ TOOLS = {
             (r"No such file|Failed to open|Permission denied|Cannot handle device", NO_PORT),
         ),
     ),
+    "uf2": Tool("dd", "coreutils", _dd, NO_DRIVE, ((r"No space left", "the drive is full"),), serial_port=False),
     "stlink": Tool(
         "openocd",
         "openocd",
@@ -169,17 +176,29 @@ TOOLS = {
 }
 
 
-def flash(image: Image, board: BoardSpec, port: str, log: Path) -> None:
-    """Write `image` into the board on `port` and have the program verify it; FlashError if that fails."""
+def flash(image: Image, board: BoardSpec, port: str, log: Path, drives: Iterable[Path] | None = None) -> None:
+    """Write `image` into the board on `port` and have the program verify it; FlashError if that fails.
+
+    `drives`: folders one of which is the board's boot loader, in place of all that are mounted. They verify nothing.
+    """
     tool = required_tool(board.name, board.upload)
     if board.upload == "stlink":
         check_openocd(board)
     device = _local_port(board, port) if tool.serial_port else port
+    if board.upload == "uf2":
+        device = str(_drive(board, drives))
     if board.upload == "sam-ba":
         touch(device)
     _run(tool, tool.command(image, board, device), board, port, log)
     if board.upload == "sam-ba":
         leave_boot_loader(image, board, device, log)
+
+
+def _drive(board: BoardSpec, drives: Iterable[Path] | None) -> Path:
+    drive = find_drive(board, drives)
+    if drive is None:
+        raise NoAnswer(f"{board.name}: {NO_DRIVE}")
+    return drive
 
 
 def required_tool(board: str, upload: str) -> Tool:

@@ -23,8 +23,9 @@ FAILED_EXIT_S = 0.3  # nobody waits for the last words of a board that has faile
 class ProcessBoard:
     """Starts `command` and follows its events. Ends it by closing its stdin, so it never outlives us."""
 
-    def __init__(self, command: Sequence[str], log: Path, banner_s: float) -> None:
+    def __init__(self, command: Sequence[str], log: Path, banner_s: float, drives: tuple[Path, ...] = ()) -> None:
         self.banner_s = banner_s
+        self.drives = drives  # that its boot loader may show
         self.events: list[Mapping[str, Any]] = []
         self._log = log
         self._ready = threading.Event()

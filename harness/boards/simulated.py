@@ -58,7 +58,7 @@ def connect_flashed(board: BoardSpec, session: Session, image: Image) -> Iterato
         with ExitStack() as stack:
             process = stack.enter_context(_start(board, session, emulator.loader_args, banner_s))
             try:
-                flash(image, board.model_copy(update=changes), process.port, log)
+                flash(image, board.model_copy(update=changes), process.port, log, process.drives)
             except NoAnswer:
                 continue
             yield process
@@ -82,7 +82,10 @@ def check_flasher(board: BoardSpec) -> None:
 def _start(board: BoardSpec, session: Session, args: tuple[str, ...], banner_s: float) -> Iterator[ProcessBoard]:
     program = compiled_emulator(board.chip, default_cache_dir(), to_stderr)
     with tempfile.TemporaryDirectory(prefix="hil-") as folder:
+        drive = Path(folder) / "drive"
+        drive.mkdir()
         values = {
+            "drive": drive,
             "chip": board.chip.name,
             "image": session.image,
             "static_bytes": session.static_bytes,
@@ -104,5 +107,5 @@ def _start(board: BoardSpec, session: Session, args: tuple[str, ...], banner_s: 
             command += ["--budget", str(session.budget)]
         if session.watch_stacks:
             command += ["--stacks", str(session.log_dir / STACKS)]
-        with ProcessBoard(command, session.log_dir / "emulator.log", banner_s) as process:
+        with ProcessBoard(command, session.log_dir / "emulator.log", banner_s, (drive,)) as process:
             yield process

@@ -21,6 +21,7 @@ UPLOAD: dict[str, dict[str, Any]] = {  # by `upload` of a board; the first proto
     },
     "stlink": {"protocols": ["stlink", "serial", "custom"]},
     "serial": {"protocols": ["serial", "custom"]},
+    "uf2": {"protocols": ["cmsis-dap", "custom"]},  # a drive is no protocol of PlatformIO's
     "none": {"protocols": ["custom"]},
 }
 HEAD = """\
@@ -84,6 +85,8 @@ def manifest(board: BoardSpec) -> str:
         "stack_reserve": chip.stack_reserve_bytes,
         "hwids": [[f"0x{part}" for part in usb.split(":")] for usb in board.usb],
     }
+    if chip.uf2_family is not None:
+        build["uf2_family"] = f"{chip.uf2_family:#x}"
     limits = {"maximum_size": chip.flash_bytes, "maximum_ram_size": chip.ram_bytes}
     whole = {
         "name": board.title,

@@ -76,9 +76,10 @@ class ChipSpec(WithCrossbars):
     clock_hz: PositiveInt
     other_clocks_hz: tuple[PositiveInt, ...] = ()  # that a board may choose instead
     compiler: Literal["avr-gcc", "arm-none-eabi-gcc", "g++"]
-    load: Literal["hex", "bin", "elf"]
+    load: Literal["hex", "bin", "uf2", "elf"]
     tick: Literal["cycles", "instructions", "nanoseconds"]
     uart: Uart | None = None
+    uf2_family: PositiveInt | None = None  # of chips that take an image as a UF2 file
     openocd_target: Word | None = None
     debug_id: DebugId | None = None
     supplies: tuple[Supply, ...] = ()  # regulators that may feed the core, if the firmware can choose
@@ -95,6 +96,12 @@ class ChipSpec(WithCrossbars):
     def _hot_constants_have_a_region(self) -> ChipSpec:
         if self.hot is not None and self.hot.region not in self.regions:
             raise ValueError(f"hot: no region '{self.hot.region}'; regions: {', '.join(self.regions) or 'none'}")
+        return self
+
+    @model_validator(mode="after")
+    def _uf2_files_are_for_a_family(self) -> ChipSpec:
+        if self.load == "uf2" and self.uf2_family is None:
+            raise ValueError("load: uf2 needs uf2_family")
         return self
 
     @model_validator(mode="after")
@@ -119,6 +126,7 @@ class _Board(Record):
     upload: Upload
     upload_baud: PositiveInt | None = None  # of the boot loader, if it is not `baud`
     programmer_part: Word | None = None  # the chip's name for avrdude, if it is not the chip's own
+    drive_id: Line | None = None  # by which the drive of the board's UF2 boot loader is known
     probe_reset: Annotated[str, StringConstraints(pattern=r"^[a-z_]+( [a-z_]+)*$")] | None = (
         None  # openocd's reset_config of this board
     )

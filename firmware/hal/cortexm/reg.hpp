@@ -17,6 +17,11 @@ constexpr uint32_t MPU_RLAR = MPU_RASR;  // ARMv8-M
 constexpr uint32_t DEMCR = 0xE000EDFC;
 constexpr uint32_t ICIALLU = 0xE000EF50, DCISW = 0xE000EF60;
 
+// Until these bits of a register are as wanted.
+inline void wait_for(uint32_t address, uint32_t mask, uint32_t value) {
+    while ((reg(address) & mask) != value) {}
+}
+
 inline void barrier() { __asm__ volatile("dsb\n\tisb" ::: "memory"); }
 
 inline void enable_irq(uint32_t irq) { reg(NVIC_ISER + 4 * (irq / 32)) = 1u << (irq % 32); }

@@ -7,6 +7,10 @@
 #include HIL_COUNTER
 #include "firmware/hal/hal.hpp"
 
+#ifndef HIL_KEEP_LOOP
+#define HIL_KEEP_LOOP(runs)
+#endif
+
 namespace {
 
 constexpr uint32_t CALIBRATION_TAG = 0x7FFFFFFF, END_OF_SECTION = 0x80000000;
@@ -24,7 +28,9 @@ void init_sections() {
     counter::start();
     empty_section_cycles = 0;
     // The first empty section fills caches and flash buffers, the second is the cost.
-    for (int run = 0; run < 2; ++run) {
+    int runs = 2;
+    HIL_KEEP_LOOP(runs);
+    for (int run = 0; run < runs; ++run) {
         hal::section_begin(CALIBRATION_TAG);
         const uint32_t cycles = hal::section_end();
         if (run == 1) empty_section_cycles = cycles;

@@ -18,6 +18,7 @@ constexpr uint32_t GPIOA = 0x50000000, PORT_GATES = 0x40021034;  // RCC_IOPENR
 #include "firmware/hal/stm32/usart.hpp"
 
 using cortexm::reg;
+using cortexm::wait_for;
 using usart::open_gate;
 using usart::set_field;
 
@@ -27,10 +28,6 @@ constexpr uint32_t USART2_IRQ = 28, BAUD = HIL_BAUD;
 constexpr uint32_t RCC_CR = 0x40021000, RCC_CFGR = 0x40021008, RCC_PLLCFGR = 0x4002100C;
 constexpr uint32_t RCC_IOPENR = 0x40021034, RCC_APBENR1 = 0x4002103C, FLASH_ACR = 0x40022000;
 constexpr uint32_t PUPDR = 0x0C, AFRL = 0x20, MODER = 0x00;
-
-void wait_for(uint32_t address, uint32_t mask, uint32_t value) {
-    while ((reg(address) & mask) != value) {}
-}
 
 // Two wait states above 48 MHz (RM0444, table 17), then the PLL.
 void start_clock() {

@@ -18,6 +18,7 @@ constexpr uint32_t GPIOA = 0x48000000, PORT_GATES = 0x4002104C;  // RCC_AHB2ENR
 #include "firmware/hal/stm32/usart.hpp"
 
 using cortexm::reg;
+using cortexm::wait_for;
 using usart::open_gate;
 using usart::set_field;
 
@@ -28,10 +29,6 @@ constexpr uint32_t RCC_CR = 0x40021000, RCC_CFGR = 0x40021008, RCC_PLLCFGR = 0x4
 constexpr uint32_t RCC_AHB2ENR = 0x4002104C, RCC_APB1ENR1 = 0x40021058, RCC_APB1ENR2 = 0x4002105C;
 constexpr uint32_t FLASH_ACR = 0x40022000, PWR_CR2 = 0x40007004, PWR_CR5 = 0x40007080;
 constexpr uint32_t GPIOG = 0x48001800, MODER = 0x00, PUPDR = 0x0C, AFRL = 0x20, AFRH = 0x24;
-
-void wait_for(uint32_t address, uint32_t mask, uint32_t value) {
-    while ((reg(address) & mask) != value) {}
-}
 
 // Above 80 MHz: range 1 boost, five wait states, and a microsecond at half the speed on the way (RM0432, 5.1.7 and 6.2.9).
 void start_clock() {

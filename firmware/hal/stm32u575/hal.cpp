@@ -18,6 +18,7 @@ constexpr uint32_t GPIOA = 0x42020000, PORT_GATES = 0x46020C8C;  // RCC_AHB2ENR1
 #include "firmware/hal/stm32/usart.hpp"
 
 using cortexm::reg;
+using cortexm::wait_for;
 using usart::open_gate;
 using usart::set_field;
 
@@ -28,10 +29,6 @@ constexpr uint32_t RCC_CR = 0x46020C00, RCC_CFGR1 = 0x46020C1C, RCC_PLL1CFGR = 0
 constexpr uint32_t RCC_AHB2ENR1 = 0x46020C8C, RCC_AHB3ENR = 0x46020C94, RCC_APB2ENR = 0x46020CA4;
 constexpr uint32_t PWR_VOSR = 0x4602080C, FLASH_ACR = 0x40022000, ICACHE_CR = 0x40030400;
 constexpr uint32_t MODER = 0x00, PUPDR = 0x0C, AFRH = 0x24;
-
-void wait_for(uint32_t address, uint32_t mask, uint32_t value) {
-    while ((reg(address) & mask) != value) {}
-}
 
 // 160 MHz need voltage range 1, the booster, which is clocked by the PLL's source, and four wait states (RM0456, 10.5.4
 // and 7.3.3). The cache has two ways, as after a reset.

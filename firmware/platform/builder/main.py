@@ -161,16 +161,25 @@ env.Append(
         ),
     }
 )
+family = board.get("build.uf2_family", "")
+if family:
+    converter = join(platform.get_dir(), "uf2.py")
+    env["BUILDERS"]["ElfToUf2"] = Builder(
+        suffix=".uf2",
+        action=env.VerboseAction(f'"$PYTHONEXE" "{converter}" $SOURCE $TARGET {family}', "Building $TARGET"),
+    )
 stem = join("$BUILD_DIR", "${PROGNAME}")
 if "nobuild" in COMMAND_LINE_TARGETS:
     elf, hex_file, bin_file = stem + ".elf", stem + ".hex", stem + ".bin"
+    uf2_files = [stem + ".uf2"] if family else []
 else:
     choose_sources()
     elf = build_elf()
     hex_file, bin_file = env.ElfToHex(stem, elf), env.ElfToBin(stem, elf)
     env.Depends([hex_file, bin_file], "checkprogsize")
+    uf2_files = env.ElfToUf2(stem, elf) if family else []
 AlwaysBuild(env.Alias("nobuild", hex_file))
-program = env.Alias("buildprog", [hex_file, bin_file])
+program = env.Alias("buildprog", [hex_file, bin_file, *uf2_files])
 size = env.AddPlatformTarget(
     "size", elf, env.VerboseAction("$SIZEPRINTCMD", "Calculating size $SOURCE"), "Program Size", "Static flash and RAM"
 )

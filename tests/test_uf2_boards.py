@@ -1,0 +1,194 @@
+"""Boards that are drives to who programs them: UF2 files, boot loaders that take them, what a HAL must not forget."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.hil_command import hil, record_of
+from tests.test_emulator_cortexm import ARMSIM, RP2040, Board, Chip, build_dir, program
+from tests.test_nucleos import forgetful
+from tests.wire_bench import ROOT
+from tinyhil.errors import FlashError
+from tinyhil.harness.boards.drives import INFO, find_drive
+from tinyhil.harness.settings.config import load_boards
+
+CONVERTER = ROOT / "firmware/platform/uf2.py"
+FAMILIES = {board.chip.name: board.chip.uf2_family for board in load_boards().entries.values()}
+CHIPS = (RP2040,)
+BLOCK_BYTES, PAYLOAD = 512, slice(32, 32 + 256)
+RUN = ("run", "--model", "digits_cnn", "--format", "fixed8", "--samples", 3, "--json")
+
+
+def uf2_of(chip: Chip, folder: Path, name: str = "echo") -> bytes:
+    image = program(chip, name)
+    made = folder / "made.uf2"
+    family = hex(FAMILIES[chip.name] or 0)
+    subprocess.run([sys.executable, CONVERTER, image.with_suffix(".elf"), made, family], check=True)
+    return made.read_bytes()
+
+
+def blocks(file: bytes) -> list[bytes]:
+    return [file[at : at + BLOCK_BYTES] for at in range(0, len(file), BLOCK_BYTES)]
+
+
+def word(block: bytes, index: int) -> int:
+    return int.from_bytes(block[4 * index : 4 * index + 4], "little")
+
+
+@pytest.mark.parametrize("chip", CHIPS, ids=lambda chip: chip.name)
+def test_a_uf2_file_holds_the_image(chip: Chip, tmp_path: Path) -> None:
+    made, image = blocks(uf2_of(chip, tmp_path)), program(chip, "echo").read_bytes()
+    base = word(made[0], 3)
+    flash = bytearray(b"\xff" * (word(made[-1], 3) - base + 256))
+    for number, block in enumerate(made):
+        assert (word(block, 0), word(block, 1), word(block, 127)) == (0x0A324655, 0x9E5D5157, 0x0AB16F30)
+        assert (word(block, 2), word(block, 4), word(block, 5)) == (0x2000, 256, number)
+        assert (word(block, 6), word(block, 7)) == (len(made), FAMILIES[chip.name])
+        at = word(block, 3) - base
+        flash[at : at + 256] = block[PAYLOAD]
+    assert bytes(flash[: len(image)]) == image
+    assert set(flash[len(image) :]) <= {0xFF}
+
+
+def spoil(file: bytes, how: str) -> bytes:
+    """A file that a boot loader must not take for whole."""
+    first, *rest = blocks(file)
+    if how == "a block is missing":
+        return b"".join(rest)
+    at = {"of another family": 28, "not for flash": 8, "outside of the flash": 12, "no such block": 20}[how]
+    value = {8: 0x2001, 12: 0x00000000}.get(at, 0x12345678)
+    return b"".join([first[:at] + value.to_bytes(4, "little") + first[at + 4 :], *rest])
+
+
+@pytest.mark.parametrize(
+    "how", ["a block is missing", "of another family", "not for flash", "outside of the flash", "no such block"]
+)
+def test_a_file_that_is_not_whole_is_refused(how: str, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.uf2"
+    bad.write_bytes(spoil(uf2_of(RP2040, tmp_path), how))
+    command = [ARMSIM, "--chip", RP2040.name, "--image", bad, "--link", tmp_path / "port"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert (done.returncode, "lacks blocks" in done.stderr) == (2, True)
+
+
+def test_an_empty_board_is_a_drive_and_takes_a_file_that_comes_in_parts(tmp_path: Path) -> None:
+    build_dir()
+    drive, port, file = tmp_path / "drive", tmp_path / "port", uf2_of(RP2040, tmp_path)
+    drive.mkdir()
+    command = [ARMSIM, "--chip", RP2040.name, "--flash-file", tmp_path / "flash", "--drive", drive, "--link", port]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as board:
+        assert board.stdout is not None
+        assert board.stdin is not None
+        assert find_drive(load_boards().board("pico"), [drive]) == drive
+        half = len(blocks(file)) // 2 * BLOCK_BYTES
+        with (drive / "x.uf2").open("wb") as copy:
+            copy.write(file[:half])
+            copy.flush()
+            copy.write(file[half:])
+        events = [json.loads(board.stdout.readline()) for _ in range(3)]
+        assert [event.get("why") for event in events] == [None, "power on", "a UF2 file was written"]
+        assert not list(drive.iterdir())  # neither the file nor what tells a boot loader
+        board.stdin.close()
+
+
+def test_of_several_drives_none_is_chosen(tmp_path: Path) -> None:
+    pico, drives = load_boards().board("pico"), [tmp_path / "a", tmp_path / "b"]
+    for drive in drives:
+        drive.mkdir()
+        (drive / INFO).write_text("Board-ID: RPI-RP2\r\n")
+    with pytest.raises(FlashError, match="2 boot loaders are mounted"):
+        find_drive(pico, drives)
+    (drives[0] / INFO).write_text("Board-ID: another\r\n")
+    assert find_drive(pico, drives) == drives[1]
+
+
+# Lines of what is compiled for the chip, left out one by one.
+FORGOTTEN = {
+    "rp/chip.hpp": {
+        "    leave_reset(RESET_IO_BANK0 | RESET_PADS_BANK0 | RESET_UART0);\n": "silent",
+        "    reg(CLK_PERI_CTRL) = enable_peri;\n": "silent",
+        "    connect(0, uart, 0);\n": "silent",
+        "    reg(LCR_H) = eight_bits;  // takes the divider over, too\n": "silent",
+        "    reg(XOSC) = range_1_to_15_mhz | enable;\n    wait_for(XOSC_STATUS, stable, stable);\n": "not running",
+        "    reg(PLL_PRIM) = PLL_BY_1 << 16 | PLL_BY_2 << 12;\n": "not running",
+        "    leave_reset(RESET_PLL_SYS);\n": "silent",
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "ends"),
+    [(file, line, ends) for file, lines in FORGOTTEN.items() for line, ends in lines.items()],
+)
+def test_a_hal_that_forgets_a_step_does_not_pass(file: str, line: str, ends: str, tmp_path: Path) -> None:
+    forgetful(RP2040, file, line, ends, tmp_path)
+
+
+SSI_BASE_REGISTER, NOP = 3, 0x46C0
+# Stores of the second stage that its work needs: source register, offset in the SSI, which of them.
+NEEDED = {
+    "off before it is changed": (0, 0x08, 0),
+    "the divider": (1, 0x14, 0),
+    "the command": (0, 0x60, 2),
+    "the mode": (0, 0x60, 3),
+    "off before frames of 32 bits": (2, 0x08, 0),
+    "frames of 32 bits": (0, 0x00, 1),
+    "on for reading": (2, 0x08, 1),
+}
+
+
+def crc32(content: bytes) -> int:
+    """Polynomial 0x04C11DB7 from all ones, not reflected, not inverted."""
+    crc = 0xFFFFFFFF
+    for byte in content:
+        crc ^= byte << 24
+        for _ in range(8):
+            crc = (crc << 1 ^ (0x04C11DB7 if crc & 1 << 31 else 0)) & 0xFFFFFFFF
+    return crc
+
+
+def stage_without(image: bytes, register: int, offset: int, which: int) -> bytes:
+    """The image whose second stage lacks one of its stores, with a right CRC."""
+    store = 0x6000 | offset // 4 << 6 | SSI_BASE_REGISTER << 3 | register
+    halfwords = [int.from_bytes(image[at : at + 2], "little") for at in range(0, 252, 2)]
+    at = 2 * [index for index, halfword in enumerate(halfwords) if halfword == store][which]
+    stage = image[:at] + NOP.to_bytes(2, "little") + image[at + 2 : 252]
+    return stage + crc32(stage).to_bytes(4, "little") + image[256:]
+
+
+def says(image: bytes, folder: Path) -> bytes:
+    (folder / "image.bin").write_bytes(image)
+    board = Board(RP2040, folder / "image.bin", folder)
+    with board.open() as port:
+        port.timeout = 0.3
+        said = port.read(1)
+    board.process.kill()
+    board.process.wait()
+    return said
+
+
+@pytest.mark.parametrize("what", NEEDED)
+def test_a_second_stage_that_forgets_a_step_does_not_start_the_program(what: str, tmp_path: Path) -> None:
+    image = program(RP2040, "echo").read_bytes()
+    assert says(stage_without(image, *NEEDED[what]), tmp_path) == b""
+
+
+def test_the_rom_starts_a_second_stage_whose_crc_is_right_and_no_other(tmp_path: Path) -> None:
+    image = program(RP2040, "echo").read_bytes()
+    assert int.from_bytes(image[252:256], "little") == crc32(image[:252])
+    assert says(image, tmp_path)
+    assert says(image[:251] + bytes([image[251] ^ 1]) + image[252:], tmp_path) == b""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("board", ["pico"])
+def test_it_computes_what_the_m7_computes(board: str, tmp_path: Path) -> None:
+    through_the_drive = record_of(hil(*RUN, "--board", board, "--load", "flash", cwd=tmp_path))
+    m7 = record_of(hil(*RUN, "--board", "h747", cwd=tmp_path))
+    assert through_the_drive["bit_exact"] is True
+    assert through_the_drive["raw"]["outputs"] == m7["raw"]["outputs"]
