@@ -14,7 +14,8 @@ from tinyhil.language.program import Loop, Op, Program, Role
 from tinyhil.memplan import Plan
 from tinyhil.memplan.arena.regions import symbol_of
 from tinyhil.memplan.arena.views import is_done_by_plan
-from tinyhil.passes.chains import Chain, in_chains, locals_of, period_of
+from tinyhil.passes.chains import Chain, locals_of, period_of
+from tinyhil.passes.laid import Laid
 from tinyhil.passes.stored import c_type
 
 VALUES, OPERATIONS = "values", "operations"
@@ -28,13 +29,12 @@ class Where:
     reports: str
 
 
-def statements(
-    program: Program, plan: Plan, body: tuple[Op | Loop, ...], names: Mapping[str, str], where: Where
-) -> list[str]:
+def statements(laid: Laid, body: tuple[Op | Loop, ...], names: Mapping[str, str], where: Where) -> list[str]:
     """The lines of C++ that carry out `body`, in order."""
+    program, plan = laid.program, laid.plan
     indent = "    " * where.depth
     lines = []
-    for item in body if where.reports == VALUES else in_chains(program, plan, body):
+    for item in laid.items(body):
         if isinstance(item, Chain):
             call = _chain(program, item, names)
             if where.reports == OPERATIONS:
@@ -58,7 +58,7 @@ def statements(
         )
         for sequence, row in item.slices:
             lines.append(f"{indent}    {row_line(program, sequence, row, counter, names)}")
-        lines += statements(program, plan, item.body, names, Where(where.depth + 1, where.reports))
+        lines += statements(laid, item.body, names, Where(where.depth + 1, where.reports))
         lines.append(f"{indent}}}")
     return lines
 
@@ -121,17 +121,17 @@ def _shared(program: Program, chain: Chain) -> list[str]:
     return [name for name, times in Counter(found).items() if times > 1 and name not in made]
 
 
-def tensors_of(program: Program, plan: Plan, body: tuple[Op | Loop, ...], reports: str = "") -> dict[str, None]:
+def tensors_of(laid: Laid, body: tuple[Op | Loop, ...]) -> dict[str, None]:
     """The names of all tensors that lie in memory and that the statements of `body` name, each once."""
     found: dict[str, None] = {}
-    for item in body if reports == VALUES else in_chains(program, plan, body):
+    for item in laid.items(body):
         if isinstance(item, Loop):
-            found |= tensors_of(program, plan, item.body, reports)
+            found |= tensors_of(laid, item.body)
             found |= dict.fromkeys(sequence for sequence, _ in item.slices)
         elif isinstance(item, Chain):
             inside = {op.output for op in item.ops} - item.stored
             found |= dict.fromkeys(name for op in item.ops for name in op.tensors if name not in inside)
-        elif not is_done_by_plan(program, plan, item):
+        elif not is_done_by_plan(laid.program, laid.plan, item):
             found |= dict.fromkeys(item.tensors)
     return found
 

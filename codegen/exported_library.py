@@ -16,6 +16,7 @@ from tinyhil.formats.format import AFFINE, Format
 from tinyhil.language.graph import Part
 from tinyhil.language.program import Loop, Program, Tensor
 from tinyhil.memplan import Plan
+from tinyhil.passes.laid import Laid
 
 COLUMN_TABLES = ("hil_offsets", "hil_scales")  # of the input, where its columns have scales of their own
 OUTPUT_TABLE = "hil_output_scales"
@@ -37,8 +38,7 @@ class Library:
     """What is exported, and as what. `prefix` begins every name of it; `arena`: STATIC or CALLER."""
 
     prefix: str
-    program: Program
-    plan: Plan
+    laid: Laid
     origin: str  # what the model is, where it comes from, its formats: one line
     arena: str = STATIC
     class_names: tuple[str, ...] = ()
@@ -48,6 +48,16 @@ class Library:
     board: str = ""  # for which it is arranged, with its core; empty: for any
     core: str = ""
     stream: bool = False  # a model of one step: a sample is as many as the bench takes, an application's has no end
+
+    @property
+    def program(self) -> Program:
+        """What it computes."""
+        return self.laid.program
+
+    @property
+    def plan(self) -> Plan:
+        """Where its tensors lie."""
+        return self.laid.plan
 
     @property
     def input(self) -> Tensor:

@@ -31,11 +31,11 @@ def computation(library: Library, names: Mapping[str, str]) -> list[str]:
     program, plan, loop = library.program, library.plan, library.loop
     if loop is None:
         lines = [f"void hil_compute({parameters_of(library, 'const uint8_t *input')}) {{", "    (void)input;"]
-        lines += pointer_lines(program, plan, names, tensors_of(program, plan, program.body))
+        lines += pointer_lines(program, plan, names, tensors_of(library.laid, program.body))
         if any(program.input in op.inputs for op in walk(program.body)):
             kind = c_type(library.input)
             lines.append(f"    const {kind} *const {names[program.input]} = reinterpret_cast<const {kind} *>(input);")
-        lines += statements(program, plan, program.body, names, Where(1, ""))
+        lines += statements(library.laid, program.body, names, Where(1, ""))
         return [*lines, "}", ""]
     at = next(index for index, item in enumerate(program.body) if item is loop)
     lines = [f"void hil_begin({parameters_of(library)}) {{"]
@@ -43,7 +43,7 @@ def computation(library: Library, names: Mapping[str, str]) -> list[str]:
     lines += ["}", "", f"void hil_step({parameters_of(library, 'uint16_t step1', 'const uint8_t *input')}) {{"]
     lines += ["    (void)step1;"]
     lines += pointer_lines(
-        program, plan, names, {**tensors_of(program, plan, loop.body), **{name: None for name, _ in loop.slices}}
+        program, plan, names, {**tensors_of(library.laid, loop.body), **{name: None for name, _ in loop.slices}}
     )
     for sequence, row in loop.slices:
         kind = c_type(program.tensors[row])
@@ -51,15 +51,15 @@ def computation(library: Library, names: Mapping[str, str]) -> list[str]:
             lines.append(f"    const {kind} *const {names[row]} = reinterpret_cast<const {kind} *>(input);")
         else:
             lines.append(f"    {row_line(program, sequence, row, 'step1', names)}")
-    lines += [line.removeprefix("    ") for line in statements(program, plan, loop.body, names, Where(2, ""))]
+    lines += [line.removeprefix("    ") for line in statements(library.laid, loop.body, names, Where(2, ""))]
     lines += ["}", "", f"void hil_finish({parameters_of(library)}) {{"]
     return [*lines, *_part(library, names, program.body[at + 1 :]), "}", ""]
 
 
 def _part(library: Library, names: Mapping[str, str], body: tuple[Op | Loop, ...]) -> list[str]:
     lines = [] if library.arena == STATIC else ["    (void)hil_arena;"]
-    lines += pointer_lines(library.program, library.plan, names, tensors_of(library.program, library.plan, body))
-    return [*lines, *statements(library.program, library.plan, body, names, Where(1, ""))]
+    lines += pointer_lines(library.program, library.plan, names, tensors_of(library.laid, body))
+    return [*lines, *statements(library.laid, body, names, Where(1, ""))]
 
 
 def functions(library: Library, names: Mapping[str, str]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from tinyhil.codegen.library_functions import computation, functions
 from tinyhil.codegen.library_header import header
 from tinyhil.errors import ModelError
 from tinyhil.formats.format import float_bits
-from tinyhil.passes.layout import with_layouts
 
 
 def emit_library(library: Library, kernels: Mapping[str, str]) -> dict[str, str]:
@@ -25,7 +23,6 @@ def emit_library(library: Library, kernels: Mapping[str, str]) -> dict[str, str]
     ModelError names what can not be exported, and why.
     """
     _check(library)
-    library = replace(library, program=with_layouts(library.program, library.plan))
     source = _source(library)
     plain = files_of(kernels)
     needed = subset(plain, re.findall(r"\bhil::(\w+)", source))

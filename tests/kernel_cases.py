@@ -16,7 +16,7 @@ from boards_under_test import SESSION
 from direct_build import direct_build
 from stack_check import connected
 
-from tinyhil.codegen.model import Target, emit_model
+from tinyhil.codegen.model import emit_model
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.image import Image, check_fits
 from tinyhil.harness.build.pipeline import project_sources
@@ -25,6 +25,8 @@ from tinyhil.language.program import Program
 from tinyhil.memplan import plan
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.memplan.arena.transfer import Transfer
+from tinyhil.passes.hot import Target
+from tinyhil.passes.laid import laid_out
 from tinyhil.references.reference import run_reference
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -84,7 +86,7 @@ def emit_cases(cases: Sequence[Case]) -> dict[str, str]:
     for index, case in enumerate(cases):
         placed = plan(problem_of(case.program))
         whole = Transfer(False, 1, 128, 0, 0, case.program.tensors[case.program.input].size_bytes)
-        text = emit_model(case.program, placed, [Target("host", whole)], bytes(8))["model/model.cpp"]
+        text = emit_model(laid_out(case.program, placed), [Target("host", whole)], bytes(8))["model/model.cpp"]
         found = ARENA.search(text)
         assert found is not None
         arena_bytes = max(arena_bytes, int(found[1]))

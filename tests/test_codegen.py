@@ -20,7 +20,7 @@ from wire_bench import ROOT
 from tinyhil.codegen.body import tensors_of
 from tinyhil.codegen.identifiers import comment, identifiers
 from tinyhil.codegen.kernel_calls import const_name
-from tinyhil.codegen.model import Target, emit_model, header_of
+from tinyhil.codegen.model import emit_model, header_of
 from tinyhil.compiler.calibrate import load_ranges
 from tinyhil.errors import DoesNotFit, ModelError
 from tinyhil.formats.codec import storage_dtype
@@ -40,6 +40,8 @@ from tinyhil.memplan import plan
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.memplan.arena.transfer import Transfer, choose_transfer
 from tinyhil.ops import KERNELS
+from tinyhil.passes.hot import Target
+from tinyhil.passes.laid import Laid, laid_out
 from tinyhil.preference import Wish
 from tinyhil.references.reference import run_reference
 
@@ -47,7 +49,7 @@ WHOLE = Transfer(False, 1, 8, 0, 0, 8)
 
 
 def emitted(program: Program, transfer: Transfer = WHOLE) -> dict[str, str]:
-    return emit_model(program, plan(problem_of(program)), [Target("host", transfer)], bytes(range(8)))
+    return emit_model(laid_out(program, plan(problem_of(program))), [Target("host", transfer)], bytes(range(8)))
 
 
 def small(folder: Path, nodes: list[onnx.NodeProto], count: int = 4) -> Program:
@@ -83,7 +85,7 @@ def test_constants_and_offsets_are_in_the_text(tmp_path: Path) -> None:
         assert int(found[1]) == len(values)
         assert [int(word) for word in found[2].replace(",", " ").split()] == values.tolist()
     for name, offset in placed.offsets.items():
-        if name in tensors_of(program, placed, program.body):
+        if name in tensors_of(laid_out(program, placed), program.body):
             assert re.search(rf"\*const {names[name]} = .*hil_arena \+ {offset}\)", text)
     assert f"hil_arena[{placed.peak_bytes}]" in text
 
@@ -224,7 +226,7 @@ def test_loops_longer_than_their_counter(tmp_path: Path) -> None:
     assert loop is not None
     longer = [replace(item, count=65_536) if item is loop else item for item in program.body]
     with pytest.raises(ModelError, match="loop 'scan': 65536 steps, at most 65535 are supported"):
-        emitted(replace(program, body=tuple(longer)))
+        emit_model(Laid(replace(program, body=tuple(longer)), plan(problem_of(program))), [], bytes(8))
 
 
 # ---- how samples get in

@@ -30,7 +30,7 @@ from tinyhil.codegen.export_kinds import KINDS
 from tinyhil.codegen.exported_library import CALLER, Library
 from tinyhil.codegen.kernel_subset import FOLDER, entries, files_of, subset
 from tinyhil.codegen.library_source import emit_library
-from tinyhil.codegen.model import Target, emit_model
+from tinyhil.codegen.model import emit_model
 from tinyhil.codegen.packages import package
 from tinyhil.codegen.profile_calls import constant_bytes, empty_number, kinds
 from tinyhil.compiler.calibrate import calibrate
@@ -44,6 +44,8 @@ from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.placement_preference import chosen
 from tinyhil.memplan.arena.transfer import choose_transfer
 from tinyhil.passes.arrange import CORES, arrange
+from tinyhil.passes.hot import Target
+from tinyhil.passes.laid import ONE_BY_ONE, laid_out
 from tinyhil.preference import Wish
 
 
@@ -145,7 +147,8 @@ def targets(placed: Placement) -> list[Target]:
 
 
 def everything(placed: Placement, reports: str = "") -> str:
-    made = emit_model(placed.program, placed.plan, targets(placed), bytes(range(8)), reports=reports)
+    laid = laid_out(placed.program, placed.plan, targets(placed), ONE_BY_ONE if reports == "values" else ())
+    made = emit_model(laid, targets(placed), bytes(range(8)), reports=reports)
     return "\n".join(f"==== {name}\n{text}" for name, text in made.items())
 
 
@@ -312,7 +315,9 @@ inline int f() { return 0; }
 
 def library(name: str, folder: Path) -> Library:
     placed = placed_on(PROGRAMS[name](folder), "host")
-    return Library("gadget", placed.program, placed.plan, f"{name} (of a test)", class_names=("no", 'a "yes"'))
+    return Library(
+        "gadget", laid_out(placed.program, placed.plan), f"{name} (of a test)", class_names=("no", 'a "yes"')
+    )
 
 
 def exported(of_what: Library, kind: str = KINDS[0]) -> str:
@@ -335,7 +340,7 @@ def test_libraries(name: str, tmp_path: Path, golden: Golden) -> None:
         "no names": replace(plain, class_names=()),
         "parts": replace(plain, parts=inputs, results=parts),
         "endless": replace(plain, stream=True),
-        "columns": replace(plain, program=with_scales(plain)),
+        "columns": replace(plain, laid=replace(plain.laid, program=with_scales(plain))),
         **{f"for {core}": replace(plain, board="board", core=core) for core in CORES},
     }
     for what, variant in variants.items():
@@ -358,13 +363,15 @@ def test_a_library_has_one_arena_and_scales_of_c(tmp_path: Path) -> None:
         tensors = {**plain.program.tensors}
         tensors[plain.program.output] = replace(plain.output, format=plain.output.format.scaled(exponent))
         if -127 < exponent < 128:
-            assert emit_library(replace(plain, program=replace(plain.program, tensors=tensors)), KERNELS)
+            assert emit_library(
+                replace(plain, laid=replace(plain.laid, program=replace(plain.program, tensors=tensors))), KERNELS
+            )
             continue
         with pytest.raises(ModelError, match=rf"scale of '\w+' is 2\^{exponent}, no number of float in C"):
-            emit_library(replace(plain, program=replace(plain.program, tensors=tensors)), {})
+            emit_library(replace(plain, laid=replace(plain.laid, program=replace(plain.program, tensors=tensors))), {})
     away = {**plain.plan.regions, next(iter(plain.plan.regions)): "dtcm"}
     with pytest.raises(ModelError, match="several memories of one chip; a library has one arena"):
-        emit_library(replace(plain, plan=replace(plain.plan, regions=away)), {})
+        emit_library(replace(plain, laid=replace(plain.laid, plan=replace(plain.plan, regions=away))), {})
 
 
 # ---- benchmarks

@@ -11,7 +11,7 @@ from random_models import extreme_inputs
 from tinyhil.compiler.lower import lower
 from tinyhil.harness.job.job import open_model
 from tinyhil.language.program import Program
-from tinyhil.passes.arrange import CORES, PASSES, arrange
+from tinyhil.passes.arrange import CORES, ON_CORE, arrange
 from tinyhil.references.reference import run_reference
 
 # model, format, and the passes that change a program of these on some core
@@ -38,7 +38,7 @@ def test_what_is_computed_stays_whatever_is_left_out(model: str, fmt: str) -> No
     changing = set()
     for core in CORES:
         whole = arrange(program, core)
-        for one in PASSES:
+        for one in ON_CORE:
             made = arrange(program, core, [one.name])
             if made.body == whole.body and made.tensors == whole.tensors:
                 continue
@@ -51,9 +51,9 @@ def test_what_is_computed_stays_whatever_is_left_out(model: str, fmt: str) -> No
 
 def test_a_program_stays_as_it_is_without_all_of_them() -> None:
     program = lowered("digits_cnn", "int8")
-    assert all(arrange(program, core, [one.name for one in PASSES]) is program for core in CORES)
+    assert all(arrange(program, core, [one.name for one in ON_CORE]) is program for core in CORES)
 
 
 def test_each_has_a_case_that_it_changes() -> None:
-    """Channels that are constant are in tests/test_constant_channels.py: no model of the zoo has some."""
-    assert {one.name for one in PASSES} - set().union(*CASES.values()) == {"constant-channels"}
+    """No model of the zoo has constant channels (tests/test_constant_channels.py) or pixels (tests/test_layout.py)."""
+    assert {one.name for one in ON_CORE} - set().union(*CASES.values()) == {"constant-channels", "input"}

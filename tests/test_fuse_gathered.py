@@ -20,7 +20,7 @@ from models.training.graphs import Bonsai, bonsai
 from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import formats, lower
-from tinyhil.fuse import LEFT_OUT, fuse_graph
+from tinyhil.fuse import fuse_graph
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.assignment import Assignment
@@ -31,7 +31,7 @@ from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.references.evaluate import evaluate
 from tinyhil.references.reference import run_reference
 
-PLAIN = (*LEFT_OUT, "gathered")
+PLAIN = ("gathered",)
 
 
 def rnd(*shape: int, seed: int = 3, scale: float = 1.0) -> np.ndarray:
@@ -100,7 +100,7 @@ def kernels(program: Program) -> list[str]:
 @pytest.mark.parametrize("name", [*FUSED, *NOT_FUSED])
 def test_what_is_fused(name: str, tmp_path: Path) -> None:
     graph = load((FUSED | NOT_FUSED)[name], tmp_path)
-    fused, plain = (kernels(lowered(graph, without, "fixed16")) for without in (LEFT_OUT, PLAIN))
+    fused, plain = (kernels(lowered(graph, without, "fixed16")) for without in ((), PLAIN))
     assert ("dense_at" in fused) == (name in FUSED)
     assert ("gather_at" in fused) == (name in NOT_FUSED)
     assert "dense_at" not in plain
@@ -112,7 +112,7 @@ def test_a_fused_graph_means_the_same(name: str, tmp_path: Path) -> None:
     graph = load(FUSED[name], tmp_path)
     x = inputs_of(graph, 40)
     known = formats(graph, Assignment("fixed16"), calibrate(graph, x, {}))
-    fused = fuse_graph(graph, known, LEFT_OUT)
+    fused = fuse_graph(graph, known)
     assert any(one.op == "MatMulAt" for one in fused.walk())
     np.testing.assert_allclose(evaluate(fused, x), evaluate(graph, x), rtol=1e-4, atol=1e-5)
 
@@ -129,7 +129,7 @@ def test_no_bit_changes(name: str, format_: str, tmp_path: Path) -> None:
     ends = {row: (-size, size) for row, table in tables.items() for size in [float(np.abs(constants[table]).max())]}
     ranges = replace(given, values={**given.values, **ends})
     chosen = Assignment(format_, whole_inputs(graph, format_))
-    fused, plain = (lower(graph, chosen, ranges, without) for without in (LEFT_OUT, PLAIN))
+    fused, plain = (lower(graph, chosen, ranges, without) for without in ((), PLAIN))
     codes = extreme_inputs(plain, 4, 20)
     a, b = run_reference(fused, codes), run_reference(plain, codes)
     np.testing.assert_array_equal(a.outputs, b.outputs)
@@ -147,7 +147,7 @@ def cases_of(folder: Path, names: Sequence[str], kinds: Sequence[str] = ("fixed8
             if default == "fixed16":
                 mixes += [{table: "fixed8"}, {"x": "fixed8"}]
             for mix in mixes:
-                program = lowered(graph, LEFT_OUT, default, mix)
+                program = lowered(graph, (), default, mix)
                 found.append(Case(f"{name} {default} {mix}", program, extreme_inputs(program, 5)))
     return found
 

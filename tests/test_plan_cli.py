@@ -18,16 +18,16 @@ from onnx_models import node, simple
 import tinyhil
 from tinyhil.harness.build.pipeline import arranged_for, compile_model
 from tinyhil.harness.cli import main
-from tinyhil.harness.commands.plan import CORE_PASSES, FUSIONS, MEMORY_PASSES, OTHER_PASSES
+from tinyhil.harness.commands.common import PASSES as NAMES
 from tinyhil.harness.job.job import open_model
 from tinyhil.harness.offline import plan as offline
 from tinyhil.harness.offline.memory_map import memory_map, save_map
-from tinyhil.harness.offline.pass_list import ALL
 from tinyhil.harness.search.total import with_input
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.memplan import PLANNERS, Budget, Buffer, Plan, Problem, check, plan
 from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.csv import read_problem
+from tinyhil.passes.every import PASSES
 from tinyhil.preference import BALANCED, RAM, Wish
 
 SMALL = "id,lower,upper,size\na,0,3,4\nb,1,4,6\nc,3,5,4\n"  # 10 B at instants 1 to 3
@@ -223,9 +223,10 @@ def test_passes_can_be_left_out(without: tuple[str, ...], peak_bytes: int, capsy
 
 
 def test_every_pass_has_its_name_and_its_contract(capsys: pytest.CaptureFixture[str]) -> None:
-    names = [one.name for one in ALL]
-    assert names == [*OTHER_PASSES, *FUSIONS, *CORE_PASSES, *MEMORY_PASSES]
-    assert all(one.before and one.after for one in ALL)
+    names = [one.name for one in PASSES]
+    assert names == [*NAMES]
+    assert len(set(names)) == len(names)
+    assert all(one.summary and one.needs.needs and one.gives for one in PASSES)
     code, out, err = hil(capsys, "--model", "fastgrnn_har", "--format", "fixed8", "--passes", "--json")
     assert (code, err) == (0, "")
     won = {one["name"]: one["peak_without_bytes"] - one["peak_bytes"] for one in json.loads(out)}

@@ -26,12 +26,14 @@ def test_generated_code_keeps_to_the_arrays(tmp_path: Path, monkeypatch: pytest.
     """Each region an array of its own, under the sanitizers."""
     import kernel_cases
 
-    from tinyhil.codegen.model import Target, emit_model
+    from tinyhil.codegen.model import emit_model
     from tinyhil.memplan.arena.transfer import Transfer
+    from tinyhil.passes.hot import Target
+    from tinyhil.passes.laid import laid_out
 
     wide = spread_small(tmp_path)
     inputs = np.random.default_rng(1).integers(-128, 128, (4, 36))
-    text = emit_model(wide.program, wide.plan, [Target("host", Transfer(False, 1, 36, 0, 0, 36))], bytes(8))
+    text = emit_model(laid_out(wide.program, wide.plan), [Target("host", Transfer(False, 1, 36, 0, 0, 36))], bytes(8))
     for symbol, size in arrays(wide.plan).items():
         assert f"uint8_t {symbol}[{size}];" in text["model/model.cpp"]
     monkeypatch.setattr(kernel_cases, "ARENA", kernel_cases.re.compile(r"alignas\(4\) uint8_t hil_arena\[(\d+)\];\n"))

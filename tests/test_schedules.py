@@ -23,7 +23,6 @@ from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.program import Program, walk
 from tinyhil.memplan import DEFAULT, check
-from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.arena.placement import Placement, place, smallest
 from tinyhil.memplan.arena.placement_preference import chosen, input_bytes
 from tinyhil.memplan.arena.row_choice import Cuts, cut_into
@@ -157,9 +156,7 @@ def test_no_schedule_undercuts_what_its_parts_need_alone(made: Callable[..., Mad
     cuts, alone = (Cuts(twice, again=True, alone=alone) for alone in (False, True))
     for limit in (8_500, 6_800, 5_800, 4_500, 3_700):
         cut = cuts.cheapest(limit)
-        assert (
-            alone.floor_of(cut) <= smallest(cut_into(twice, cuts, cut.chosen), ALL_NAMES, DEFAULT, None).plan.peak_bytes
-        )
+        assert alone.floor_of(cut) <= smallest(cut_into(twice, cuts, cut.chosen), (), DEFAULT, None).plan.peak_bytes
 
 
 def test_the_cheapest_that_fits(made: Callable[..., Made]) -> None:

@@ -304,12 +304,16 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     return library_of(compiled, "usual", "lib", "static", ATTACKS)
 
 
+def named(library: Library, name: str) -> Library:
+    return replace(library, laid=replace(library.laid, program=replace(library.program, name=name)))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_names_of_a_model_stay_names_in_an_export(kind: str, library: Library, tmp_path: Path) -> None:
     """Every file has as many lines as that of a model with usual names, and compilers and cmake read nothing else."""
-    usual = packed(kind, replace(library, program=replace(library.program, name="usual")), [])
+    usual = packed(kind, named(library, "usual"), [])
     for attack in ATTACKS:
-        hostile = replace(library, origin=f"{attack} in fixed8", program=replace(library.program, name=attack))
+        hostile = named(replace(library, origin=f"{attack} in fixed8"), attack)
         files = package(kind, hostile, {}, "1.0", [])
         for name, text in files.items():
             assert len(text.splitlines()) == len(usual[name].splitlines()), (attack, name)

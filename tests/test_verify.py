@@ -15,6 +15,7 @@ from scan_models import SCANS
 
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import lower
+from tinyhil.compiler_pass import Malformed
 from tinyhil.frontend import load as loading
 from tinyhil.frontend.listing import Model
 from tinyhil.language.assignment import Assignment
@@ -25,7 +26,7 @@ from tinyhil.memplan.arena.execution_check import faults_of_plan
 from tinyhil.memplan.arena.placement import place
 from tinyhil.memplan.check import PlanError
 from tinyhil.passes import arrange
-from tinyhil.references.verify import Malformed, checked, faults_of_graph, faults_of_program
+from tinyhil.references.verify import checked, faults_of_graph, faults_of_program
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +172,8 @@ def test_what_is_read_and_what_dead_channels_leave_is_looked_at(
     """Both steps of `load_model`, each with a graph that is damaged."""
     path = tmp_path / "net.onnx"
     onnx.save(SCANS["two_states"](), path)
-    monkeypatch.setattr(loading, "without_dead_channels", lambda graph: (open_end(graph), 1))
+    (dead,) = loading.READ
+    monkeypatch.setattr(loading, "READ", (replace(dead, apply=damaged),))
     with pytest.raises(Malformed, match=r"after dead-channels: .*'nowhere' is never made"):
         loading.load_model(path)
     read = loading.READERS[".onnx"]
@@ -208,15 +210,6 @@ def test_every_stage_of_an_arrangement_is_looked_at(
     monkeypatch.setattr(arrange, function, lambda program, *_: longer_constant(program))
     with pytest.raises(Malformed, match=f"after {STAGES[function]}: constant"):
         arrange.arrange(program, "avr" if function == "with_streams" else "cortex-m7")
-
-
-def test_a_name_leaves_out_one_thing() -> None:
-
-    from tinyhil.fuse import NAMES
-    from tinyhil.memplan.arena.passes import ALL_NAMES
-
-    assert len(set(NAMES)) == len(NAMES)
-    assert not ALL_NAMES & set(NAMES)
 
 
 def test_a_plan_that_overwrites_what_is_still_read_is_named(program: Program) -> None:

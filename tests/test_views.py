@@ -14,7 +14,7 @@ from kernel_cases import SANITIZED, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 
-from tinyhil.codegen.model import Target, emit_model
+from tinyhil.codegen.model import emit_model
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import lower
 from tinyhil.formats import named
@@ -29,6 +29,8 @@ from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.memplan.arena.transfer import Transfer
 from tinyhil.memplan.arena.views import is_done_by_plan, view_of
+from tinyhil.passes.hot import Target
+from tinyhil.passes.laid import laid_out
 from tinyhil.references.reference import run_reference
 
 WITHOUT = frozenset({"views"})
@@ -131,7 +133,7 @@ def copies(placed: Placement) -> int:
 
 def source_of(placed: Placement) -> str:
     whole = Transfer(False, 1, 128, 0, 0, placed.program.tensors[placed.program.input].size_bytes)
-    return emit_model(placed.program, placed.plan, [Target("host", whole)], bytes(8))["model/model.cpp"]
+    return emit_model(laid_out(placed.program, placed.plan), [Target("host", whole)], bytes(8))["model/model.cpp"]
 
 
 @pytest.mark.parametrize("default", ["fixed8", "fixed16"])

@@ -12,13 +12,14 @@ from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.formats import FORMATS
 from tinyhil.frontend.rewrite import Rewrite
 from tinyhil.frontend.rewrites import CONTROL, REWRITES
-from tinyhil.fuse import GRAPH_FUSIONS, LEFT_OUT, PROGRAM_FUSIONS
+from tinyhil.fuse.rewriting import GRAPH, PROGRAM
 from tinyhil.harness.build.platformio import MANIFESTS, project_files
 from tinyhil.harness.offline import formats
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.form import Form, Joined
 from tinyhil.language.kernel import Kernel
 from tinyhil.ops import KERNELS, LOOPS, OPERATORS
+from tinyhil.passes.every import PASSES
 from tools import calibration_table, networks_table, reram_page, tables, zoo_table
 from tools.measured import clocks, line, read
 from tools.stale import marked
@@ -66,10 +67,7 @@ def operators_page() -> str:
         "",
     ]
     lines += ["| Fusion | Makes |", "|---|---|"]
-    fusions = [(f.name, f.summary) for f in GRAPH_FUSIONS] + [(f.name, f.summary) for f in PROGRAM_FUSIONS]
-    for name, summary in fusions:
-        asked = "; only when asked for" if name in LEFT_OUT else ""
-        lines.append(f"| `{name}` | {summary}{asked} |")
+    lines += [f"| `{one.name}` | {one.summary} |" for one in PASSES if one.needs in (GRAPH, PROGRAM)]
     lines += [""]
     lines += ["## Kernels", "", *_kernels()]
     return "\n".join(lines) + "\n"

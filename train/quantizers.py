@@ -17,7 +17,7 @@ from tinyhil.compiler.lower import formats, lower, scale_leaders
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.format import AFFINE, INTEGER, Format
 from tinyhil.formats.single import FLOAT32
-from tinyhil.fuse import LEFT_OUT, fuse_graph
+from tinyhil.fuse import fuse_graph
 from tinyhil.fuse.sparse import SPARSE
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.graph import Graph, Node
@@ -147,10 +147,10 @@ class Quantizers:
 
 def quantizers(graph: Graph, assignment: Assignment, ranges: Ranges) -> Quantizers:
     """Of `graph` lowered with these formats."""
-    program = lower(graph, assignment, ranges, {*LEFT_OUT, SPARSE.name})
+    program = lower(graph, assignment, ranges, {SPARSE.name})
     scaled = scaled_columns(graph, assignment, ranges)
     chosen = formats(scaled.graph, scaled.assignment, scaled.ranges)
-    fused = fuse_graph(scaled.graph, chosen, {*LEFT_OUT, SPARSE.name})
+    fused = fuse_graph(scaled.graph, chosen, {SPARSE.name})
     rows = _rows(fused, program, chosen)
     biases = {name: row for row in rows.values() for name in row.node.inputs[2:3]}
     stored = stored_constants(program, chosen)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tinyhil import files
 from tinyhil.codegen.constants import CONSTANTS
-from tinyhil.codegen.model import Source, Target, emit_model, join
+from tinyhil.codegen.model import Source, emit_models
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import DoesNotFit
@@ -27,7 +27,8 @@ from tinyhil.memplan.arena.placement_preference import chosen
 from tinyhil.memplan.arena.regions import SYMBOL, arrays, main_ram_bytes, spread
 from tinyhil.memplan.arena.transfer import Transfer, belongs_in_arena, choose_transfer
 from tinyhil.passes.arrange import arrange
-from tinyhil.passes.hot import HotMemory
+from tinyhil.passes.hot import HotMemory, Target
+from tinyhil.passes.laid import laid_out
 from tinyhil.preference import Wish
 from tinyhil.references.verify import checked
 from tinyhil.reram.mapping import WITHOUT, on_crossbars
@@ -74,7 +75,7 @@ def compile_model(
 ) -> Compiled:
     """Lower, plan and generate for `boards`; those it does not fit are left out unless `required` (DoesNotFit).
 
-    `without`: names of fusions and of passes of memory to leave out. `wish`: whether time or memory counts where they
+    `without`: names of passes to leave out. `wish`: whether time or memory counts where they
     disagree, and how samples arrive. Weights are stored as each core reads them: with
     `required` boards the others are left out, too, if their core has another order. Program and plan of the result are
     those of the first board that is not left out.
@@ -84,13 +85,12 @@ def compile_model(
     if any(board.hardware is not None for board in boards):
         without = {*without, *WITHOUT}
     lowered = lower(model.graph, assignment, ranges, without)
-    groups = _by_core(lowered, boards)
+    groups = _by_core(lowered, boards, without)
     if required:
         groups = [(program, same) for program, same in groups if required & {board.name for board in same}]
     parts = [part for one, same in groups for part in _compile(one, same, required, without, wish or Wish())]
-    mains = [emit_model(part.placed.program, part.placed.plan, part.targets, _hash_of(model)) for part in parts]
-    names = [[target.name for target in part.targets] for part in parts]
-    sources = {**project_sources(boards), **join(list(zip(names, mains, strict=True)))}
+    laid = [(laid_out(part.placed.program, part.placed.plan, part.targets, without), part.targets) for part in parts]
+    sources = {**project_sources(boards), **emit_models(laid, _hash_of(model))}
     first = parts[0].placed
     transfers = {name: transfer for part in parts for name, transfer in part.transfers.items()}
     return Compiled(model, assignment, lowered, first.program, first.problem, first.plan, transfers, sources)
@@ -108,14 +108,16 @@ def _hash_of(model: Model) -> bytes:
     return bytes.fromhex(model.sha256)[:8]
 
 
-def _by_core(program: Program, boards: Sequence[BoardSpec]) -> list[tuple[Program, list[BoardSpec]]]:
+def _by_core(
+    program: Program, boards: Sequence[BoardSpec], without: Collection[str] = ()
+) -> list[tuple[Program, list[BoardSpec]]]:
     """The program as it is arranged for the boards' cores, each with the boards that share it, in the boards' order.
 
     Without boards: as it was lowered, for any core.
     """
     groups: dict[str, tuple[Program, list[BoardSpec]]] = {}
     for board in boards:
-        arranged = checked(arranged_for(program, board), "arrangement for a core")
+        arranged = checked(arranged_for(program, board, without), "arrangement for a core")
         own = board.chip.core if board.hardware is None else board.name
         core = own if arranged is not program else ""
         groups.setdefault(core, (arranged, []))[1].append(board)

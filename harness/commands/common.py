@@ -32,6 +32,13 @@ def _not_both(context: click.Context, parameter: click.Parameter, value: Any) ->
     return value
 
 
+# Of tinyhil/passes/every.py, which is not imported here: help must not load the compiler. A test holds it against that.
+PASSES = (
+    *("dead-channels", "masks", "part-scales", "columns", "result-scales", "cell-scales", "shared-scales"),
+    *("bias", "distance", "exponent", "gathered", "pair", "residual", "activation", "clamp", "sparse", "direct"),
+    *("constant-channels", "tables", "folds", "linear-sums", "ranges", "signs", "streams", "records"),
+    *("blocks", "input", "rows", "in-place", "views", "gaps", "order", "layouts", "chains", "hot"),
+)
 FORMAT_OPTION = click.option(
     "--format",
     "format_",

@@ -13,17 +13,12 @@ from tinyhil.harness.commands.common import (
     ASSIGNMENT_OPTION,
     BOARDS_OPTION,
     FORMAT_OPTION,
+    PASSES,
     Finite,
     boards_for,
     say,
     stream_options,
 )
-
-# The compiler's own lists are not imported here: help must not load the compiler. A test holds these against them.
-FUSIONS = ("bias", "distance", "exponent", "gathered", "pair", "residual", "activation", "clamp", "sparse", "direct")
-MEMORY_PASSES = ("in-place", "views", "gaps", "order", "rows")
-CORE_PASSES = ("constant-channels", "tables", "folds", "linear-sums", "ranges", "signs", "streams", "records", "blocks")
-OTHER_PASSES = ("dead-channels",)
 
 
 @click.command()
@@ -49,8 +44,8 @@ OTHER_PASSES = ("dead-channels",)
 @click.option(
     "--without",
     multiple=True,
-    type=click.Choice([*OTHER_PASSES, *FUSIONS, *CORE_PASSES, *MEMORY_PASSES]),
-    help="With --model: leave out this pass or fusion; may be repeated.",
+    type=click.Choice(PASSES),
+    help="With --model: leave out this pass; may be repeated.",
 )
 @click.option("--passes", is_flag=True, help="With --model: every pass, its contract, and what it won.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the memory map into this .svg or .png file.")

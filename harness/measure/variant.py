@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tinyhil.codegen.body import VALUES
 from tinyhil.codegen.model import emit_model
 from tinyhil.errors import LinkError
 from tinyhil.formats.codec import storage_dtype
@@ -24,6 +25,7 @@ from tinyhil.harness.wire.deadline import Starved
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.protocol import Message, Result, Timed, Values
 from tinyhil.harness.wire.stream import Options, stream
+from tinyhil.passes.laid import ONE_BY_ONE, laid_out
 
 MOST_MESSAGES = 200_000  # values or operations of one sample; a board that says more computes nothing
 
@@ -76,7 +78,8 @@ def run_variant(device: Device, compiled: Compiled, reports: str, integers: np.n
     request, board = device.request, device.place.board
     target = target_of(board, compiled.transfers[board.name])
     model_hash = bytes.fromhex(compiled.model.sha256)[:8]
-    sources = emit_model(compiled.program, compiled.plan, [target], model_hash, reports=reports)
+    laid = laid_out(compiled.program, compiled.plan, [target], ONE_BY_ONE if reports == VALUES else ())
+    sources = emit_model(laid, [target], model_hash, reports=reports)
     telling = replace(compiled, sources={**compiled.sources, **sources})
     image = build_firmware(telling, board, cache_dir=device.cache_dir, log=device.say)
     storage = storage_dtype(compiled.program.tensors[compiled.program.input].format)

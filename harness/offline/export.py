@@ -26,6 +26,7 @@ from tinyhil.harness.records.verdict import invalid_because
 from tinyhil.harness.settings.assets import asset
 from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.harness.settings.limits import AtLeast, OneOf, require
+from tinyhil.passes.laid import laid_out
 from tinyhil.preference import Wish
 from tinyhil.quoting import markdown
 from tinyhil.references.classes import deciding, ends_in_argmax
@@ -104,8 +105,7 @@ def library_of(compiled: Compiled, model: str, name: str | None, arena: str, cla
         raise ConfigError(f"{model}: {len(class_names)} class names, but the model has {outputs} outputs")
     return Library(
         prefix=prefix_of(name or model, given=name is not None),
-        program=compiled.program,
-        plan=compiled.plan,
+        laid=laid_out(compiled.program, compiled.plan),
         origin=f"{model} (sha256 {compiled.model.sha256[:16]}) in {compiled.formats}",
         arena=arena,
         class_names=class_names,

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import click
 
 from tinyhil.compiler.lower import lower
-from tinyhil.compiler_pass import Pass
 from tinyhil.errors import ConfigError
-from tinyhil.frontend import dead_channels
-from tinyhil.fuse import GRAPH_FUSIONS, LEFT_OUT, PROGRAM_FUSIONS
-from tinyhil.fuse.rewriting import GraphFusion, ProgramFusion
 from tinyhil.harness.build.pipeline import arranged_for
 from tinyhil.harness.job.job import Say, Streamed, open_model
 from tinyhil.harness.offline.plan import Wanted, planning_ranges
 from tinyhil.harness.settings.config import BoardSpec
-from tinyhil.memplan.arena.passes import PASSES
 from tinyhil.memplan.arena.placement import place
-from tinyhil.passes import arrange
-
-ALL: Sequence[Pass | GraphFusion | ProgramFusion] = (
-    dead_channels.PASS,
-    *GRAPH_FUSIONS,
-    *PROGRAM_FUSIONS,
-    *arrange.PASSES,
-    *PASSES,
-)
+from tinyhil.passes.every import PASSES
+from tinyhil.passes.laid import PLANNED
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +55,13 @@ def pass_gains(wanted: Wanted, board: BoardSpec | None, say: Say) -> list[PassGa
 
     whole = _sizes(wanted.model, wanted, board, wanted.without, say_once)
     gains = []
-    for one in ALL:
+    for one in PASSES:
         if one.name not in wanted.without:
-            less = _sizes(wanted.model, wanted, board, (*wanted.without, one.name), say_once)
+            is_early = one.needs is not PLANNED  # or sizes are what they are
+            without = (*wanted.without, one.name)
+            less = _sizes(wanted.model, wanted, board, without, say_once) if is_early else whole
             gain = (whole.peak_bytes, less.peak_bytes, whole.constant_bytes, less.constant_bytes)
-            gains.append(PassGain(one.name, one.summary, one.before, one.after, *gain))
+            gains.append(PassGain(one.name, one.summary, one.needs.needs, one.gives, *gain))
     return gains
 
 
@@ -80,7 +69,7 @@ def _sizes(model: str, wanted: Wanted, board: BoardSpec | None, without: tuple[s
     opened = open_model(model, None, Streamed(wanted.states, wanted.steps), without)
     ranges = planning_ranges(opened, say)
     assignment = opened.assignment(wanted.assignment, wanted.format)
-    program = lower(opened.model.graph, assignment, ranges, LEFT_OUT | set(without))
+    program = lower(opened.model.graph, assignment, ranges, without)
     if board is not None:
         program = arranged_for(program, board, without)
     placed = place(program, without, wanted.planner, wanted.budget(wanted.seconds))

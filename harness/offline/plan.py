@@ -10,7 +10,6 @@ from pathlib import Path
 from tinyhil.compiler.calibrate import Ranges, load_ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, DoesNotFit
-from tinyhil.fuse import LEFT_OUT
 from tinyhil.harness.build.pipeline import arranged_for, described, fit, limited
 from tinyhil.harness.job.job import Opened, Streamed, open_model, preference_of
 from tinyhil.harness.job.zoo import ModelSource
@@ -214,8 +213,7 @@ def arranged_program(wanted: Wanted, name: str, board: BoardSpec | None, say: Sa
     """The model, what its formats are called, and its program as the board's core has it."""
     opened = open_model(name, None, Streamed(wanted.states, wanted.steps), wanted.without)
     assignment = opened.assignment(wanted.assignment, wanted.format)
-    left_out = LEFT_OUT | set(wanted.without)
-    program = lower(opened.model.graph, assignment, planning_ranges(opened, say), left_out)
+    program = lower(opened.model.graph, assignment, planning_ranges(opened, say), wanted.without)
     arranged = program if board is None else arranged_for(program, board, wanted.without)
     return opened.source, described(assignment, program), arranged
 

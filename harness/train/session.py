@@ -14,7 +14,7 @@ import numpy as np
 from tinyhil import data, files
 from tinyhil.compiler.calibrate import save_ranges
 from tinyhil.errors import ConfigError, DataError
-from tinyhil.frontend.dead_channels import PASS as DEAD_CHANNELS
+from tinyhil.frontend.dead_channels import READ
 from tinyhil.harness.job.inputs import read_inputs
 from tinyhil.harness.job.job import Opened, Say, method_of, open_model
 from tinyhil.language.assignment import Assignment
@@ -132,7 +132,7 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     from tinyhil.train.schedule import Job, Schedule
 
     begin = time.process_time()
-    opened = open_model(request.model, say, without=(DEAD_CHANNELS.name,))
+    opened = open_model(request.model, say, without=[one.name for one in READ])
     split = _split(opened, request, say)
     samples = divide(split.x, split.y, request.seed)
     assignment = _trainable(opened.assignment(request.assignment, request.format), opened)

@@ -8,18 +8,17 @@ at, too (write_order.py).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from tinyhil.compiler_pass import verified
 from tinyhil.language.program import Loop, Op, Program, Role
 from tinyhil.memplan import Plan
 from tinyhil.memplan.arena.views import PLACES, is_done_by_plan
 from tinyhil.memplan.arena.write_order import overwritten_too_early, windows_of
 from tinyhil.ops import rows
 from tinyhil.ops.movement import indices
-from tinyhil.references.verify import SETTING, Malformed
 
 STEPS = 2  # of each loop but those over rows
 NOBODY = -1  # an element that its tensor does not care for yet
@@ -29,10 +28,7 @@ Elements = np.ndarray | slice  # some of a tensor
 
 def checked_plan(program: Program, plan: Plan) -> None:
     """Where HIL_VERIFY is set: Malformed if an operation would read what another one has overwritten."""
-    if os.environ.get(SETTING):
-        faults = list(faults_of_plan(program, plan))
-        if faults:
-            raise Malformed(f"planned arena: {'; '.join(faults[:3])}")
+    verified(program, "planning", lambda made: faults_of_plan(made, plan))
 
 
 def faults_of_plan(program: Program, plan: Plan) -> Iterator[str]:

@@ -15,7 +15,7 @@ from functools import cached_property
 from tinyhil.language.program import Program
 from tinyhil.memplan import DEFAULT, Budget
 from tinyhil.memplan.arena.execution_check import checked_plan
-from tinyhil.memplan.arena.passes import ALL_NAMES, ROWS
+from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement, smallest
 from tinyhil.memplan.arena.row_choice import NO_LIMIT, Cut, Cuts, cut_into
 from tinyhil.memplan.arena.row_costs import products_again, products_of
@@ -98,8 +98,8 @@ class _Trials:
         self, lowered: Program, program: Program, without: Collection[str], planner: str, budget: Budget | None
     ) -> None:
         self._program, self._lowered, self._planner, self._budget = program, lowered, planner, budget
-        self._wanted = ALL_NAMES - frozenset(without)
-        whole = ROWS.name not in self._wanted
+        self._without = without
+        whole = ROWS.name in without
         self._cuts = Cuts(program, again=True, whole=whole)
         self._floors = Cuts(program, again=True, whole=whole, alone=True)
         self._known: dict[Cut, Scheduled] = {}
@@ -112,7 +112,7 @@ class _Trials:
         """The plan of a cut, made once."""
         if cut not in self._known:
             made = checked(cut_into(self._program, self._cuts, cut.chosen), ROWS.name)
-            placed = smallest(made, self._wanted, self._planner, self._budget)
+            placed = smallest(made, self._without, self._planner, self._budget)
             checked_plan(placed.program, placed.plan)
             more = products_again(placed.program, self._lowered)
             self._known[cut] = Scheduled(placed, more, self.more_time(cut))

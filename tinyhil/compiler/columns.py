@@ -19,12 +19,14 @@ from tinyhil.compiler.calibrate import Ranges
 from tinyhil.compiler.column_readers import Layer, Tree, aliases, readers_of, scaler_of
 from tinyhil.compiler.masks import with_near_masks
 from tinyhil.compiler.record_scales import Scaled, with_part_scales, with_result_scales
+from tinyhil.compiler_pass import Pass, Stage, fold
 from tinyhil.formats import named
 from tinyhil.formats.format import AFFINE, INTEGER
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.graph import Graph, Node
 from tinyhil.language.program import Columns
 from tinyhil.ops.operator import attr
+from tinyhil.references.verify import faults_of_graph
 
 REACH = 0.99  # of a scaled column: 1 would need a bit more in formats whose scale is a power of two
 SEEN = 0.75  # of it for what calibration saw, where more may come and counts
@@ -33,19 +35,16 @@ MARGIN = 1 / 128  # around the thresholds of a column, of their distance: two co
 LONE = 1 / 16  # the same around a lone threshold, of what the column reaches
 
 
-def scaled_columns(graph: Graph, assignment: Assignment, ranges: Ranges) -> Scaled:
+def scaled_columns(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collection[str] = ()) -> Scaled:
     """The model over scaled columns; what was given if nothing is gained, or something else reads the input. Inputs and
     outputs that share a record get a scale each (record_scales.py), masks come near (masks.py)."""
-    given = with_near_masks(Scaled(graph, assignment, ranges))
-    graph = given.graph
-    found = with_part_scales(given) if graph.parts else _over_scaled_columns(given)
-    return with_result_scales(found) if graph.results else found
+    return fold(SCALES, Scaled(graph, assignment, ranges), without=without)
 
 
 def _over_scaled_columns(given: Scaled) -> Scaled:
     graph, assignment, ranges = given.graph, given.assignment, given.ranges
     source = graph.inputs[0]
-    if source not in ranges.columns or source in graph.pinned:
+    if graph.parts or source not in ranges.columns or source in graph.pinned:
         return given
     if named(assignment.format_of([source])).fit(1.0).domain not in (INTEGER, AFFINE):
         return given
@@ -163,3 +162,36 @@ def _over_columns(layer: Layer, offset: np.ndarray, half: np.ndarray, constants:
         return node
     constants[layer.bias_name] = moved
     return replace(node, op="Gemm", inputs=(*node.inputs, layer.bias_name))
+
+
+GIVEN: Stage[Scaled] = Stage("graph, formats asked for, ranges", lambda scaled: faults_of_graph(scaled.graph))
+SCALES: tuple[Pass[Scaled], ...] = (
+    Pass(
+        "masks",
+        "constants that mask what a softmax reads come near to what they mask",
+        GIVEN,
+        "masks within the range of what they are added to",
+        with_near_masks,
+    ),
+    Pass(
+        "part-scales",
+        "each of several inputs in one record has a scale of its own",
+        GIVEN,
+        "powers of two, which the host multiplies by and a Slice divides by",
+        with_part_scales,
+    ),
+    Pass(
+        "columns",
+        "each column of the input has a scale of its own",
+        GIVEN,
+        "the host scales columns; constants of their readers, without a Scaler",
+        _over_scaled_columns,
+    ),
+    Pass(
+        "result-scales",
+        "each of several outputs in one record has a scale of its own",
+        GIVEN,
+        "powers of two, which a Concat multiplies by and the host divides by",
+        with_result_scales,
+    ),
+)

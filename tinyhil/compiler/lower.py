@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,10 +12,11 @@ from tinyhil.compiler.cell_scales import with_cell_scales
 from tinyhil.compiler.columns import scaled_columns
 from tinyhil.compiler.pins import asymmetric_weights, pinned_formats
 from tinyhil.compiler.shared_scales import leaders_of, ranges_together, share_scales
+from tinyhil.compiler_pass import Pass, Stage, fold
 from tinyhil.formats import named
 from tinyhil.formats.clipping import METHODS
 from tinyhil.formats.format import AFFINE, INTEGER, SINGLE, Domain, Format, NamedFormat
-from tinyhil.fuse import LEFT_OUT, fuse_graph, fuse_program
+from tinyhil.fuse import PROGRAM_FUSIONS, fuse_graph
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.graph import Graph, Node
 from tinyhil.language.lowering_context import Lowering
@@ -27,14 +28,58 @@ from tinyhil.ops.operator import Operator
 from tinyhil.references.verify import checked
 
 
-def lower(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collection[str] = LEFT_OUT) -> Program:
-    """Lower a graph with one input and one output; `without`: names of fusions (tinyhil/fuse) to leave out.
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Formats, each fitted to its own range: those of `fixed` stay, the scales of the values in `free` nobody asked
+    for. `groups`: values that share memory."""
+
+    graph: Graph
+    groups: list[tuple[str, ...]]
+    formats: dict[str, Format]
+    fixed: Mapping[str, Format]
+    free: list[str]
+
+
+def _in_cells(fitted: Fitted, leaders: Mapping[str, str], spans: Mapping[str, tuple[float, float]]) -> Fitted:
+    made = with_cell_scales(fitted.graph, fitted.formats, leaders, spans)
+    return replace(fitted, formats={**made, **fitted.fixed})
+
+
+def _shared(fitted: Fitted, *_: object) -> Fitted:
+    return replace(fitted, formats=share_scales(fitted.graph, fitted.groups, fitted.formats, fitted.free))
+
+
+def _faults_of_fitted(fitted: Fitted) -> Iterator[str]:
+    yield from (f"value '{name}' has no format" for name in fitted.graph.all_shapes() if name not in fitted.formats)
+
+
+FITTED = Stage("formats fitted to ranges", _faults_of_fitted)
+FITS: tuple[Pass[Fitted], ...] = (
+    Pass(
+        "cell-scales",
+        "asymmetric integers in loops have scales between which shifts suffice",
+        FITTED,
+        "scales of powers of two, or one for a tensor and its sums with constants",
+        _in_cells,
+    ),
+    Pass(
+        "shared-scales",
+        "a whole and its parts have one scale, so that parts can be shown where the whole lies",
+        FITTED,
+        "the coarsest of their scales",
+        _shared,
+    ),
+)
+
+
+def lower(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collection[str] = ()) -> Program:
+    """Lower a graph with one input and one output; `without`: names of passes to leave out.
 
     ModelError if an operator can not be lowered, ConfigError if the assignment contradicts itself.
     """
-    scaled = scaled_columns(graph, assignment, ranges)
+    scaled = scaled_columns(graph, assignment, ranges, without)
     graph, ranges = scaled.graph, scaled.ranges
-    chosen = formats(graph, scaled.assignment, ranges)
+    chosen = formats(graph, scaled.assignment, ranges, without)
     graph = fuse_graph(graph, chosen, without)
     lowering = Lowering(graph, chosen, KERNEL_OF, lower_node, ranges.magnitude, ranges.zeros)
     source = graph.inputs[0]
@@ -53,7 +98,7 @@ def lower(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collect
         columns=scaled.columns,
         output_scale=scaled.output_scale,
     )
-    return fuse_program(checked(program, "lowering"), without)
+    return fold(PROGRAM_FUSIONS, checked(program, "lowering"), without=without)
 
 
 def lower_node(node: Node, lowering: Lowering) -> None:
@@ -83,8 +128,13 @@ def _is_beyond(operator: Operator, result: Format) -> bool:
     return result.domain == AFFINE or (operator.integers_only and (result.domain != INTEGER or result.is_sign))
 
 
-def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, Format]:
-    """The format of every value, fitted to its range. Values that share storage (views, loop states) share one."""
+def formats(
+    graph: Graph, assignment: Assignment, ranges: Ranges, without: Collection[str] = ()
+) -> Mapping[str, Format]:
+    """The format of every value, fitted to its range. Values that share storage (views, loop states) share one.
+
+    `without`: names of passes to leave out.
+    """
     constants = graph.all_constants()
     result: dict[str, Format] = {}
     groups = tied_values(graph)
@@ -119,8 +169,8 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
         fmt = fmt.scaled(fmt.exponent + assignment.offset_of(group))
         for name in group:
             result[name] = fmt
-    result = with_cell_scales(graph, result, leaders, spans) | fixed
-    return share_scales(graph, groups, result, _movable(groups, assignment, fixed))
+    free = _movable(groups, assignment, fixed)
+    return fold(FITS, Fitted(graph, groups, result | fixed, fixed, free), leaders, spans, without=without).formats
 
 
 def scale_leaders(graph: Graph, assignment: Assignment, ranges: Ranges, chosen: Mapping[str, Format]) -> dict[str, str]:

@@ -38,6 +38,8 @@ class Scaled:
 
 def with_part_scales(given: Scaled) -> Scaled:
     """The model with a scale for each input in its record; as it was if they reach equally far."""
+    if not given.graph.parts:
+        return given
     graph, source = given.graph, given.graph.inputs[0]
     records = {source, *_rows(graph, source)}
     cuts = [node for node in graph.walk() if not records.isdisjoint(node.inputs) and node.body is None]
@@ -66,7 +68,7 @@ def with_part_scales(given: Scaled) -> Scaled:
 def with_result_scales(given: Scaled) -> Scaled:
     """The model with a scale for each output in its record."""
     graph, output = given.graph, given.graph.outputs[0]
-    found = _joint(graph, output)
+    found = _joint(graph, output) if graph.results else None
     if found is None or not _has_one_scale(given, output):
         return given
     joint, records = found

@@ -16,20 +16,16 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tinyhil.compiler_pass import Pass
+from tinyhil.compiler_pass import Pass, Stage
+from tinyhil.frontend.listing import Model
 from tinyhil.language.graph import Graph, Node
 from tinyhil.names import free_name
 from tinyhil.ops import OPERATOR_BY_NAME
 from tinyhil.ops.operator import attr
 from tinyhil.ops.quantize import stated
 from tinyhil.ops.window import ends_of_sums, infer_window
+from tinyhil.references.verify import faults_of_graph
 
-PASS = Pass(
-    "dead-channels",
-    "channels that the weights prove constant go into biases, and what only they feed is left out",
-    "graph as it was read",
-    "fewer channels; float32 results equal but for the order of sums",
-)
 LARGEST = 2.0**40  # of any value a network computes with
 NARROW = 2.0**-24  # of an interval, relative to its larger end: float32 rounds all of it to one number
 MONOTONE = frozenset({"Relu", "Clip", "LeakyRelu", "HardSigmoid", "Sigmoid", "Tanh", "Elu", "Softplus", "Identity"})
@@ -87,15 +83,30 @@ class _Analysis:
     alike: dict[str, int] = field(default_factory=dict)  # outputs that keep channels; elements each becomes
 
 
-def without_dead_channels(graph: Graph) -> tuple[Graph, int]:
-    """The graph without the channels nobody needs to compute, and their number; float32 results stay equal but for
-    the order of sums."""
+def without_dead_channels(model: Model) -> Model:
+    """The model without the channels nobody needs to compute, and a note of their number; float32 results stay equal
+    but for the order of sums."""
+    graph = model.graph
     if graph.pinned or any(stated(node) for node in graph.walk()):
-        return graph, 0
+        return model
     found = _analysed(graph)
     live = _live_channels(found)
     dropped = sum(int((~mask).sum()) for name, mask in live.items() if name in found.layers)
-    return (_rewritten(found, live), dropped) if dropped else (graph, 0)
+    if not dropped:
+        return model
+    note = f"{dropped} channels are constant whatever the input is, or never read: folded into biases and left out"
+    return replace(model, graph=_rewritten(found, live), notes=(*model.notes, note))
+
+
+READ: tuple[Pass[Model], ...] = (
+    Pass(
+        "dead-channels",
+        "channels that the weights prove constant go into biases, and what only they feed is left out",
+        Stage("graph as it was read", lambda model: faults_of_graph(model.graph)),
+        "fewer channels; float32 results equal but for the order of sums",
+        without_dead_channels,
+    ),
+)
 
 
 # ---- intervals

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
 
+from tinyhil.compiler_pass import fold
 from tinyhil.errors import ModelError
 from tinyhil.frontend import SUFFIXES
-from tinyhil.frontend.dead_channels import PASS, without_dead_channels
+from tinyhil.frontend.dead_channels import READ
 from tinyhil.frontend.dsl import load_dsl
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.onnx import load_onnx
@@ -28,10 +28,4 @@ def load_model(path: Path, stream: Stream = ANY_STREAM, without: Collection[str]
         raise ModelError(f"{path}: not a model file; known are {', '.join(SUFFIXES)}")
     model = reader(path, stream)
     checked(model.graph, "reading")
-    if PASS.name in without:
-        return model
-    graph, dropped = without_dead_channels(model.graph)
-    if not dropped:
-        return model
-    note = f"{dropped} channels are constant whatever the input is, or never read: folded into biases and left out"
-    return replace(model, graph=checked(graph, PASS.name), notes=(*model.notes, note))
+    return fold(READ, model, without=without)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tinyhil.formats.format import Format
-from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
+from tinyhil.fuse.rewriting import Site, everywhere, graph_fusion
 from tinyhil.language.graph import Graph, Node
 
 
@@ -37,4 +37,4 @@ def _apply(graph: Graph, formats: Mapping[str, Format]) -> Graph:
     return everywhere(graph, formats, _fused)
 
 
-BIAS = GraphFusion("bias", "a constant bias inside of the exact sum of a product", _apply)
+BIAS = graph_fusion("bias", "a constant bias inside of the exact sum of a product", _apply)

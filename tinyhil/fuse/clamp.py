@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tinyhil.formats.format import AFFINE, Format
 from tinyhil.fuse.limits import is_layer
-from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
+from tinyhil.fuse.rewriting import Site, everywhere, graph_fusion
 from tinyhil.language.graph import Graph, Node
 from tinyhil.ops.limits import ENDS, ends_of
 from tinyhil.ops.quantize import FAKE, grid_of
@@ -62,4 +62,4 @@ def _apply(graph: Graph, formats: Mapping[str, Format]) -> Graph:
     return everywhere(everywhere(graph, formats, _activation), formats, _range)
 
 
-CLAMP = GraphFusion("clamp", "Relu, Clip and quantized ranges as ends of asymmetric sums, products and means", _apply)
+CLAMP = graph_fusion("clamp", "Relu, Clip and quantized ranges as ends of asymmetric sums, products and means", _apply)

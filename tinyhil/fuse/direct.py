@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tinyhil.fuse.rewriting import ProgramFusion
+from tinyhil.fuse.rewriting import program_fusion
 from tinyhil.language.program import Loop, Op, Program, Role, reads_of, walk
 from tinyhil.ops import KERNEL_OF
 from tinyhil.ops.scan import COPY
@@ -49,4 +49,4 @@ def _without(program: Program, copy: Op) -> Program:
     return replace(program, tensors=tensors, body=tuple(body))
 
 
-DIRECT = ProgramFusion("direct", "the codes of the model's input read where they lie", _apply)
+DIRECT = program_fusion("direct", "the codes of the model's input read where they lie", _apply)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tinyhil.formats.format import INTEGER, Format
-from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
+from tinyhil.fuse.rewriting import Site, everywhere, graph_fusion
 from tinyhil.language.graph import Graph, Node, element_count
 from tinyhil.language.lowering_context import domain_of, loaded
 from tinyhil.ops.distance import DIFFERENCE_BITS, difference_bits, steps
@@ -55,4 +55,4 @@ def _apply(graph: Graph, formats: Mapping[str, Format]) -> Graph:
     return everywhere(graph, formats, _fused)
 
 
-DISTANCE = GraphFusion("distance", "squared distances without matrices of differences and squares", _apply)
+DISTANCE = graph_fusion("distance", "squared distances without matrices of differences and squares", _apply)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tinyhil.formats.format import Format
-from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
+from tinyhil.fuse.rewriting import Site, everywhere, graph_fusion
 from tinyhil.language.graph import Graph, Node
 
 
@@ -30,4 +30,4 @@ def _apply(graph: Graph, formats: Mapping[str, Format]) -> Graph:
     return everywhere(graph, formats, _fused)
 
 
-EXPONENT = GraphFusion("exponent", "a constant factor inside of the exponential", _apply)
+EXPONENT = graph_fusion("exponent", "a constant factor inside of the exponential", _apply)

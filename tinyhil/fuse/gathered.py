@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tinyhil.formats.format import AFFINE, INTEGER, Format
-from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
+from tinyhil.fuse.rewriting import Site, everywhere, graph_fusion
 from tinyhil.language.graph import Graph, Node, element_count
 from tinyhil.ops.index import MOST_ROWS
 
@@ -54,4 +54,4 @@ def _apply(graph: Graph, formats: Mapping[str, Format]) -> Graph:
     return everywhere(graph, formats, _fused)
 
 
-GATHERED = GraphFusion("gathered", "weights chosen at run time are read where they lie, not copied", _apply)
+GATHERED = graph_fusion("gathered", "weights chosen at run time are read where they lie, not copied", _apply)

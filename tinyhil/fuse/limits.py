@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tinyhil.formats.format import AFFINE, INTEGER, Format
-from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
+from tinyhil.fuse.rewriting import Site, everywhere, graph_fusion
 from tinyhil.language.graph import Graph, Node, element_count
 from tinyhil.ops.limits import ENDS, ends_of
 
@@ -71,4 +71,4 @@ def _apply(graph: Graph, formats: Mapping[str, Format]) -> Graph:
     return everywhere(graph, formats, _fused)
 
 
-ACTIVATION = GraphFusion("activation", "Relu and Clip inside of the layer before them", _apply)
+ACTIVATION = graph_fusion("activation", "Relu and Clip inside of the layer before them", _apply)

@@ -16,7 +16,7 @@ import numpy as np
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.fuse.limits import is_layer
 from tinyhil.fuse.residual import is_sparse
-from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
+from tinyhil.fuse.rewriting import Site, everywhere, graph_fusion
 from tinyhil.language.graph import Graph, Node, element_count
 from tinyhil.language.lowering_context import loaded
 from tinyhil.ops.affine import is_affine
@@ -88,4 +88,4 @@ def _apply(graph: Graph, formats: Mapping[str, Format]) -> Graph:
     return everywhere(graph, formats, _fused)
 
 
-PAIR = GraphFusion("pair", "two products with constant weights inside of one exact sum", _apply)
+PAIR = graph_fusion("pair", "two products with constant weights inside of one exact sum", _apply)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.fuse.limits import LAYERS, is_layer
-from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
+from tinyhil.fuse.rewriting import Site, everywhere, graph_fusion
 from tinyhil.fuse.sparse import list_pays
 from tinyhil.language.graph import Graph, Node
 from tinyhil.language.lowering_context import loaded
@@ -58,4 +58,4 @@ def _apply(graph: Graph, formats: Mapping[str, Format]) -> Graph:
     return everywhere(graph, formats, _fused)
 
 
-RESIDUAL = GraphFusion("residual", "a computed tensor inside of the exact sum of a layer", _apply)
+RESIDUAL = graph_fusion("residual", "a computed tensor inside of the exact sum of a layer", _apply)

@@ -1,37 +1,30 @@
-"""What fusions share: their records, and replacing nodes on every level of a graph."""
+"""What fusions share: their stages, and replacing nodes on every level of a graph."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from tinyhil.compiler_pass import Pass, Stage
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.language.graph import Graph, Node, Shape
 from tinyhil.language.program import Program
+from tinyhil.references.verify import faults_of_graph, faults_of_program
+
+GRAPH = Stage("graph whose formats are decided", faults_of_graph)
+PROGRAM = Stage("lowered program", faults_of_program)
 
 
-@dataclass(frozen=True, slots=True)
-class GraphFusion:
+def graph_fusion(name: str, summary: str, apply: Callable[[Graph, Mapping[str, Format]], Graph]) -> Pass[Graph]:
     """One that looks at operators and the formats of their values."""
-
-    name: str
-    summary: str
-    apply: Callable[[Graph, Mapping[str, Format]], Graph]
-    before: str = "graph whose formats are decided"
-    after: str = "fewer operators; every value that stays keeps its format"
+    return Pass(name, summary, GRAPH, "fewer operators; every value that stays keeps its format", apply)
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramFusion:
+def program_fusion(name: str, summary: str, apply: Callable[[Program], Program]) -> Pass[Program]:
     """One that looks at kernel calls and constants."""
-
-    name: str
-    summary: str
-    apply: Callable[[Program], Program]
-    before: str = "lowered program"
-    after: str = "same integers; other kernels and constants"
+    return Pass(name, summary, PROGRAM, "same integers; other kernels and constants", apply)
 
 
 class Site:

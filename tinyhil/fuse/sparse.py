@@ -15,7 +15,7 @@ import numpy as np
 
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
-from tinyhil.fuse.rewriting import ProgramFusion
+from tinyhil.fuse.rewriting import program_fusion
 from tinyhil.language.form import Weights
 from tinyhil.language.program import Op, Program, Role, Tensor, mapped, walk
 from tinyhil.names import free_name
@@ -69,4 +69,4 @@ def _listed(op: Op, names: Mapping[str, tuple[str, str]]) -> Op:
     return replace(op, kernel=replace(op.kernel, weights=Weights.LISTS), inputs=(*names[op.inputs[0]], *op.inputs[1:]))
 
 
-SPARSE = ProgramFusion("sparse", "index lists for weights that are mostly zero, where they are cheaper", _apply)
+SPARSE = program_fusion("sparse", "index lists for weights that are mostly zero, where they are cheaper", _apply)

@@ -8,12 +8,12 @@ its blocks need for the patches of two pixels (firmware/kernels/arm/patches.hpp)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinyhil.compiler_pass import Pass
+from tinyhil.compiler_pass import Pass, Stage, fold
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
 from tinyhil.language.form import Arithmetic, Joined, Weights
@@ -33,7 +33,7 @@ from tinyhil.passes.ranges import without_needless_clipping
 from tinyhil.passes.rescalings import LARGEST_SUM, with_records
 from tinyhil.passes.stored import rows_of
 from tinyhil.passes.streams import with_streams
-from tinyhil.references.verify import checked
+from tinyhil.references.verify import faults_of_program
 
 WORD = Fixed(32, 0)
 SUM_BITS = 32
@@ -88,13 +88,6 @@ CORES = ("avr", *CHIPS)
 LAYERS = (linear.DENSE.form.base, conv.CONV.form.base)
 
 
-@dataclass(frozen=True, slots=True)
-class CorePass(Pass):
-    """A pass that makes a program one core's: `apply` gives the same object if nothing changes."""
-
-    apply: Callable[[Program, Chip], Program]
-
-
 def _for_avr(program: Program, chip: Chip) -> Program:
     return with_streams(program) if chip is AVR else program
 
@@ -108,10 +101,7 @@ def _for_arm(program: Program, chip: Chip) -> Program:
 def arrange(program: Program, core: str, without: Collection[str] = ()) -> Program:
     """`program` as it is stored and planned on a chip with this core; the same object if nothing changes. `without`:
     names of passes to leave out."""
-    for one in PASSES if core in CORES else ():
-        if one.name not in without:
-            program = checked(one.apply(program, CHIPS.get(core, AVR)), one.name)
-    return program
+    return fold(ON_CORE, program, CHIPS.get(core, AVR), without=without) if core in CORES else program
 
 
 def _ordered(program: Program, chip: Chip) -> Program:
@@ -150,63 +140,69 @@ def _ordered(program: Program, chip: Chip) -> Program:
             size = max(size, WORD.storage_bytes * op.params["height"] if by_columns else 0)
         words, row_words = (-(-count // WORD.storage_bytes) for count in (size, of_a_row))
         tensors[op.scratch] = replace(tensors[op.scratch], count=words, row_count=row_words, format=WORD)
-    return program if tensors == program.tensors else with_input_as_it_is(replace(program, tensors=tensors))
+    return program if tensors == program.tensors else replace(program, tensors=tensors)
 
 
-ANY, SAME = "lowered program, and a core", "same integers"
-PASSES: tuple[CorePass, ...] = (
-    CorePass(
+SAME = "same integers"
+LOWERED = Stage("lowered program, and a core", faults_of_program)
+ON_CORE: tuple[Pass[Program], ...] = (
+    Pass(
         "constant-channels",
         "channels of asymmetric integers that are one code whatever comes in are left out",
-        ANY,
+        LOWERED,
         f"{SAME}; fewer channels, other biases",
         lambda program, _: without_constant_channels(program),
     ),
-    CorePass(
+    Pass(
         "tables",
         "functions of 8-bit operands become tables of their codes",
-        ANY,
+        LOWERED,
         f"{SAME}; look-ups",
         lambda program, _: with_tables(program),
     ),
-    CorePass(
+    Pass(
         "folds",
         "sums with constants and functions of functions become one table",
-        ANY,
+        LOWERED,
         f"{SAME}; fewer operations in loops",
         lambda program, _: folded(program),
     ),
-    CorePass(
+    Pass(
         "linear-sums",
         "functions of asymmetric sums with constants become tables of linear forms",
-        ANY,
+        LOWERED,
         f"{SAME}, proven for every code; fewer operations in loops",
         lambda program, _: with_linear_forms(program),
     ),
-    CorePass(
+    Pass(
         "ranges",
         "results that are proven to be within their format are not clipped",
-        ANY,
+        LOWERED,
         SAME,
         lambda program, _: without_needless_clipping(program),
     ),
-    CorePass(
+    Pass(
         "signs",
         "layers of signs and binary weights count differing bits",
-        ANY,
+        LOWERED,
         f"{SAME}; weights as bits, scratch for those of the operand",
         lambda program, chip: with_signs(program, 8 if chip is AVR else 32),
     ),
-    CorePass("streams", "sparse weights become one stream of bytes", "the same, of an AVR", SAME, _for_avr),
-    CorePass(
-        "records", "bias, multiplier and shift of an output become one record", "the same, of ARM", SAME, _for_arm
-    ),
-    CorePass(
+    Pass("streams", "on an AVR, sparse weights become one stream of bytes", LOWERED, SAME, _for_avr),
+    Pass("records", "on ARM, bias, multiplier and shift of an output become one record", LOWERED, SAME, _for_arm),
+    Pass(
         "blocks",
         "weights lie in flash as the core's kernels read them",
-        ANY,
+        LOWERED,
         f"{SAME}; constants in another order, scratch as blocks of sums need it",
         _ordered,
+    ),
+    Pass(
+        "input",
+        "a sample that comes with channels innermost is read as it is, if one convolution alone reads it",
+        LOWERED,
+        f"{SAME}; one operation less",
+        lambda program, _: with_input_as_it_is(program),
     ),
 )
 

@@ -9,7 +9,7 @@ saves 577,000 cycles of 18.5M on an STM32H747, 20 kB of smaller layers 9,000 (do
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tinyhil.language.program import Program
@@ -33,6 +33,15 @@ class HotMemory:
     size_bytes: int
     stack_bytes: int
     cache_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What whoever lays out a program and writes it down needs to know of a board."""
+
+    name: str
+    transfer: Transfer
+    hot: HotMemory | None = None
 
 
 def hot_constants(program: Program, plan: Plan, memory: HotMemory, transfer: Transfer) -> frozenset[str]:
@@ -80,3 +89,9 @@ def _passes(program: Program) -> dict[str, float]:
             is_weights = name == found[0]  # beside them lie biases and records, one for an output
             reads[name] += times * (products_of_op(program, op) if is_weights else program.tensors[op.output].count)
     return {name: count / program.constants[name].size for name, count in reads.items()}
+
+
+def hot_on_all(program: Program, plan: Plan, targets: Iterable[Target]) -> frozenset[str]:
+    """The constants that each target with such a memory has room for there: targets share one text."""
+    found = [hot_constants(program, plan, one.hot, one.transfer) for one in targets if one.hot is not None]
+    return frozenset.intersection(*found) if found else frozenset()

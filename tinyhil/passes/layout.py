@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tinyhil.language.form import Joined, Weights
-from tinyhil.language.program import Loop, Op, Program, Role, loops_of, reads_of, walk
+from tinyhil.language.program import Loop, Op, Program, Role, Tensor, loops_of, reads_of, walk
 from tinyhil.memplan import Plan
 from tinyhil.ops import KERNEL_OF, rows
 from tinyhil.ops.conv import CONV
@@ -135,6 +135,7 @@ def with_input_as_it_is(program: Program) -> Program:
         return program
     tensors = {name: tensor for name, tensor in program.tensors.items() if name != op.output}
     tensors[program.input] = replace(before, innermost=channels)
+    tensors[reader.weights] = _by_pixels(tensors[reader.weights])
     inputs = tuple(program.input if name == op.output else name for name in reader.op.inputs)
     body = tuple(replace(item, inputs=inputs) if item is reader.op else item for item in program.body if item is not op)
     return replace(program, tensors=tensors, body=body)
@@ -172,11 +173,16 @@ class _Chains:
         return {name: known[first] for name, first in found.items()}
 
 
-def with_layouts(program: Program, plan: Plan, *, chains: bool = True) -> Program:
-    """`program` in whose tensors layouts are chosen, for code generation alone; `chains`: more than the input's."""
-    chosen = _chosen(program, plan) if chains else {}
-    input_channels = program.tensors[program.input].innermost
-    if not chosen and not input_channels:
+def _by_pixels(weights: Tensor) -> Tensor:
+    """Weights in the order in which they meet an operand whose channels are innermost."""
+    assert weights.blocks is not None
+    return replace(weights, blocks=replace(weights.blocks, order=INNERMOST_ORDER))
+
+
+def with_layouts(program: Program, plan: Plan) -> Program:
+    """`program` in whose tensors layouts are chosen, for what is written down alone."""
+    chosen = _chosen(program, plan)
+    if not chosen:
         return program
     tensors = dict(program.tensors)
     for name, channels in chosen.items():
@@ -184,9 +190,7 @@ def with_layouts(program: Program, plan: Plan, *, chains: bool = True) -> Progra
     for op in walk(program.body):
         conv = convolution_of(program, op)
         if conv is not None and tensors[conv.x].innermost:
-            weights = tensors[conv.weights]
-            assert weights.blocks is not None
-            tensors[conv.weights] = replace(weights, blocks=replace(weights.blocks, order=INNERMOST_ORDER))
+            tensors[conv.weights] = _by_pixels(tensors[conv.weights])
     return replace(program, tensors=tensors)
 
 

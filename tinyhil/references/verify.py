@@ -1,36 +1,32 @@
 """Whether a graph or a program is well formed: what every pass may rely on, and must leave as it was.
 
-Passes hand what they made to `checked`, which looks where HIL_VERIFY is set, as in all tests and in debug runs.
+Passes are folded with a look at what each has made (tinyhil/compiler_pass.py); other steps hand theirs to `checked`.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TypeVar
 
 import numpy as np
 
+from tinyhil.compiler_pass import verified
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.language.graph import Graph, element_count
 from tinyhil.language.program import Loop, Op, Program, Role, Tensor, loops_of, walk
 
 STORED = (Role.CONSTANT, Role.TABLE)
-SETTING = "HIL_VERIFY"
 Made = TypeVar("Made", Graph, Program)
 
 
-class Malformed(Exception):
-    """A pass left something that the next stage can not rely on: a defect of the compiler, never of a model."""
-
-
 def checked(made: Made, maker: str) -> Made:
-    """`made` as it is; where HIL_VERIFY is set, Malformed says what is wrong with it and which pass was the last."""
-    if os.environ.get(SETTING):
-        faults = list(faults_of_graph(made) if isinstance(made, Graph) else faults_of_program(made))
-        if faults:
-            raise Malformed(f"after {maker}: {'; '.join(faults[:3])}")
+    """`made` as it is; where HIL_VERIFY is set, Malformed says what is wrong with it and who made it."""
+    verified(made, maker, _faults_of)
     return made
+
+
+def _faults_of(made: Graph | Program) -> Iterator[str]:
+    return faults_of_graph(made) if isinstance(made, Graph) else faults_of_program(made)
 
 
 def faults_of_graph(graph: Graph) -> Iterator[str]:
