@@ -9,9 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflite_files import FLOAT, INT8, INT16, INT32, OPERATOR, Writer
+from kernel_cases import Case as KernelCase
+from kernel_cases import first_difference, run_natively, run_on_board
+from onnx_models import compiled
+from tflite_files import FLOAT, INT8, INT16, INT32, INT64, OPERATOR, Grid, Writer
 
 from benchmarks.tflite_files import EVERYWHERE, Verdict, verdict
+from tinyhil.frontend.tflite import tflite_model
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.references.reference import quantize_inputs
 
 pytest.importorskip("tflite_micro", reason="tflite-micro is not installed")
 KINDS = {"float": FLOAT, "int8": INT8, "int16": INT16}
@@ -29,20 +35,33 @@ class Case:
     options: str = ""
     values: dict[str, int] = field(default_factory=dict)
     kinds: Sequence[str] = BOTH
+    steps: Sequence[float] = ()  # of operands and results, each its own; else one for all
+
+    def _grid(self, kind: str, number: int) -> Grid | None:
+        if kind == "float":
+            return None
+        step = self.steps[number] if self.steps else 0.0471
+        return [step], [0 if kind == "int16" else -7 + 5 * number * bool(self.steps)], 0
 
     def file(self, kind: str) -> bytes:
         w = Writer()
-        grid = None if kind == "float" else ([0.0471], [0 if kind == "int16" else -7], 0)
-        run_time = [w.tensor(f"x{n}", shape, KINDS[kind], None, grid) for n, shape in enumerate(self.shapes)]
+        run_time = [
+            w.tensor(f"x{n}", shape, KINDS[kind], None, self._grid(kind, n)) for n, shape in enumerate(self.shapes)
+        ]
         operands = list(run_time)
         for place, numbers in self.constants:
             array = np.asarray(numbers, np.int32)
             operands.insert(place, w.tensor(f"c{place}", array.shape, INT32, array))
-        outputs = [w.tensor(f"y{n}", shape, KINDS[kind], None, grid) for n, shape in enumerate(self.results)]
+        first = len(self.shapes)
+        outputs = [
+            w.tensor(f"y{n}", shape, KINDS[kind], None, self._grid(kind, first + n))
+            for n, shape in enumerate(self.results)
+        ]
         w.operator(getattr(OPERATOR, self.op), operands, outputs, self.options, **self.values)
         return w.file(run_time, outputs)
 
 
+NONE = {"FusedActivationFunction": 0}
 STRIDED = {"BeginMask": 0, "EndMask": 0, "EllipsisMask": 0, "NewAxisMask": 0, "ShrinkAxisMask": 0}
 PLANES = [1, 4, 5, 3]
 CASES = {
@@ -128,6 +147,15 @@ CASES = {
     "broadcast_to": Case("BROADCAST_TO", [[1, 1, 3]], [[1, 4, 3]], [(1, [1, 4, 3])], "BroadcastToOptions", {}, ALL),
     "expand_dims": Case("EXPAND_DIMS", [[1, 4]], [[1, 1, 4]], [(1, 1)], "ExpandDimsOptions", {}, ALL),
     "squeeze": Case("SQUEEZE", [[1, 3, 1, 4]], [[3, 4]], (), "SqueezeOptions", {}, ALL),
+    "add": Case("ADD", [[1, 40]] * 2, [[1, 40]], (), "AddOptions", NONE, ALL, (0.02, 0.013, 0.031)),
+    "sub": Case("SUB", [[1, 40]] * 2, [[1, 40]], (), "SubOptions", NONE, ALL, (0.02, 0.013, 0.031)),
+    "mul": Case("MUL", [[1, 40]] * 2, [[1, 40]], (), "MulOptions", NONE, ALL, (0.0002, 0.0013, 0.0031)),
+    "add_relu": Case(
+        "ADD", [[1, 40]] * 2, [[1, 40]], (), "AddOptions", {"FusedActivationFunction": 1}, ALL, (0.02, 0.013, 0.031)
+    ),
+    "leaky_relu": Case(
+        "LEAKY_RELU", [[1, 200]], [[1, 200]], (), "LeakyReluOptions", {"Alpha": 0.3}, ALL, (0.021, 0.017)
+    ),
 }
 
 
@@ -139,6 +167,23 @@ def tried(data: bytes, folder: Path, samples: int = 3) -> Verdict:
 @pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, case in CASES.items() for kind in case.kinds])
 def test_an_operator_equals_tensorflow_lite_micro(name: str, kind: str, tmp_path: Path) -> None:
     assert tried(CASES[name].file(kind), tmp_path) == Verdict(EVERYWHERE)
+
+
+@pytest.mark.parametrize("board", ["host", "uno", "due"])
+def test_kernels_in_cpp_give_the_same_integers(board: str, tmp_path: Path) -> None:
+    found = []
+    for name in ("add", "sub", "mul", "add_relu", "leaky_relu", "strided_slice_backwards"):
+        for kind in ("int8", "int16"):
+            graph = tflite_model(CASES[name].file(kind), Path("m.tflite")).graph
+            ends = np.iinfo(kind)
+            x = np.random.default_rng(1).integers(ends.min, ends.max + 1, (4, *graph.shapes[graph.inputs[0]]))
+            program = compiled(graph, x.astype(np.float32), "int8")
+            found.append(KernelCase(f"{name}_{kind}", program, quantize_inputs(program, x.astype(np.float32))[0]))
+    if board == "host":
+        results = run_natively(found, tmp_path)
+    else:
+        results = run_on_board(found, load_boards().board(board), tmp_path)
+    assert first_difference(found, results) == ""
 
 
 def flatten() -> bytes:
@@ -157,3 +202,49 @@ def flatten() -> bytes:
 
 def test_arithmetic_of_shapes_is_done_now(tmp_path: Path) -> None:
     assert tried(flatten(), tmp_path) == Verdict(EVERYWHERE)
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [("int8", "int8"), ("int16", "int8"), ("int8", "int16"), ("int16", "int16")]
+)
+@pytest.mark.parametrize("step", [0.0471, 0.02, 0.11])
+def test_codes_move_from_grid_to_grid(source: str, target: str, step: float, tmp_path: Path) -> None:
+    w = Writer()
+    x = w.tensor("x", [1, 300], KINDS[source], None, ([0.0471], [0 if source == "int16" else 3], 0))
+    y = w.tensor("y", [1, 300], KINDS[target], None, ([step], [0 if target == "int16" else -9], 0))
+    w.operator(OPERATOR.QUANTIZE, [x], y, "QuantizeOptions")
+    assert tried(w.file(x, y), tmp_path) == Verdict(EVERYWHERE)
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize(
+    ("strides", "kernel", "padding", "result"),
+    [
+        ((1, 1), (3, 3), 0, (4, 5)),
+        ((2, 2), (3, 2), 0, (8, 10)),
+        ((2, 1), (3, 3), 1, (9, 7)),
+        ((1, 2), (3, 4), 1, (6, 12)),
+    ],
+)
+def test_transposed_convolutions(
+    kind: str, strides: tuple[int, int], kernel: tuple[int, int], padding: int, result: tuple[int, int], tmp_path: Path
+) -> None:
+    w, rng = Writer(), np.random.default_rng(3)
+    codes = rng.integers(-127, 128, (3, *kernel, 2))
+    steps = np.array([0.01, 0.02, 0.013])
+    bias = rng.integers(-3000, 3000, 3)
+    shape = w.tensor("shape", [4], INT32, np.array([1, *result, 3], np.int32))
+    if kind == "float":
+        weights = w.tensor("w", codes.shape, FLOAT, (codes * 0.01).astype(np.float32))
+        added = w.tensor("b", [3], FLOAT, (bias * 0.001).astype(np.float32))
+        grids: list[Grid | None] = [None, None]
+    else:
+        grids = [([0.05], [0 if kind == "int16" else 11], 0), ([0.7], [0 if kind == "int16" else -3], 0)]
+        weights = w.tensor("w", codes.shape, INT8, codes.astype(np.int8), (steps, [0] * 3, 0))
+        wide = (INT64, np.int64) if kind == "int16" else (INT32, np.int32)
+        added = w.tensor("b", [3], wide[0], bias.astype(wide[1]), (0.05 * steps, [0] * 3, 0))
+    x = w.tensor("x", [1, 4, 5, 2], KINDS[kind], None, grids[0])
+    y = w.tensor("y", [1, *result, 3], KINDS[kind], None, grids[1])
+    options = {"Padding": padding, "StrideH": strides[0], "StrideW": strides[1]}
+    w.operator(OPERATOR.TRANSPOSE_CONV, [shape, weights, x, added], y, "TransposeConvOptions", **options)
+    assert tried(w.file(x, y), tmp_path) == Verdict(EVERYWHERE)

@@ -24,7 +24,7 @@ from tinyhil.language.program import Program, Role
 from tinyhil.ops import KERNEL_OF, LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.ops.affine import is_affine
 from tinyhil.ops.integral import integral_formats
-from tinyhil.ops.operator import Operator
+from tinyhil.ops.operator import Lower, Operator
 from tinyhil.references.verify import checked
 
 
@@ -110,7 +110,15 @@ def lower_node(node: Node, lowering: Lowering) -> None:
     if operator.is_view:
         lowering.alias(node.outputs[0], lowering.operand(node.inputs[0]))
     else:
-        operator.lower[_domain(operator, node, lowering)](node, lowering)
+        _lower_of(operator, node, lowering)(node, lowering)
+
+
+def _lower_of(operator: Operator, node: Node, lowering: Lowering) -> Lower:
+    """What lowers an operator: by its domain; asymmetric integers that are not all of 8 bits have their own kernels."""
+    formats = [lowering.format(name) for name in (*node.inputs, *node.outputs)]
+    if operator.words is not None and is_affine(*formats) and not is_affine(*formats, bits=8):
+        return operator.words
+    return operator.lower[_domain(operator, node, lowering)]
 
 
 def _domain(operator: Operator, node: Node, lowering: Lowering) -> Domain:

@@ -37,7 +37,7 @@ def _rank(reader: Reader, number: int) -> int:
     return len(reader.file.tensors[number].shape)
 
 
-def _shaped(reader: Reader, value: str, shape: Sequence[int], out: str) -> str:
+def shaped(reader: Reader, value: str, shape: Sequence[int], out: str) -> str:
     """`value` with another shape."""
     if reader.builder.shapes[value] == tuple(shape):
         return value
@@ -129,7 +129,7 @@ def _sliced(
     if len(shape) != len(reader.builder.shapes[y]):
         if form == PLANES:
             y = reader.add("Transpose", y, out=f"{out}.file", perm=(0, 2, 3, 1))
-        y, form = _shaped(reader, y, shape, f"{out}.shrunk"), FILE
+        y, form = shaped(reader, y, shape, f"{out}.shrunk"), FILE
     reader.finish(operation, y, form, index)
 
 
@@ -179,7 +179,7 @@ def pack(reader: Reader, operation: Operation) -> None:
     for number in operation.inputs:
         value = reader.value(number)
         given = reader.builder.shapes[value]
-        rows.append(_shaped(reader, value, (*given[:axis], 1, *given[axis:]), f"{out}.row"))
+        rows.append(shaped(reader, value, (*given[:axis], 1, *given[axis:]), f"{out}.row"))
     reader.finish(operation, reader.add("Concat", *rows, out=out, axis=axis))
 
 
@@ -224,9 +224,9 @@ def gather_nd(reader: Reader, operation: Operation) -> None:
     depth = places.shape[-1]
     rows = np.ravel_multi_index(tuple(np.moveaxis(places, -1, 0)), shape[:depth])
     out = f"{reader.name(operation.outputs[0])}.rows"
-    x = _shaped(reader, reader.value(number), (int(np.prod(shape[:depth])), *shape[depth:]), f"{out}.flat")
+    x = shaped(reader, reader.value(number), (int(np.prod(shape[:depth])), *shape[depth:]), f"{out}.flat")
     y = _taken(reader, x, np.atleast_1d(rows), 0, out)
-    reader.finish(operation, _shaped(reader, y, reader.file.tensors[operation.outputs[0]].shape, f"{out}.shaped"))
+    reader.finish(operation, shaped(reader, y, reader.file.tensors[operation.outputs[0]].shape, f"{out}.shaped"))
 
 
 def mirror_pad(reader: Reader, operation: Operation) -> None:
@@ -293,10 +293,10 @@ def space_to_batch(reader: Reader, operation: Operation) -> None:
         x = reader.add("Pad", x, *names, out=f"{out}.padded")
     shape = reader.builder.shapes[x]
     cut = [part for side, block in zip(shape[1 : 1 + count], blocks, strict=True) for part in (side // block, block)]
-    x = _shaped(reader, x, (shape[0], *cut, *rest), f"{out}.cut")
+    x = shaped(reader, x, (shape[0], *cut, *rest), f"{out}.cut")
     order = (*range(2, 2 * count + 1, 2), 0, *range(1, 2 * count, 2), *range(2 * count + 1, 2 * count + 1 + len(rest)))
     y = reader.add("Transpose", x, out=f"{out}.turned", perm=order)
-    reader.finish(operation, _shaped(reader, y, reader.file.tensors[operation.outputs[0]].shape, out))
+    reader.finish(operation, shaped(reader, y, reader.file.tensors[operation.outputs[0]].shape, out))
 
 
 def batch_to_space(reader: Reader, operation: Operation) -> None:
@@ -307,12 +307,12 @@ def batch_to_space(reader: Reader, operation: Operation) -> None:
     crops = np.array(reader.whole_numbers(operation.inputs[2])).reshape(-1, 2)
     count, rest = len(blocks), shape[1 + len(blocks) :]
     batch = shape[0] // int(np.prod(blocks))
-    x = _shaped(reader, reader.value(number), (*blocks, batch, *shape[1:]), f"{out}.cut")
+    x = shaped(reader, reader.value(number), (*blocks, batch, *shape[1:]), f"{out}.cut")
     order = [count, *(axis for index in range(count) for axis in (count + 1 + index, index))]
     order += range(2 * count + 1, 2 * count + 1 + len(rest))
     y = reader.add("Transpose", x, out=f"{out}.turned", perm=order)
     sides = [side * block for side, block in zip(shape[1 : 1 + count], blocks, strict=True)]
-    y = _shaped(reader, y, (batch, *sides, *rest), f"{out}.joined")
+    y = shaped(reader, y, (batch, *sides, *rest), f"{out}.joined")
     if crops.any():
         ends = (
             [int(front) for front, _ in crops],

@@ -81,6 +81,44 @@ def _dense(reader: Reader, operation: Operation) -> None:
     reader.finish(operation, y, FILE)
 
 
+def _transposed_conv(reader: Reader, operation: Operation) -> None:
+    """TRANSPOSE_CONV: zeros between the elements, then a convolution with the weights turned round."""
+    tensor = reader.file.tensors[operation.inputs[1]]
+    if tensor.data is None or tensor.data.ndim != 4:
+        raise reader.refuse(operation, "weights computed at run time")
+    number, out, o = operation.inputs[2], reader.name(operation.outputs[0]), operation.options
+    size, result = reader.file.tensors[number].shape, reader.file.tensors[operation.outputs[0]].shape
+    strides, kernel = (int(o["StrideH"]), int(o["StrideW"])), tensor.data.shape[1:3]
+    pads: list[tuple[int, int]] = []
+    for axis in range(2):
+        reach = (size[axis + 1] - 1) * strides[axis] + kernel[axis]
+        front = max(reach - result[axis + 1], 0) // 2 if int(o["Padding"]) == SAME else 0
+        pads.append((kernel[axis] - 1 - front, result[axis + 1] - reach + front + kernel[axis] - 1))
+    if min(strides) < 1 or min(pad for pair in pads for pad in pair) < 0:
+        raise reader.refuse(operation, f"strides {strides} with a result of {list(result)}")
+    x = _spread(reader, reader.value(number, PLANES), strides, f"{out}.spread")
+    weights = reader.weights(tensor, data=tensor.data[:, ::-1, ::-1].transpose(0, 3, 1, 2), axis=0)
+    bias = [reader.value(operation.inputs[3])] if len(operation.inputs) > 3 and operation.inputs[3] >= 0 else []
+    front, back = ([pair[side] for pair in pads] for side in range(2))
+    y = reader.add("Conv", x, weights, *bias, out=f"{out}.conv", kernel_shape=list(kernel), pads=[*front, *back])
+    reader.finish(operation, y, PLANES)
+
+
+def _spread(reader: Reader, value: str, strides: tuple[int, int], out: str) -> str:
+    """Planes with strides - 1 zeros between neighbours."""
+    shape = reader.builder.shapes[value]
+    if strides == (1, 1):
+        return value
+    sides = [(side - 1) * stride + 1 for side, stride in zip(shape[2:], strides, strict=True)]
+    y = moves.shaped(reader, value, (*shape[:2], shape[2], 1, shape[3], 1), f"{out}.apart")
+    pads = np.array([0] * 9 + [strides[0] - 1, 0, strides[1] - 1], np.int64)
+    y = reader.add("Pad", y, reader.number(out, "pads", pads), out=f"{out}.padded")
+    whole = (*shape[:2], *(side * stride for side, stride in zip(shape[2:], strides, strict=True)))
+    y = moves.shaped(reader, y, whole, f"{out}.joined")
+    ends = [reader.number(out, part, np.array(values)) for part, values in (("s", [0, 0]), ("e", sides), ("a", [2, 3]))]
+    return reader.add("Slice", y, *ends, out=out)
+
+
 def _pool(reader: Reader, operation: Operation) -> None:
     kernel = (int(operation.options["FilterHeight"]), int(operation.options["FilterWidth"]))
     op = "AveragePool" if operation.op == "AVERAGE_POOL_2D" else "MaxPool"
@@ -116,9 +154,12 @@ def _leaky_relu(reader: Reader, operation: Operation) -> None:
 
 
 def _same(reader: Reader, operation: Operation) -> None:
-    """QUANTIZE and DEQUANTIZE: the value itself, on the grid of the result."""
+    """QUANTIZE and DEQUANTIZE: the value itself, on the grid of the result; from grid to grid by a multiplier."""
     form = moves.form_of(reader, operation)
-    reader.finish(operation, reader.value(operation.inputs[0], form), form)
+    value = reader.value(operation.inputs[0], form)
+    if reader.is_rescaled(operation):
+        value = reader.add("LeakyRelu", value, out=f"{reader.name(operation.outputs[0])}.rescaled", alpha=1.0)
+    reader.finish(operation, value, form)
 
 
 def _softmax(reader: Reader, operation: Operation) -> None:
@@ -202,6 +243,7 @@ OPERATORS: dict[str, Convert] = {
     "SUM": _reduce("ReduceSum"),
     "TANH": _by_element("Tanh"),
     "TRANSPOSE": moves.transpose,
+    "TRANSPOSE_CONV": _transposed_conv,
     "UNPACK": moves.unpack,
     "VAR_HANDLE": moves.nothing,
     "ZEROS_LIKE": moves.zeros_like,

@@ -153,6 +153,14 @@ class Reader:
     def name(self, number: int) -> str:
         return self.file.tensors[number].name
 
+    def is_rescaled(self, operation: Operation) -> bool:
+        """Whether operand and result are codes with different steps."""
+        numbers = (operation.inputs[0], operation.outputs[0])
+        if not all(self._quantized(number) for number in numbers):
+            return False
+        first, second = (self.file.tensors[number].scales for number in numbers)
+        return first is not None and second is not None and float(first[0]) != float(second[0])
+
     def _quantized(self, number: int) -> bool:
         tensor = self.file.tensors[number]
         if tensor.kind not in KINDS:

@@ -14,12 +14,14 @@ from tinyhil.formats.format import AFFINE, Format
 from tinyhil.fuse.limits import is_layer
 from tinyhil.fuse.rewriting import Site, everywhere, graph_fusion
 from tinyhil.language.graph import Graph, Node
+from tinyhil.ops.affine_words import factors_of
 from tinyhil.ops.limits import ENDS, ends_of
 from tinyhil.ops.quantize import FAKE, grid_of
 
 LAYERS = ("Conv", "Gemm", "MatMul")
-OTHERS = ("Add", "Sub", "Mul", "AveragePool", "GlobalAveragePool")
-BITS = 8  # of all operands of the others, and of their result
+ELEMENTWISE = ("Add", "Sub", "Mul")
+OTHERS = (*ELEMENTWISE, "AveragePool", "GlobalAveragePool")
+BITS = 8  # of all operands of the others, and of their result, but for sums and products of words
 
 
 def _activation(site: Site, node: Node) -> tuple[Node, tuple[Node, ...]] | None:
@@ -55,6 +57,8 @@ def _is_affine(site: Site, node: Node, out: Format) -> bool:
     formats = [site.formats[name] for name in node.inputs]
     if node.op in LAYERS:
         return is_layer(site, node) and all(fmt.domain == AFFINE for fmt in (*formats[:2], out))
+    if node.op in ELEMENTWISE and factors_of(node.op, (*formats, out)) is not None:
+        return True
     return all(fmt.domain == AFFINE and fmt.bits == BITS for fmt in (*formats, out))
 
 

@@ -15,6 +15,7 @@ from tinyhil.language.lowering_context import Lowering
 from tinyhil.language.program import Op
 from tinyhil.ops import affine, real_functions
 from tinyhil.ops.affine_moves import clamp
+from tinyhil.ops.affine_words import of_words
 from tinyhil.ops.movement import repeated
 from tinyhil.ops.operator import Arrays, Execute, Form, Kernel, Operator, accumulator_bits, align, broadcast, by_domain
 
@@ -142,6 +143,7 @@ OPERATORS = (
         _infer,
         binary(np.add),
         by_domain(lower_aligned(ADD), affine=affine.lower_sum(1)),
+        words=of_words(lower_aligned(ADD)),
     ),
     Operator(
         "Sub",
@@ -149,6 +151,7 @@ OPERATORS = (
         _infer,
         binary(np.subtract),
         by_domain(lower_aligned(SUB), affine=affine.lower_sum(-1)),
+        words=of_words(lower_aligned(SUB)),
     ),
     Operator(
         "Mul",
@@ -156,6 +159,7 @@ OPERATORS = (
         _infer,
         binary(np.multiply),
         by_domain(_lower_mul, affine=affine.lower_mul),
+        words=of_words(_lower_mul),
     ),
     Operator(
         "Relu",

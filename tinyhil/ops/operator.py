@@ -41,6 +41,7 @@ class Operator:
     """One ONNX operator. `attributes` are those understood; any other one refuses the model.
 
     `lower`: what emits its kernels in each domain; empty for views, whose output shows the first input's elements.
+    `words`: what lowers it where operands and result are asymmetric integers, not all of 8 bits; None: as `lower`.
     `integers_only`: what lowers it in integers can not round into another format, so that such a result is computed
     in single precision.
     `settle` rewrites a node whose inputs are parameters (axes, bounds) into one that has them as attributes.
@@ -54,6 +55,7 @@ class Operator:
     attributes: tuple[str, ...] = ()
     is_view: bool = False
     settle: Settle | None = None
+    words: Lower | None = None
     integers_only: bool = False
 
 

@@ -22,6 +22,7 @@ from tinyhil.language.lowering_context import Lowering
 from tinyhil.language.program import Op
 from tinyhil.ops import real_functions
 from tinyhil.ops.affine_moves import clamp
+from tinyhil.ops.affine_words import leaky, slopes
 from tinyhil.ops.elementwise import aligned, aligned_kernel, binary, lower_aligned
 from tinyhil.ops.operator import (
     Arrays,
@@ -117,18 +118,13 @@ def _execute_clip(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.n
 # ---- LeakyRelu, Neg, Abs: one slope on either side of zero
 
 
-def _sides(node: Node) -> tuple[float, float]:
-    """Slopes below and above zero."""
-    return {"Neg": (-1.0, -1.0), "Abs": (-1.0, 1.0), "LeakyRelu": (attr(node, "alpha", 0.01), 1.0)}[node.op]
-
-
 def _evaluate_slopes(node: Node, arrays: Arrays) -> list[np.ndarray]:
-    below, above = _sides(node)
+    below, above = leaky(node)
     return [np.where(arrays[0] < 0, np.float32(below), np.float32(above)) * arrays[0]]
 
 
 def _lower_slopes(node: Node, lowering: Lowering) -> None:
-    below, above = _sides(node)
+    below, above = leaky(node)
     factor, bits = slope(below, _is_integer(node, lowering))
     while factor % 2 == 0 and bits > 0:  # a power of two costs no width
         factor, bits = factor // 2, bits - 1
@@ -214,6 +210,8 @@ HARD_SWISH = _one("hard_swish", "x times a line clamped to 0..1, one rounding", 
 MINIMUM = aligned_kernel("minimum", "the smaller, aligned exactly", _execute_extreme(False))
 MAXIMUM = aligned_kernel("maximum", "the larger, aligned exactly", _execute_extreme(True))
 KERNELS = (CLIP, SLOPES, HARD_SIGMOID, HARD_SWISH, MINIMUM, MAXIMUM)
+_OF_CODES = slopes(leaky, _lower_slopes)
+_SLOPES = by_domain(_lower_slopes, affine=_OF_CODES)
 
 OPERATORS = (
     Operator(
@@ -224,9 +222,9 @@ OPERATORS = (
         by_domain(_lower_clip, _CLIP_OF_REALS, clamp(_CLIP_OF_REALS)),
         settle=_settle_clip,
     ),
-    Operator("LeakyRelu", "slope to 16 bits", _infer, _evaluate_slopes, by_domain(_lower_slopes), ("alpha",)),
-    Operator("Neg", "-x", _infer, _evaluate_slopes, by_domain(_lower_slopes)),
-    Operator("Abs", "|x|", _infer, _evaluate_slopes, by_domain(_lower_slopes)),
+    Operator("LeakyRelu", "slope to 16 bits", _infer, _evaluate_slopes, _SLOPES, ("alpha",), words=_OF_CODES),
+    Operator("Neg", "-x", _infer, _evaluate_slopes, _SLOPES, words=_OF_CODES),
+    Operator("Abs", "|x|", _infer, _evaluate_slopes, _SLOPES, words=_OF_CODES),
     Operator(
         "HardSigmoid",
         "slope to 16 bits",

@@ -108,6 +108,42 @@ void mul_affine(Out *out, A a, B b, Count count, P a_period, Q b_period, Const<A
     for (Size n = 0; n < static_cast<Size>(count); ++n) out[n] = Product::template of<Out>(a[i.next(n)], b[j.next(n)]);
 }
 
+// ---- sums and products of 16 bits, slopes of 8 and 16 (tinyhil/ops/affine_words.py)
+
+// |terms| <= 2^29, |sum| <= 2^30: codes of 16 bits moved by 15, times factors of at most 1 / 2
+template <class Acc, class Out, class A, class B, class Count, class P, class Q>
+void word_sum_affine(Out *out, A a, B b, Count count, P a_period, Q b_period, int sign, int32_t am, int as, int32_t bm, int bs, int32_t om,
+                     int os) {
+    auto i = walk(a_period, count);
+    auto j = walk(b_period, count);
+    for (Size n = 0; n < static_cast<Size>(count); ++n) {
+        const int32_t left = rescale(static_cast<int32_t>(a[i.next(n)]) * (int32_t(1) << 15), am, as);
+        const int32_t right = rescale(static_cast<int32_t>(b[j.next(n)]) * (int32_t(1) << 15), bm, bs);
+        out[n] = saturate<Out>(rescale(static_cast<int32_t>(sign > 0 ? left + right : left - right), om, os));
+    }
+}
+
+// |a * b| <= 2^30
+template <class Acc, class Out, class A, class B, class Count, class P, class Q>
+void word_mul_affine(Out *out, A a, B b, Count count, P a_period, Q b_period, int32_t m, int by) {
+    auto i = walk(a_period, count);
+    auto j = walk(b_period, count);
+    for (Size n = 0; n < static_cast<Size>(count); ++n) {
+        const int32_t product = static_cast<int32_t>(a[i.next(n)]) * static_cast<int32_t>(b[j.next(n)]);
+        out[n] = saturate<Out>(rescale(product, m, by));
+    }
+}
+
+// |x - x_zero| < 2^17, moved to the left by at most 13 bits
+template <class Acc, class Out, class X, class Count>
+void slopes_affine(Out *out, X x, Count count, int x_zero, int zero, int32_t below, int below_by, int32_t above, int above_by) {
+    for (Size n = 0; n < static_cast<Size>(count); ++n) {
+        const int32_t value = static_cast<int32_t>(x[n]) - x_zero;
+        const int32_t units = value < 0 ? rescale(value, below, below_by) : rescale(value, above, above_by);
+        out[n] = saturate<Out>(static_cast<int32_t>(units + zero));
+    }
+}
+
 // ---- codes that are moved, compared and averaged (tinyhil/ops/affine_moves.py)
 
 template <class Acc, class Out, class X>
