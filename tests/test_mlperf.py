@@ -28,7 +28,7 @@ from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.mlperf.accuracy import agrees, area_under_curve
 from tinyhil.harness.mlperf.benchmarks import BENCHMARKS, benchmark_of
 from tinyhil.harness.mlperf.evaluation_sets import calibration, official_folder
-from tinyhil.harness.mlperf.performance import gate_of, measure
+from tinyhil.harness.mlperf.performance import SECONDS, gate_of, measure, trial
 from tinyhil.harness.mlperf.runner_protocol import Device, ProtocolError
 from tinyhil.harness.mlperf.session import Ready, Running, Wanted, prepare, switched_on
 from tinyhil.harness.settings.config import load_boards
@@ -451,7 +451,10 @@ def test_the_official_runner_drives_an_emulated_board(
     ready = made(tiny, "nucleo_l4r5", "int8", realtime=True)  # its five runs must take ten seconds of ours, too
     raw = np.random.default_rng(2).integers(0, 256, (24, 490), np.uint8)
     official_folder(ready.benchmark, Evaluation("noise", raw, np.arange(24) % 12), tmp_path / "data", 24)
-    text = (RUNNER / script).read_text().replace("infer 70 10", "infer 120000 10")
+    with asked(ready) as (device, _):
+        device.load(raw[0].tobytes())
+        count = trial(device, SECONDS)
+    text = (RUNNER / script).read_text().replace("infer 70 10", f"infer {count} 10")
     (tmp_path / "script.yaml").write_text(text)
     where = ["-d", RUNNER / "devices_kws_ic_vww.yaml", "-t", tmp_path / "script.yaml", "-s", tmp_path / "data"]
     program = ROOT / "benchmarks/official_runner.py"
