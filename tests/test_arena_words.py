@@ -10,6 +10,8 @@ from hil_command import hil
 
 import tinyhil
 
+RESNET = Path(__file__).with_name("data") / "models" / "mlperftiny_ic_resnet8_int8.tflite"
+
 
 @pytest.mark.parametrize(("model", "board"), [("digits_cnn", "h747"), ("digits_mlp", "uno")])
 def test_plan_says_what_a_run_takes_and_export_what_it_is_made_of(model: str, board: str, tmp_path: Path) -> None:
@@ -28,3 +30,12 @@ def test_sizes_are_printed(tmp_path: Path) -> None:
     done = hil("export", "cmake", "digits_mlp", "--format", "fixed8", "--sizes", "--out", "x.zip", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^\| \S.* \| \S+ \S+ \| [\d,]+ B, [\d,]+ B, [\d,]+ B \|", done.stderr, re.MULTILINE)
+
+
+def test_sizes_say_which_processor_does_not_take_it(tmp_path: Path) -> None:
+    done = hil("export", "cmake", RESNET, "--sizes", "--out", "x.zip", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (uno,) = [line for line in done.stderr.splitlines() if line.startswith("| ATmega328P")]
+    assert "does not fit: size of array" in uno
+    assert "/" not in uno
+    assert re.search(r"^\| Cortex-M3 .* B \|$", done.stderr, re.MULTILINE)

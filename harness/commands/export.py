@@ -46,4 +46,5 @@ def export(format_: str, boards_file: Path | None, **options: Any) -> None:
     own = (
         f"{library.run_bytes} B of tensors + {library.predict_bytes - library.run_bytes} B for integers of real inputs"
     )
-    click.echo(f"{wanted.out}: library {library.prefix}, arena {library.predict_bytes} B = {own}", err=True)
+    why = f"; as `hil run --board {library.board}` has it, `hil plan` the least" if library.board else ""
+    click.echo(f"{wanted.out}: library {library.prefix}, arena {library.predict_bytes} B = {own}{why}", err=True)

@@ -18,7 +18,7 @@ def print_profile(found: Profile, console: Console) -> None:
 
     counted = found.whole_instructions is not None
     each = "instructions/MAC" if counted else f"{found.unit}/MAC"
-    titles = ["operation", "kernel", "formats", "times", "MACs", found.unit, "share", each, "limit"]
+    titles = ["operation", "kernel", "formats", "times", "MACs", found.unit, "share", each, "best loop"]
     table = Table(title=None)
     layers = {layer["name"]: layer for layer in (found.accelerator or {}).get("layers", [])}
     for title in (*titles, *(["instructions"] if counted else []), *(["uJ", "crossbars"] if layers else [])):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -17,6 +18,7 @@ from tinyhil.processes import run
 
 SHF_WRITE, SHF_ALLOC = 0x1, 0x2
 DEADLINE_S = 120.0
+SAID = re.compile(r"(?:\berror|/ld): (.*)$")  # by compiler or linker, behind paths of ours
 FLAGS = ("-std=gnu++11", "-Os", "-ffunction-sections", "-fdata-sections", "-fno-exceptions", "-fno-rtti")
 LINK = ("-nostartfiles", "-Wl,--gc-sections", "-Wl,-e,main", "-Wl,-u,main")
 
@@ -60,13 +62,22 @@ def compilers_for(library: Library) -> list[Processor]:
 
 
 def state_sizes(library: Library, sources: Mapping[str, str]) -> list[str]:
-    """Markdown: flash and RAM for every processor whose compiler is here; BuildError if none is."""
+    """Markdown: flash and RAM for every processor whose compiler is here, or why it can not take the library;
+    BuildError if no compiler is here, or none takes it."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for path, text in sources.items():
             (folder / path).parent.mkdir(exist_ok=True)
             (folder / path).write_text(text, encoding="utf-8")
-        rows = [_row(library, processor, folder) for processor in compilers_for(library)]
+        rows, refused = list[str](), list[str]()
+        for processor in compilers_for(library):
+            try:
+                rows.append(_row(library, processor, folder))
+            except BuildError as error:
+                refused.append(f"| {processor.name} | {processor.compiler} | {error} | |")
+                reason = f"{processor.name}: {error}"
+    if not rows and refused:
+        raise BuildError(f"--sizes: {reason}; leave out --sizes")
     if not rows:
         compilers = ", ".join(dict.fromkeys(processor.compiler for processor in PROCESSORS))
         raise BuildError(f"--sizes: no compiler of these is here: {compilers}; hil doctor says how to get them")
@@ -78,6 +89,7 @@ def state_sizes(library: Library, sources: Mapping[str, str]) -> list[str]:
         "| Processor | Compiler | `run`: flash, RAM, beyond the arena | `predict`: flash, RAM, beyond the arena |",
         "|---|---|---|---|",
         *rows,
+        *refused,
         "",
     ]
 
@@ -119,8 +131,8 @@ def _run(command: list[str]) -> str:
     try:
         done = run(command, DEADLINE_S)
     except subprocess.TimeoutExpired:
-        raise BuildError(f"--sizes: {command[0]} gave no result after {DEADLINE_S:.0f} s") from None
+        raise BuildError(f"{command[0]} gave no result after {DEADLINE_S:.0f} s") from None
     if done.returncode != 0:
-        first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
-        raise BuildError(f"--sizes: {command[0]}: {first}; leave out --sizes")
+        said = next(filter(None, map(SAID.search, done.stderr.splitlines())), None)
+        raise BuildError(f"does not fit: {said[1] if said else done.stderr.strip()[-200:]}")
     return done.stdout

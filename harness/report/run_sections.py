@@ -27,7 +27,7 @@ COLUMNS: tuple[str | tuple[str, str], ...] = (
     ("time", "mean per sample"),
     "share",
     ("per product", "ticks per product"),
-    ("limit", "the fewest cycles per product that the core's instructions allow"),
+    ("at least", "the fewest cycles per product that the core's instructions allow"),
     ("weights B", "constants in flash"),
     ("activation B", "bytes of the result in the arena"),
     ("saturated", "results clipped, over all samples"),
