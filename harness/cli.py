@@ -25,6 +25,7 @@ from tinyhil.harness.commands import (
     diff,
     doctor,
     energy,
+    engines,
     export,
     fit,
     flash,
@@ -86,7 +87,7 @@ GROUPS = {
         *(fit.fit, search.search, sweep.sweep, train.train, plan.plan),
         *(formats.formats, inspect.inspect, calibrate.calibrate, energy.energy),
     ),
-    "Look and compare": (report.report, compare.compare, golden.golden),
+    "Look and compare": (report.report, compare.compare, engines.engines, golden.golden),
     "Take along": (export.export, generate.generate, convert.convert),
     "Boards and tools": (boards.boards, flash.flash, doctor.doctor, completion.completion),
 }

@@ -32,8 +32,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def built(elf: Path, *flags: str) -> None:
-    command = ["avr-gcc", "-mmcu=atmega328p", "-std=c99", "-Os", "-DF_CPU=16000000UL", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run([*command, *flags, f"-I{ROOT}/firmware/bench", *SOURCES, "-o", elf], check=True)
+    command = [
+        "avr-gcc",
+        "-DALONE",
+        "-mmcu=atmega328p",
+        "-std=c99",
+        "-Os",
+        "-DF_CPU=16000000UL",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+    ]
+    subprocess.run([*command, "-Wall", "-Wextra", "-Werror", *flags, f"-I{ROOT}", *SOURCES, "-o", elf], check=True)
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -183,7 +183,8 @@ def _host_commands(sources: Mapping[str, Source], recipe: Recipe) -> list[list[s
     definitions = [f"-D{name}" for name in (f"F_CPU={board.chip.clock_hz}L", *defines(board))]
     recipe.elf.parent.mkdir(exist_ok=True)
     compiler, elf = str(recipe.compiler.path), str(recipe.elf)
-    compile_and_link = [compiler, *HOST_FLAGS, *definitions, "-I.", *units, "-o", elf, "-lm"]
+    engines = sorted(name for name in sources if PurePosixPath(name).match("model/*.a"))
+    compile_and_link = [compiler, *HOST_FLAGS, *definitions, "-I.", *units, *engines, "-o", elf, "-lm"]
     return [compile_and_link, [sys.executable, HASH_SCRIPT, str(recipe.elf)]]
 
 

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from tinyhil import errors
+from tinyhil.harness.commands import common
+from tinyhil.harness.commands.common import read_boards, say
 
 EXISTING = click.Path(exists=True, path_type=Path)
 
 
 @click.command()
-@click.argument("before", type=EXISTING)
-@click.argument("now", type=EXISTING)
+@click.argument("before", type=EXISTING, required=False)
+@click.argument("now", type=EXISTING, required=False)
+@click.option("--engines", help="Instead of records: measure these engines, between commas; `tinyhil` is ours.")
+@click.option("--models", help="With --engines: models, between commas; files of one network joined by +.")
+@click.option("--boards", "board_names", help="With --engines: boards, between commas.")
+@click.option("--inputs", type=EXISTING, help="With --engines: samples. Default: noise.")
+@click.option("--samples", type=click.IntRange(min=1), default=4, show_default=True, help="With --engines: how many.")
+@click.option("--format", "format_", default="int8", show_default=True, help="With --engines: our number format.")
+@click.option("--engine-source", type=EXISTING, help="With --engines: a checkout. Default: found in HIL_ENGINES.")
+@common.RESULTS_OPTION
+@common.BENCH_OPTION
+@common.BOARDS_OPTION
 @click.option("--better-is-fine", is_flag=True, help="Pass what became smaller, faster or more accurate.")
 @click.option("--json", "as_json", is_flag=True, help="Print differences and tables as JSON.")
 @click.option(
@@ -28,19 +41,28 @@ EXISTING = click.Path(exists=True, path_type=Path)
 @click.option("--all", "with_equal", is_flag=True, help="With figures that are the same in the table.")
 @click.option("--out", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write the tables into a file.")
 def compare(
-    before: Path,
-    now: Path,
+    before: Path | None,
+    now: Path | None,
+    engines: str | None,
     better_is_fine: bool,
     as_json: bool,
     table_format: str,
     with_equal: bool,
     out: Path | None,
+    **contest: Any,
 ) -> None:
     """Say what differs between two records, or the newest records of two folders; exits with 1 if a gate fails.
 
     Two records of different models, boards or samples are compared as far as that means something: the table says
-    which figures may not be held to each other.
+    which figures may not be held to each other. With --engines: measure engines side by side (docs/engines.md).
     """
+    if engines is not None:
+        if before is not None:
+            raise click.UsageError("give two records, or --engines")
+        _measure_engines(engines, as_json, out, **contest)
+        return
+    if before is None or now is None:
+        raise click.UsageError("give two records or folders, or --engines")
     import json
 
     from tinyhil import files
@@ -61,3 +83,41 @@ def compare(
     if failures:
         click.echo(f"hil: gate failed: {failures} differences between {before} and {now}", err=True)
         sys.exit(errors.EXIT_GATE)
+
+
+def _measure_engines(
+    engines: str, as_json: bool, out: Path | None, boards_file: Path | None, bench_file: Path | None, **options: Any
+) -> None:
+    import json
+
+    from tinyhil import files
+    from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness.engines.comparison import Contest, measure, table
+    from tinyhil.harness.engines.firmware_run import Bench
+
+    named = {name: _words(options.pop(name)) for name in ("models", "board_names")}
+    contest = Contest(
+        _words(engines),
+        named["models"],
+        named["board_names"],
+        options["engine_source"],
+        options["inputs"],
+        options["samples"],
+        options["format_"],
+        options["results"],
+    )
+    bench = Bench(read_boards(boards_file, bench_file), default_cache_dir(), say, lambda done, total: None)
+    cells = measure(contest, bench)
+    if as_json:
+        found = [[cell.network, cell.board, cell.engine, cell.record, cell.why] for cell in cells]
+        text = json.dumps([dict(zip(("model", "board", "engine", "record", "why"), one, strict=True)) for one in found])
+    else:
+        text = table(cells)
+    if out is None:
+        click.echo(text)
+    else:
+        files.write_text(out, text + "\n")
+
+
+def _words(text: str | None) -> tuple[str, ...]:
+    return tuple(word.strip() for word in (text or "").split(",") if word.strip())

@@ -28,6 +28,10 @@ from tinyhil.harness.commands.common import end_with, read_boards, say
     help="Run this image of somebody else's (.elf, .hex, .bin), which speaks our wire or MLPerf Tiny's protocol "
     "(docs/engines.md). --model then names the float model to compare with, if there is one.",
 )
+@click.option("--engine", help="Compute the model by somebody else's engine, see `hil engines`.")
+@click.option(
+    "--engine-source", type=click.Path(path_type=Path), help="A checkout of that engine. Default: found in HIL_ENGINES."
+)
 @common.stream_options
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
@@ -74,6 +78,8 @@ def run(context: click.Context, board_names: tuple[str, ...], as_json: bool, **o
         raise click.UsageError("Missing option '--model'.")
     if options["firmware"] is not None and len(board_names) > 1:
         raise click.UsageError("--firmware is an image for one board")
+    if options["engine"] and options["firmware"] is not None:
+        raise click.UsageError("an image has its own engine: give --firmware or --engine")
     if len(board_names) == 1:
         _run_one(board_names[0], as_json, **options)
         return
@@ -112,6 +118,8 @@ def _run_one(
     bench_file: Path | None,
     format_: str,
     firmware: Path | None,
+    engine: str | None,
+    engine_source: Path | None,
     **options: Any,
 ) -> None:
     import json
@@ -128,19 +136,25 @@ def _run_one(
     log = Console(stderr=True, highlight=False, soft_wrap=True)
     boards = read_boards(boards_file, bench_file)
     with progress_on(log, request.board) as progress:
-        if firmware is None:
+        if firmware is None and engine in (None, "tinyhil"):
             record, path = calls.run(request, boards, say, progress)
             lines = rows(record)
         else:
+            from tinyhil.harness.engines.engine_run import run_engine
             from tinyhil.harness.engines.firmware_run import Bench, run_firmware
             from tinyhil.harness.engines.measurement import rows as rows_of_others
 
-            record, path = run_firmware(firmware, request, Bench(boards, default_cache_dir(), say, progress))
+            bench = Bench(boards, default_cache_dir(), say, progress)
+            if firmware is not None:
+                record, path = run_firmware(firmware, request, bench)
+            else:
+                assert engine is not None
+                record, path = run_engine(engine, engine_source, request, bench)
             lines = rows_of_others(record)
     if as_json:
         click.echo(json.dumps(record))
     else:
         print_rows(record, lines, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
         click.echo(f"record         {path}")
-    if firmware is None:
+    if "engine" not in record:
         end_with(record)

@@ -1,11 +1,14 @@
-/* An engine by hand on an ATmega328P: a dense layer of integers, and the serial port by polling. */
+/* An engine by hand: a dense layer of integers; ALONE: on an ATmega328P, with the serial port by polling. */
+#include "firmware/bench/hil_bench.h"
+#ifdef ALONE
 #include <avr/io.h>
-
-#include "hil_bench.h"
+#endif
 
 enum { INPUTS = 8, OUTPUTS = 3 };
 /* real = 0.5 * (code - 3) in, 0.25 * code out */
+#ifdef ALONE
 HIL_BENCH_CARD("engine=by hand;version=1;model=dense;input=int8 0.5 3;output=int16 0.25 0;arena=14")
+#endif
 
 static const int8_t weights[OUTPUTS][INPUTS] = {{1, -2, 3, -4, 5, -6, 7, -8}, {2, 0, 2, 0, 2, 0, 2, 0}, {-1, 1, -1, 1, -1, 1, -1, 1}};
 static const int16_t bias[OUTPUTS] = {4, -8, 1}; /* quarters */
@@ -16,10 +19,12 @@ void hil_engine_init(void) {}
 void *hil_engine_input(void) { return input; }
 const void *hil_engine_output(void) { return output; }
 
+#ifdef ALONE
 static void put(uint8_t byte) {
     while (!(UCSR0A & 1 << UDRE0)) {}
     UDR0 = byte;
 }
+#endif
 
 void hil_engine_invoke(void) {
     for (uint8_t o = 0; o < OUTPUTS; ++o) {
@@ -38,6 +43,7 @@ void hil_engine_invoke(void) {
 #endif
 }
 
+#ifdef ALONE
 static int get(void) { return UCSR0A & 1 << RXC0 ? UDR0 : -1; }
 
 static uint32_t ticks(void) { return TCNT1; } /* 16 bits are enough for this one */
@@ -56,3 +62,4 @@ int main(void) {
     TCCR1B = 1;
     hil_bench_serve(&bench);
 }
+#endif

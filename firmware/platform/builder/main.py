@@ -70,7 +70,8 @@ def set_flags():
         CPPDEFINES=[("F_CPU", "$BOARD_F_CPU"), *board.get("build.defines")],
         CPPPATH=[project_dir],
         LINKFLAGS=[*machine, *optimize, "-Wl,--gc-sections", '-Wl,-Map="$BUILD_DIR/${PROGNAME}.map"'],
-        LIBS=["m"],
+        # an archive: the engine of somebody else's that stands in the model's place
+        LIBS=[*(env.File(path) for path in glob(join(project_dir, "model", "*.a"))), "m"],
     )
     flash, ram = int(board.get("upload.maximum_size")), int(board.get("upload.maximum_ram_size"))
     reserve = int(board.get("build.stack_reserve"))

@@ -1,0 +1,147 @@
+"""`hil run --engine`: a model computed by somebody else's engine; board, samples, wire and record are ours."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tinyhil import files
+from tinyhil.errors import ConfigError, DataError
+from tinyhil.harness.boards.claim import claim
+from tinyhil.harness.boards.locate import Place
+from tinyhil.harness.build.compile import build
+from tinyhil.harness.build.emulators import compiled_emulator
+from tinyhil.harness.build.image import Image, check_fits
+from tinyhil.harness.build.toolchain import find_compiler
+from tinyhil.harness.engines.engine import Built, Engine, Task, version_of
+from tinyhil.harness.engines.engine_project import sources_of
+from tinyhil.harness.engines.firmware_run import Bench
+from tinyhil.harness.engines.measurement import Asked, EngineName, Measurement, make_record
+from tinyhil.harness.engines.objects import engine_folder
+from tinyhil.harness.engines.registry import engine_named
+from tinyhil.harness.job.inputs import Inputs, load_inputs
+from tinyhil.harness.job.job import Opened, Request, open_model
+from tinyhil.harness.measure.record import latency_of, write_record
+from tinyhil.harness.measure.run import Answers, Clock, Sessions, check_tools, find_place, is_simulated, stream_all
+from tinyhil.harness.measure.talk import flash_unless_running
+from tinyhil.harness.records.partial import require_writable
+from tinyhil.language.graph import element_count
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What the stages share."""
+
+    request: Request
+    bench: Bench
+    place: Place
+    engine: Engine
+    task: Task
+    clock: Clock
+
+
+def run_engine(name: str, source: Path | None, request: Request, bench: Bench) -> tuple[dict[str, Any], Path]:
+    """The record of `name` on the request's model and board, and its file. `source`: a checkout of the engine, None:
+    one of HIL_ENGINES. HilError of what failed; ConfigError without a compiler."""
+    engine = engine_named(name)
+    request = replace(request, load="direct")
+    place = find_place(request, bench.boards)
+    clock = Clock()
+    check_tools(place, request, bench.cache_dir)
+    require_writable(request.results / place.board.name)
+    with clock.stage("model"):
+        opened = open_model(request.model, bench.say, request.streamed)
+        engine.check_reads(opened.source.path)
+        inputs = load_inputs(opened.source, request.inputs, request.samples, opened.model)
+        compiler = find_compiler(place.board, bench.cache_dir)
+        if compiler.path is None:
+            raise ConfigError(f"{place.board.name}: {compiler.name} is not installed; `hil doctor` says how to get it")
+        task = Task(opened, place.board, compiler, engine.checkout(source), bench.cache_dir, bench.say)
+    job = _Run(request, bench, place, engine, task, clock)
+    if is_simulated(place):
+        compiled_emulator(place.board.chip, bench.cache_dir, bench.say)
+    with claim(place, bench.boards.bench.locks, request.wait_s, bench.say) as port:
+        with clock.stage("build"):
+            built = engine.build(task)
+            if built.resized is not None:
+                built = built.resized(_arena_used(job, built, port))
+            image = _image(job, built)
+        record, answers = _measured(job, built, image, inputs, port)
+    file = write_record(record, request.results)
+    answers.partial.discard()
+    return record, file
+
+
+def _image(job: _Run, built: Built, *, probes: bool = False) -> Image:
+    board = job.place.board
+    image = build(sources_of(built, board, probes=probes), board, cache_dir=job.bench.cache_dir, log=lambda line: None)
+    check_fits(image, board)
+    return image
+
+
+def _arena_used(job: _Run, built: Built, port: str | None) -> int:
+    """What the engine says it needs, asked of it once on the board."""
+    board = job.place.board
+    identity = hashlib.sha256(built.archive + board.name.encode()).hexdigest()[:16]
+    known = engine_folder(job.task) / f"arena-{identity}.txt"
+    if known.is_file():
+        return int(known.read_text())
+    image = _image(job, built, probes=True)
+    if port is not None:
+        flash_unless_running(image, board, port, job.bench.say)
+    with tempfile.TemporaryDirectory(prefix="hil-arena-") as folder:
+        request = replace(job.request, results=Path(folder))
+        session = Sessions(request, board, port, image, Clock(), job.bench.say, lambda done, total: None)
+        answers = stream_all(session, [bytes(built.input_count * built.input.dtype.itemsize)], None)
+        used = int.from_bytes(answers.results[0].output, "little")
+        answers.partial.discard()
+    files.write_text(known, f"{used}\n")
+    return used
+
+
+def _samples(opened: Opened, built: Built, inputs: Inputs) -> list[bytes]:
+    """DataError for samples of another size."""
+    sizes = {row.size for row in inputs.x}
+    if sizes != {built.input_count}:
+        shape = opened.model.graph.shapes[opened.model.graph.inputs[0]]
+        raise DataError(f"{inputs.name}: {min(sizes)} numbers per sample, the model takes {element_count(shape)}")
+    return [built.input.codes(row.reshape(-1)).tobytes() for row in inputs.x]
+
+
+def _measured(
+    job: _Run, built: Built, image: Image, inputs: Inputs, port: str | None
+) -> tuple[dict[str, Any], Answers]:
+    request, board, bench, opened = job.request, job.place.board, job.bench, job.task.opened
+    sent = _samples(opened, built, inputs)
+    if port is not None and not request.no_flash:
+        with job.clock.stage("flash"):
+            flash_unless_running(image, board, port, bench.say)
+    session = Sessions(request, board, port, image, job.clock, bench.say, bench.progress)
+    answers = stream_all(session, sent, built.output_count * built.output.dtype.itemsize)
+    asked = Asked(request, job.place, port, opened.source.name, inputs, opened.model.graph, opened.model.sha256)
+    versions = version_of(job.task.source)
+    found = Measurement(
+        engine=EngineName(job.engine.name, versions.get("commit"), versions),
+        input=built.input,
+        output=built.output,
+        sent=sent,
+        outputs=[result.output for result in answers.results],
+        reals=built.output.reals(answers.outputs(built.output.dtype)),
+        latency=latency_of(
+            board, answers.ticks, answers.traces, answers.clock_hz, request.mode, emulated=asked.emulated
+        ),
+        ticks=answers.ticks.tolist(),
+        instructions=[trace.instructions for trace in answers.traces],
+        image=image,
+        identity=image.hash.hex(),
+        stack_bytes=answers.stats.stack_bytes,
+        heap_bytes=answers.stats.heap_bytes,
+        arena_bytes=built.arena_bytes,
+        surroundings=answers.surroundings,
+    )
+    command = f"{request.command()} --engine {job.engine.name} --engine-source {shlex.quote(str(job.task.source))}"
+    return make_record(asked, found, command, job.clock.seconds), answers

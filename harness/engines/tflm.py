@@ -1,0 +1,219 @@
+"""TensorFlow Lite Micro with its reference kernels, or with CMSIS-NN's: the interpreter, the model's own operators."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+from pathlib import Path
+
+from tinyhil import files
+from tinyhil.codegen.benchmark import codes_at
+from tinyhil.errors import BuildError, ConfigError, ModelError
+from tinyhil.frontend.tflite_file import Tensor, read_file
+from tinyhil.harness.engines.engine import Built, Engine, Task
+from tinyhil.harness.engines.objects import Recipe, archive, engine_folder
+from tinyhil.harness.engines.port import TYPES, Port
+from tinyhil.harness.settings.assets import asset
+from tinyhil.language.graph import element_count
+
+MICRO, KERNELS = "tensorflow/lite/micro", "tensorflow/lite/micro/kernels"
+INTERPRETER = (
+    f"{MICRO}/*.cc",
+    f"{MICRO}/memory_planner/*.cc",
+    f"{MICRO}/arena_allocator/*.cc",
+    f"{MICRO}/tflite_bridge/*.cc",
+    "tensorflow/lite/core/api/*.cc",
+    "tensorflow/lite/core/c/*.cc",
+    "tensorflow/lite/kernels/*.cc",
+    "tensorflow/lite/kernels/internal/*.cc",
+    "tensorflow/lite/kernels/internal/reference/*.cc",
+    "tensorflow/compiler/mlir/lite/core/api/*.cc",
+    "tensorflow/compiler/mlir/lite/schema/*.cc",
+)
+LEFT_OUT = re.compile(r"fake_|mock_|recording_|hexdump|debug_log|micro_time|_test|_f16|_f32")
+HELPERS = (
+    "kernel_util",
+    "micro_tensor_utils",
+    "activations_common",
+    "reduce_common",
+    "decompress",
+    "decompress_common",
+)
+MOST_MODEL_BYTES = 1 << 26
+FLAGS = ("-DTF_LITE_STATIC_MEMORY", "-DTF_LITE_STRIP_ERROR_STRINGS", "-DNDEBUG")
+BESIDE = ("flatbuffers/include", "gemmlowp", "ruy", "kissfft")  # of the checkout, or downloaded by TFLM's own makefile
+HOST_ARENA_BYTES = 1 << 24
+DOWNLOADS = "tensorflow/lite/micro/tools/make/downloads"
+TEMPORARY_BYTES = 512  # of the planner while it places tensors
+CMSIS_NN = "cmsis-nn"
+
+GLUE = """\
+#include "firmware/bench/hil_bench.h"
+#include "tensorflow/lite/micro/micro_interpreter.h"
+#include "tensorflow/lite/micro/micro_mutable_op_resolver.h"
+#include "tensorflow/lite/schema/schema_generated.h"
+#include <new>
+
+extern "C" {{
+extern const unsigned char hil_engine_model[];
+uint32_t hil_engine_arena_bytes;
+void __cxa_pure_virtual() {{ __builtin_trap(); }}
+}}
+__asm__(".section .rodata.hil_engine_model,\\"a\\"\\n.balign 16\\n.global hil_engine_model\\n"
+        "hil_engine_model:\\n.incbin \\"{model}\\"\\n.text\\n");
+void operator delete(void *) noexcept {{}}
+void operator delete(void *, unsigned {size}) noexcept {{}}
+void DebugLog(const char *, va_list) {{}}
+int DebugVsnprintf(char *, size_t, const char *, va_list) {{ return 0; }}
+
+namespace {{
+alignas(16) uint8_t hil_engine_arena[{arena}];
+alignas(tflite::MicroInterpreter) uint8_t place[sizeof(tflite::MicroInterpreter)];
+tflite::MicroInterpreter *interpreter;
+tflite::MicroMutableOpResolver<{count}> resolver;
+}}
+
+extern "C" void hil_engine_init(void) {{
+    const bool known = {adds};
+    if (!known) __builtin_trap();
+    const tflite::Model *const model = tflite::GetModel(hil_engine_model);
+    interpreter = new (place) tflite::MicroInterpreter(model, resolver, hil_engine_arena, sizeof hil_engine_arena);
+    if (interpreter->AllocateTensors() != kTfLiteOk) __builtin_trap();
+    hil_engine_arena_bytes = interpreter->arena_used_bytes();
+}}
+extern "C" void *hil_engine_input(void) {{ return interpreter->input(0)->data.raw; }}
+extern "C" void hil_engine_invoke(void) {{ if (interpreter->Invoke() != kTfLiteOk) __builtin_trap(); }}
+extern "C" const void *hil_engine_output(void) {{ return interpreter->output(0)->data.raw; }}
+"""
+
+
+def build(task: Task, *, cmsis_nn: bool = False) -> Built:
+    """BuildError or ModelError where it can not be: an operator that TFLM has not, a board of 8 bits."""
+    if task.board.chip.core == "avr":
+        raise BuildError(f"{task.board.name}: TensorFlow Lite Micro is for 32 bits and more; choose another board")
+    data = files.read_bytes(task.model, "model", MOST_MODEL_BYTES)
+    content = read_file(data)
+    if len(content.inputs) != 1 or len(content.outputs) != 1:
+        raise ModelError(f"{task.model}: {len(content.inputs)} inputs and {len(content.outputs)} outputs; one of each")
+    operators = _operators(data)
+    ram = task.board.chip.ram_bytes
+    most = ram * 7 // 8 // 16 * 16 if ram else HOST_ARENA_BYTES
+    graph = task.opened.model.graph
+    source, target = (content.tensors[ends[0]] for ends in (content.inputs, content.outputs))
+    made = Built(
+        input=_port(source, codes=codes_at(graph, "FromCodes") is not None),
+        output=_port(target, codes=codes_at(graph, "ToCodes") is not None),
+        input_count=element_count(source.shape),
+        output_count=element_count(target.shape),
+        archive=_archive(task, operators, most, cmsis_nn=cmsis_nn),
+    )
+
+    def resized(used: int) -> Built:
+        arena = (used + TEMPORARY_BYTES + 15) // 16 * 16
+        return replace(made, archive=_archive(task, operators, arena, cmsis_nn=cmsis_nn), arena_bytes=arena)
+
+    return replace(made, resized=resized)
+
+
+def _operators(data: bytes) -> tuple[str, ...]:
+    """Names of the operators of all subgraphs."""
+    import tflite
+
+    names = {number: name for name, number in vars(tflite.BuiltinOperator).items() if isinstance(number, int)}
+    model = tflite.Model.GetRootAsModel(data, 0)
+    codes = [model.OperatorCodes(index) for index in range(model.OperatorCodesLength())]
+    return tuple(sorted({names[max(code.BuiltinCode(), code.DeprecatedBuiltinCode())] for code in codes}))
+
+
+def _port(tensor: Tensor, *, codes: bool) -> Port:
+    """`codes`: the float model takes or gives the integers themselves."""
+    if tensor.kind not in TYPES:
+        raise ModelError(f"'{tensor.name}' is of {tensor.kind}; the ends are of {', '.join(TYPES)}")
+    if tensor.scales is None or codes:
+        return Port(tensor.kind)
+    assert tensor.zeros is not None
+    return Port(tensor.kind, float(tensor.scales[0]), int(tensor.zeros[0]))
+
+
+def _archive(task: Task, operators: Sequence[str], arena_bytes: int, *, cmsis_nn: bool) -> bytes:
+    root = task.source
+    registered = _registrations(root)
+    adds = _adds(root)
+    missing = [name for name in operators if name not in registered or name not in adds]
+    if missing:
+        raise ModelError(f"{task.model}: operator {missing[0]} is none of TensorFlow Lite Micro's; leave it out")
+    sources = [path for pattern in INTERPRETER for path in sorted(root.glob(pattern))]
+    stems = dict.fromkeys(
+        [*HELPERS, *(stem for name in operators for stem in (registered[name], f"{registered[name]}_common"))]
+    )
+    flags = [*FLAGS, f"-I{root}", f"-I{asset('firmware').parent}", *(f"-I{path}" for path in _beside(root, BESIDE))]
+    cmsis = _beside(root, (CMSIS_NN,))[0] if cmsis_nn else None
+    if cmsis is not None:
+        flags += ["-DCMSIS_NN", f"-I{cmsis}", f"-I{cmsis}/Include", f"-I{cmsis.parent}"]
+        sources += sorted((cmsis / "Source").rglob("*.c"))
+    for stem in stems:
+        places = ([f"{KERNELS}/cmsis_nn/{stem}.cc"] if cmsis_nn else []) + [f"{KERNELS}/{stem}.cc"]
+        sources += [root / place for place in places if (root / place).is_file()][:1]
+    glue = engine_folder(task) / f"tflm-{hashlib.sha256(task.model.read_bytes()).hexdigest()[:16]}-{arena_bytes}.cc"
+    calls = " && ".join(f"resolver.{adds[name]}() == kTfLiteOk" for name in operators)
+    size = "long" if task.board.is_host else "int"
+    text = GLUE.format(model=task.model.resolve(), arena=arena_bytes, count=len(operators), adds=calls, size=size)
+    files.write_text(glue, text)
+    chosen = [path for path in dict.fromkeys(sources) if not LEFT_OUT.search(path.name)]
+    return archive(task, chosen, [glue], Recipe(tuple(flags)))
+
+
+@lru_cache
+def _registrations(root: Path) -> dict[str, str]:
+    """Operator -> the file of its kernel, without ending."""
+    found: dict[str, str] = {}
+    for path in sorted((root / KERNELS).glob("*.cc")):
+        for name in re.findall(r"^TFLMRegistration\*? Register_([A-Z0-9_]+)\(\)", path.read_text(), re.MULTILINE):
+            found.setdefault(name, path.stem)
+    return found
+
+
+@lru_cache
+def _adds(root: Path) -> dict[str, str]:
+    """Operator -> the function of the resolver that adds it."""
+    text = (root / MICRO / "micro_mutable_op_resolver.h").read_text()
+    return {name: call for call, name in re.findall(r"TfLiteStatus (Add\w+)\([^{]*\{[^}]*?BuiltinOperator_(\w+)", text)}
+
+
+def _beside(root: Path, names: Sequence[str]) -> list[Path]:
+    """Folders of what TFLM includes. ConfigError with what is missing."""
+    found = []
+    for name in names:
+        first = name.partition("/")[0]
+        places = [root.parent / name, root / DOWNLOADS / name, root / DOWNLOADS / first.replace("-", "_")]
+        place = next((one for one in places if one.is_dir()), None)
+        if place is None:
+            raise ConfigError(f"{root}: no {first} beside it or in its downloads; `hil engines` says how to get it")
+        found.append(place)
+    return found
+
+
+GET = (
+    "git clone https://github.com/tensorflow/tflite-micro tflm",
+    "git clone --branch v25.9.23 https://github.com/google/flatbuffers",
+    "git clone https://github.com/google/gemmlowp",
+    "git clone https://github.com/google/ruy",
+    "git clone https://github.com/mborgerding/kissfft",
+)
+MARKER = f"{MICRO}/micro_interpreter.cc"
+TFLM = Engine(
+    "tflm", "TensorFlow Lite Micro, reference kernels", "Apache-2.0", (".tflite",), GET, "tflm", MARKER, build
+)
+TFLM_CMSIS_NN = Engine(
+    "cmsis-nn",
+    "TensorFlow Lite Micro with CMSIS-NN's kernels",
+    "Apache-2.0",
+    (".tflite",),
+    (*GET, "git clone https://github.com/ARM-software/CMSIS-NN cmsis-nn"),
+    "tflm",
+    MARKER,
+    partial(build, cmsis_nn=True),
+)

@@ -1,0 +1,132 @@
+"""Engines of others: one by hand, compiled as all are, and those of the folder HIL_ENGINES."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from given_data import data_file
+from hil_command import hil
+
+from tests.test_engines_firmware import MODEL, WEIGHTS, X
+from tinyhil.errors import BuildError, ConfigError, ModelError
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.engines import comparison, registry
+from tinyhil.harness.engines.engine import Built, Engine, Task
+from tinyhil.harness.engines.engine_run import run_engine
+from tinyhil.harness.engines.firmware_run import Bench
+from tinyhil.harness.engines.objects import Recipe, archive
+from tinyhil.harness.engines.port import Port
+from tinyhil.harness.job.job import Request
+from tinyhil.harness.settings.config import load_boards
+
+ROOT = Path(__file__).resolve().parent.parent
+ARENA = "#include <stdint.h>\nuint32_t hil_engine_arena_bytes = 100; uint8_t work[SIZE];\n"
+
+
+def build_by_hand(task: Task, arena_bytes: int = 1000) -> Built:
+    recipe = Recipe((f"-I{ROOT}", f"-DSIZE={arena_bytes}"))
+    made = archive(task, [task.source / "engine.c", task.source / "arena.c"], [], recipe)
+    ends = Port.parse("int8 0.5 3"), Port.parse("int16 0.25 0")
+    resized = None if arena_bytes != 1000 else lambda used: build_by_hand(task, used + 4)
+    return Built(*ends, 8, 3, archive=made, arena_bytes=arena_bytes, resized=resized)
+
+
+BY_HAND = Engine("by-hand", "by hand", "ours", (".dsl",), ("nothing",), "hand", "engine.c", build_by_hand)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(registry, "ENGINES", (*registry.ENGINES, BY_HAND))
+    monkeypatch.delenv("HIL_ENGINES", raising=False)
+    (tmp_path / "hand").mkdir()
+    (tmp_path / "hand/engine.c").write_text((ROOT / "tests/firmware_bench/engine.c").read_text())
+    (tmp_path / "hand/arena.c").write_text(ARENA)
+    (tmp_path / "dense.dsl").write_text(MODEL.format(WEIGHTS.T.astype(float).tolist()))
+    np.savez(tmp_path / "x.npz", x=X)
+    return tmp_path
+
+
+def bench() -> Bench:
+    return Bench(load_boards(), default_cache_dir(), lambda line: None, lambda done, total: None)
+
+
+def request(folder: Path, board: str) -> Request:
+    model, inputs = str(folder / "dense.dsl"), folder / "x.npz"
+    return Request(board, model, inputs=inputs, results=folder / "results", timeout_s=5.0)
+
+
+@pytest.mark.parametrize("board", ["host", "uno@emulated", pytest.param("h747@emulated", marks=pytest.mark.slow)])
+def test_an_engine_by_hand_computes_what_it_should(folder: Path, board: str) -> None:
+    record, path = run_engine("by-hand", folder, request(folder, board), bench())
+    assert path.is_file()
+    codes = [np.frombuffer(bytes.fromhex(text), "<i2") for text in record["raw"]["outputs"]]
+    assert (np.array(codes) * 0.25 == X @ WEIGHTS.T + [1.0, -2.0, 0.25]).all()
+    assert (record["disagreements"], record["largest_output_error"]) == (0, 0.0)
+    assert record["memory"]["arena_bytes"] == 104  # what the firmware said it had used, and four
+    assert record["engine"]["sources"].keys() == {"sources_sha256"}
+    assert f"--engine by-hand --engine-source {folder / 'hand'}" in record["provenance"]["command"]
+
+
+def test_engines_stand_side_by_side_and_losses_come_first(folder: Path) -> None:
+    contest = comparison.Contest(
+        ("tinyhil", "by-hand", "tflm"),
+        (str(folder / "dense.dsl"),),
+        ("uno@emulated",),
+        folder,
+        folder / "x.npz",
+        format="fixed16",
+        results=folder / "results",
+    )
+    cells = comparison.measure(contest, bench())
+    text = comparison.table(cells)
+    assert [cell.engine for cell in cells if cell.record is not None] == ["tinyhil", "by-hand"]
+    ours, other = (cell.figure("cycles") for cell in cells[:2])
+    assert ours is not None
+    assert other is not None
+    lost = f"lost: dense on uno@emulated: by-hand takes {other:,.0f} cycles, tinyhil {ours:,.0f}"
+    assert (lost in text) == (other < ours)
+    assert text.splitlines()[-1].startswith("dense on uno@emulated by tflm: ")
+    assert "tflm reads .tflite files" in text
+
+
+def test_what_cannot_be_built_is_one_line_with_the_remedy(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no engine named 'tflite'; .*known: tflm, cmsis-nn, onnx2c"):
+        run_engine("tflite", None, request(folder, "host"), bench())
+    with pytest.raises(ModelError, match=r"dense.dsl: onnx2c reads .onnx files"):
+        run_engine("onnx2c", None, request(folder, "host"), bench())
+    with pytest.raises(ConfigError, match=r"by-hand: no sources; name them by --engine-source or HIL_ENGINES"):
+        run_engine("by-hand", None, request(folder, "host"), bench())
+    with pytest.raises(ConfigError, match=r"by-hand: .*results: no engine.c there; get them"):
+        run_engine("by-hand", folder / "results", request(folder, "host"), bench())
+    (folder / "hand/engine.c").write_text("int f( {\n")
+    with pytest.raises(BuildError, match=r"host: engine.c of .*hand is not compiled: .*error"):
+        run_engine("by-hand", folder, request(folder, "host"), bench())
+
+
+def test_the_command_lists_engines_and_how_to_get_them(tmp_path: Path) -> None:
+    done = hil("engines", cwd=tmp_path, HIL_ENGINES=None)
+    assert done.returncode == 0
+    assert "git clone https://github.com/tensorflow/tflite-micro tflm" in done.stdout
+    assert "onnx2c" in done.stdout
+
+
+CASES = (
+    ("tflm", "models/mlperftiny_ad_autoencoder_int8.tflite", 2),
+    ("cmsis-nn", "models/mlperftiny_ad_autoencoder_int8.tflite", 2),
+    ("onnx2c", "models/mlperftiny_ad_autoencoder.onnx", 1e-3),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.data("engines", "models", "small/ad01_normal_sample.npz")
+@pytest.mark.parametrize(("engine", "model", "error"), CASES)
+def test_engines_of_others_agree_with_the_float_model(engine: str, model: str, error: float, tmp_path: Path) -> None:
+    """Of the float model, of codes in units: TFLite's and CMSIS-NN's roundings differ by one or two."""
+    frames = np.load(data_file("small/ad01_normal_sample.npz"))["x"]
+    np.savez(tmp_path / "x.npz", x=np.stack([frames[i : i + 5].reshape(-1) for i in range(3)]))
+    asked = Request("h747@emulated", str(data_file(model)), inputs=tmp_path / "x.npz", results=tmp_path)
+    record, _ = run_engine(engine, data_file("engines"), asked, bench())
+    assert record["largest_output_error"] <= error
+    assert record["memory"]["stack_bytes"] > 0
