@@ -31,6 +31,7 @@ class Block:
     shifts: tuple[int, ...]  # of each name, in bytes
     pieces: tuple[tuple[int, int, int], ...]
     alignment: int
+    offset: int | None = None  # fixed: the only one it may have
 
     @property
     def start(self) -> int:
@@ -55,7 +56,7 @@ class Block:
     def as_buffer(self) -> Buffer:
         """One buffer of its largest size, with the name of its first."""
         gaps = [(one[1], other[0]) for one, other in pairwise(self.pieces) if one[1] < other[0]]
-        return Buffer(self.names[0], self.size_bytes, self.start, self.end, self.alignment, gaps=tuple(gaps))
+        return Buffer(self.names[0], self.size_bytes, self.start, self.end, self.alignment, self.offset, tuple(gaps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class Instance:
     size: tuple[int, ...]
     alignment: tuple[int, ...]
     high: tuple[int, ...]
+    low: tuple[int, ...]  # of the search over orders alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +110,10 @@ def _make_block(buffers: list[Buffer], shifts: tuple[int, ...]) -> Block:
     alignment = lcm_of(buffer.alignment for buffer in buffers)
     if len(buffers) == 1:
         size = buffers[0].size_bytes
-        return Block(names, shifts, tuple((start, end, size) for start, end in buffers[0].sections), alignment)
+        pieces = [(start, end, size) for start, end in buffers[0].sections]
+        return Block(names, shifts, tuple(pieces), alignment, buffers[0].offset)
     begins, ends = _events(buffers, shifts)
-    pieces: list[tuple[int, int, int]] = []
+    pieces = []
     live: list[int] = []  # sizes, ascending
     for start, end in pairwise(sorted({*begins, *ends})):
         for size in ends.get(start, ()):
@@ -181,15 +184,22 @@ def make_instance(blocks: Sequence[Block], height: int) -> tuple[Instance, int]:
         last=tuple(last),
         size=tuple(size),
         alignment=tuple(block.alignment for block in blocks),
-        high=tuple(height - block.size_bytes for block in blocks),
+        high=tuple(min(height - block.size_bytes, _only(block, height)) for block in blocks),
+        low=tuple(_only(block, 0) for block in blocks),
     )
     return instance, -(-height // step) * step
+
+
+def _only(block: Block, otherwise: int) -> int:
+    """The offset of a block that has but one."""
+    return otherwise if block.offset is None else block.offset
 
 
 def peak_step(blocks: Sequence[Block]) -> int:
     """All peaks of canonical plans are multiples of this."""
     step = gcd(*(size for block in blocks for _, _, size in block.pieces))
-    return gcd(step, *(block.alignment for block in blocks if block.alignment > 1))
+    fixed = [block.offset for block in blocks if block.offset is not None]
+    return gcd(step, *fixed, *(block.alignment for block in blocks if block.alignment > 1))
 
 
 def split(blocks: Sequence[Block]) -> list[list[Block]]:

@@ -1,6 +1,6 @@
 """The exact planner: branch and bound over canonical positions (search_core), part by part between cut points.
 
-It plans one region without fixed offsets. With aliases it plans with them accepted as far as they go together, with
+It plans one region. With aliases it plans with them accepted as far as they go together, with
 some of them and with none, and keeps the best; a proof then needs the peak to reach the bound, which searches of
 buffers that may not share bytes raise beforehand.
 """
@@ -50,9 +50,10 @@ def unsupported(problem: Problem) -> str | None:
     """Why the exact search can not plan this; None if it can."""
     if len(problem.regions) > 1:
         return f"it can not plan {len(problem.regions)} regions"
+    joined = {name for alias in problem.aliases for name in (alias.first, alias.second)}
     for buffer in problem.buffers:
-        if buffer.offset is not None:
-            return f"it can not keep fixed offsets (buffer {buffer.name!r})"
+        if buffer.offset is not None and buffer.name in joined:
+            return f"it can not keep the fixed offset of a buffer with an alias ({buffer.name!r})"
     if len(problem.buffers) > MOST_BLOCKS:
         return f"it can not plan more than {MOST_BLOCKS} buffers"
     return None
@@ -72,7 +73,7 @@ def search_plan(problem: Problem, account: Account, planner: str) -> Plan:
     assert best is not None
     if not problem.aliases and best.lower > bound.bytes:
         bound, claim = _searched(problem, best, account)
-    offsets = {buffer.name: 0 for buffer in problem.buffers} | best.offsets
+    offsets = {buffer.name: buffer.offset or 0 for buffer in problem.buffers} | best.offsets
     return make_plan(problem, offsets, planner, bound=bound, statement=claim)
 
 

@@ -18,13 +18,14 @@ from pathlib import Path
 import numpy as np
 
 from tinyhil.errors import BuildError
-from tinyhil.memplan.blocks import Instance, Result, Search
+from tinyhil.memplan.blocks import FOUND, NO_MEMORY, Instance, Result, Search
+from tinyhil.memplan.eject_core import Limits, Movables
 from tinyhil.memplan.problem import Buffer
 from tinyhil.memplan.skyline_core import Crowd, Numbers, Weighing
 from tinyhil.native import Library, compiled, default_cache_dir
 
 SOURCES = tuple(
-    Path(__file__).with_name(f"{name}_core.c") for name in ("search", "order", "placing", "skyline", "cover")
+    Path(__file__).with_name(f"{name}_core.c") for name in ("search", "order", "placing", "skyline", "cover", "eject")
 )
 LIBRARY = Library(
     "the planner's core", "memplan", SOURCES, ("-O2", "-std=gnu11", "-ffp-contract=off", "-shared", "-fPIC")
@@ -69,7 +70,7 @@ class _Orders(ctypes.Structure):
     _fields_ = (
         ("blocks", ctypes.c_int64),
         *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("piece_start", "first", "last", "size")),
-        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("alignment", "high", "previous")),
+        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("alignment", "high", "low", "previous")),
         *((name, ctypes.c_int64) for name in ("most_sets", "most_work")),
         ("max_seconds", ctypes.c_double),
     )
@@ -86,7 +87,8 @@ def orders_compiled(
     if library is None:
         return None
     count = len(instance.alignment)
-    record = _Orders(count, *_arrays(instance), _array(previous), *limits, seconds or 0.0)
+    arrays = (*_arrays(instance), _array(instance.low), _array(previous))
+    record = _Orders(count, *arrays, *limits, seconds or 0.0)
     offsets, spent = _array([0] * count), ctypes.c_int64()
     state = library.memplan_orders(ctypes.byref(record), offsets, ctypes.byref(spent))
     return Result(state, tuple(offsets[:count]) if state == 1 else (), spent.value)
@@ -165,6 +167,34 @@ def place_compiled(buffers: Sequence[Buffer], fit: str = "first", seconds: float
     if not library.memplan_place(ctypes.byref(record), *map(ctypes.c_int64, span)):
         raise MemoryError("memplan: no memory to place the buffers")
     return list(arrays[-1])[: len(buffers)]
+
+
+class _Ejection(ctypes.Structure):
+    _fields_ = (
+        ("count", ctypes.c_int64),
+        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("size", "alignment", "fixed")),
+        ("meets", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("height", "most_steps")),
+        ("seed", ctypes.c_uint64),
+        ("max_seconds", ctypes.c_double),
+    )
+
+
+def eject_compiled(movables: Movables, offsets: Sequence[int], limits: Limits) -> tuple[list[int] | None, int] | None:
+    """What eject_core.eject_python gives; None when there is no compiled core here. MemoryError if its tables find no
+    room."""
+    library = _library()
+    if library is None:
+        return None
+    meets = np.ascontiguousarray(movables.meets, np.uint8)
+    arrays = [_array(numbers) for numbers in (movables.size, movables.alignment, movables.fixed)]
+    numbers = (limits.height, limits.steps, limits.seed, limits.seconds or 0.0)
+    record = _Ejection(len(offsets), *arrays, meets.ctypes.data, *numbers)
+    found, steps = _array(offsets), ctypes.c_int64()
+    state = library.memplan_eject(ctypes.byref(record), found, ctypes.byref(steps))
+    if state == NO_MEMORY:
+        raise MemoryError("memplan: ejection got no memory for its tables")
+    return list(found)[: len(offsets)] if state == FOUND else None, steps.value
 
 
 class _Crowd(ctypes.Structure):

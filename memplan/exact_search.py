@@ -4,7 +4,8 @@ No single strategy solves all problems, so they take turns, each with a node lim
 round the lower bound itself is tried first, then heights between the best plan and the lowest height that did not give
 up yet (bisection), then each strategy goes over all heights left. Every plan found lowers the peak; every exhausted
 search raises the bound. What is left after the first round is asked of the search over orders, too, and of many short
-searches for plans in which buffers of one size follow each other in one place (slots.py).
+searches for plans in which buffers of one size follow each other in one place (slots.py). What is fixed need not
+rest on anything: beside it the search over orders is the only one.
 """
 
 from __future__ import annotations
@@ -108,12 +109,15 @@ def minimise(blocks: Sequence[Block], start: Solved, enough: int, account: Accou
     """Improve on `start` until its bound, `enough` or the end of the budget is reached."""
     step = peak_step(blocks)
     best = replace(start, lower=next_peak(start.lower - 1, step))
+    fixed = any(block.offset is not None for block in blocks)
     for number in range(64):
         if best.peak <= max(best.lower, enough) or account.spent():
             break
         for effort, starts in STAGES_OF_ROUND.get(number, STAGES[-1:]):
             best = improve(blocks, best, enough, step, effort, account)
             best = vary(blocks, best, enough, step, starts, account)
+        if fixed:
+            continue
         limit = FIRST_LIMIT * 5**number
         if number:
             best = _in_slots(blocks, best, enough, step, limit, account)

@@ -22,6 +22,7 @@ enum { BLOCKS = 64, MEMBERS = 28, CLIQUES = 256, WORDS = CLIQUES / 64, MOST_LIST
 typedef struct {
     i64 blocks;
     const i64 *piece_start, *first, *last, *size, *alignment, *high; /* as in search_core.c */
+    const i64 *low;      /* the least offset; the only one of a block with a fixed offset */
     const i64 *previous; /* offsets in a plan; blocks that have one keep their order, -1 is free */
     i64 most_sets, most_work;
     double max_seconds;
@@ -427,6 +428,7 @@ static int same_shape(const Orders *in, i64 i, i64 j) {
     i64 p = in->piece_start[i], q = in->piece_start[j], pieces = in->piece_start[i + 1] - p;
     if (pieces != in->piece_start[j + 1] - q || in->alignment[i] != in->alignment[j] || in->high[i] != in->high[j])
         return 0;
+    if (in->low[i] != in->low[j]) return 0;
     for (; pieces > 0; pieces--, p++, q++)
         if (in->first[p] != in->first[q] || in->last[p] != in->last[q] || in->size[p] != in->size[q]) return 0;
     return 1;
@@ -443,7 +445,8 @@ static int start(Search *s) {
     const Orders *in = s->in;
     for (i64 i = 0; i < s->blocks; i++) {
         s->now.hi[i] = round_down(in->high[i], in->alignment[i]);
-        if (s->now.hi[i] < 0) return EXHAUSTED;
+        s->now.lo[i] = in->low[i];
+        if (s->now.hi[i] < s->now.lo[i]) return EXHAUSTED;
         s->moved |= bit(i);
         for (i64 j = 0; j < s->blocks; j++)
             if (i != j) measure_pair(s, i, j);

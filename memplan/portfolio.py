@@ -15,6 +15,8 @@ from tinyhil.memplan.account import Account
 from tinyhil.memplan.blocks import accepted_groups
 from tinyhil.memplan.bound import Bound, lower_bound
 from tinyhil.memplan.branch_and_bound import checked_size, search_plan, unsupported
+from tinyhil.memplan.compiled_cores import MOST_ORDERED
+from tinyhil.memplan.eject import ejected, suits
 from tinyhil.memplan.exact_search import MOST_BLOCKS
 from tinyhil.memplan.placing import make_plan
 from tinyhil.memplan.planner import Budget, Planner
@@ -26,6 +28,7 @@ from tinyhil.memplan.skyline import can_fill, skylines
 NAME = "portfolio"
 MOST_FOR_SOLVER = 120  # buffers
 SEARCHED_FIRST = 500_000  # nodes; searches of widths, which plan by the thousand, have fewer and never ask the solver
+AFTER_EJECTION = 4_000  # nodes, of hundreds of buffers with gaps: some seconds
 SOLVER_EFFORT, SOLVER_NODES = 2.0, 500_000  # its deterministic seconds, and as many nodes
 FROM_BELOW = 500  # buffers: with fewer the exact searches are as quick
 SLOWER_BY_SIZE = 2.0  # times what a plan from below takes, with all that comes before it
@@ -49,8 +52,12 @@ def plan_within(problem: Problem, account: Account) -> Plan:
         best = _best_simple(open_ended, account, bound)
         if len(problem.buffers) >= FROM_BELOW and can_fill(open_ended) and not _is_done(best, account):
             best = min((best, *skylines(open_ended, bound, account)), key=lambda each: each.peak_bytes)
+        ejects = suits(open_ended)
+        if ejects and not _is_done(best, account):
+            best = claim(open_ended, ejected(open_ended, best, bound, account), bound)
         if not _is_done(best, account) and unsupported(problem) is None:
-            best = _exact(open_ended, best, account)
+            most = AFTER_EJECTION if ejects and len(problem.buffers) > MOST_ORDERED else account.nodes_left()
+            best = _exact(open_ended, best, Account(replace(account.left(), nodes=min(most, account.nodes_left()))))
     return checked_size(problem, replace(best, planner=NAME))
 
 

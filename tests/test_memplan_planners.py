@@ -398,10 +398,6 @@ def test_parts_between_cut_points_are_planned_alone() -> None:
 def test_fixed_offsets_are_kept() -> None:
     problem = Problem((Buffer("a", 4, 0, 3, offset=4), Buffer("b", 4, 1, 4), Buffer("c", 5, 2, 5)))
     for name in [*QUICK, *(["cp-sat"] if cp_sat.is_installed() else [])]:
-        if name == "branch-and-bound":
-            with pytest.raises(HilError, match="fixed offsets"):
-                memplan.plan(problem, name)
-            continue
         assert memplan.plan(problem, name).offsets["a"] == 4
 
 
