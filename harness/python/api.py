@@ -21,6 +21,7 @@ from tinyhil.formats.clipping import METHODS
 from tinyhil.harness.build.pipeline import compile_model
 from tinyhil.harness.job.job import Opened, Request, Streamed, method_of, open_model, preference_of
 from tinyhil.harness.python import calls
+from tinyhil.harness.python.wording import FOLDER, in_python, worded_for_python
 from tinyhil.harness.records.view import Record
 from tinyhil.harness.settings.arguments import request
 from tinyhil.harness.settings.bench_file import default_bench
@@ -71,6 +72,7 @@ class Model:
         output = graph.outputs[0]
         return {part.name: part.shape for part in graph.results} or {output: tuple(graph.shapes[output])}
 
+    @worded_for_python
     def calibrate(self, x: Any, by: str | None = None) -> Model:
         """The model with the ranges that its values take on `x` (samples, ...); DataError if `x` does not fit. Several
         inputs: a mapping, an array for each name.
@@ -83,6 +85,7 @@ class Model:
         opened.required_ranges(path)
         return replace(self, calibration=path, opened=opened, by=by)
 
+    @worded_for_python
     def compile(self, formats: Formats = "fixed16", board: str | None = None) -> Compiled:
         """The program in one format (a name), or in one per value (a file, or what such a file holds).
 
@@ -103,6 +106,7 @@ class Model:
         model = replace(self, formats=chosen, board=board)
         return Compiled(model, built.formats, built.plan.peak_bytes, built.plan.proven, built.sources)
 
+    @worded_for_python
     def run(self, board: str, x: Any = None, y: Any = None, formats: Formats | None = None, **options: Any) -> Record:
         """Measure on a board, attached or emulated, or on `host`. Without `x`: on the data set of a zoo model.
 
@@ -112,11 +116,13 @@ class Model:
         record, _ = calls.run(self._request(board, x, y, formats, options), _boards(), self.say, _silent)
         return Record(record)
 
+    @worded_for_python
     def profile(self, board: str, x: Any = None, formats: Formats | None = None, **options: Any) -> Record:
         """What every operation costs on a board; `to_pandas()` gives a row per operation."""
         wanted = self._request(board, x, None, formats, {"samples": 1, **options})
         return Record(calls.profile(wanted, _boards(), self.say, _silent).as_json())
 
+    @worded_for_python
     def search(self, x: Any = None, y: Any = None, **options: Any) -> Record:
         """Formats per value under limits: the options of `hil search` (ram, board, latency_us, strategy, formats...).
 
@@ -144,6 +150,7 @@ class Model:
         outcome = calls.search(wanted, _boards_for(wanted.board), self.say, _silent)
         return Record({**outcome.printed, "assignment_file": str(given["out"])})
 
+    @worded_for_python
     def fit(self, boards: Any = "all", x: Any = None, y: Any = None, **options: Any) -> list[Record]:
         """A row for every board and format: `fits`, `flash_bytes`, `ram_bytes` and `latency_us` (value, low, high), and
         with samples `agreement`. `options` are those of `hil fit`: formats, samples, prefer. Nothing is built.
@@ -159,6 +166,7 @@ class Model:
         wanted = request("fit", FitRequest, {**given, "model": self.name})
         return [Record(row) for row in calls.fit(wanted, _boards(), self.say).printed["rows"]]
 
+    @worded_for_python
     def export(self, kind: str, out: str | os.PathLike[str], formats: Formats | None = None, **options: Any) -> Path:
         """Write the model as a library (docs/export.md): `kind` is arduino, platformio or cmake; `out` a .zip.
 
@@ -259,6 +267,7 @@ class Compiled:
         return name
 
 
+@worded_for_python
 def load(
     source: Any,
     example: Any = None,
@@ -275,7 +284,7 @@ def load(
     `states` (input -> output; default: found by their names) and `steps` of one sample: for models that are run step by
     step. ModelError for what can not be read, ConfigError for arguments of another kind.
     """
-    folder = tempfile.TemporaryDirectory(prefix="tinyhil-")
+    folder = tempfile.TemporaryDirectory(prefix=FOLDER)
     _of_kind("name", name, str)
     if not name or "/" in name or len(name) > LONGEST_NAME:
         raise ConfigError(f"name must be that of a file without its folder, not {name[:40]!r}")
@@ -286,7 +295,7 @@ def load(
         raise ConfigError(f"steps must be 1 to {MOST_STEPS}, not {steps}")
     for one in (*(states or {}), *(states or {}).values()):
         _of_kind("states", one, str)
-    listener = say or _silent
+    listener = _silent if say is None else lambda line: say(in_python(line))
     if isinstance(source, str | os.PathLike):
         where = os.fspath(source)
     else:
@@ -364,6 +373,7 @@ def _needed(example: Any, what: str) -> Any:
     return example
 
 
+@worded_for_python
 def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Record]:
     """What differs from record `a` in record `b`: `what`, `text`, `fails` (a gate would), `better`.
 
