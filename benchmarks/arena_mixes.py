@@ -118,7 +118,7 @@ def summary(rows: list[Row]) -> str:
     proven = sum(row.proven for row in rows)
     return (
         f"{len(rows)} arenas, those of 8 and of 16 bits alone among them: {proven} proven optimal; all passes take "
-        f"{statistics.median(ms):.2f} ms in the median, {max(ms):.1f} ms at the worst. "
+        f"{statistics.median(ms):.2f} ms in the median, {max(ms):.1f} ms at the worst.\n"
         f"First-fit over the bound without passes, quantiles: {', '.join(parts)}."
     )
 

@@ -153,15 +153,17 @@ TABLES: dict[str, Callable[[], Iterator[Row]]] = {
 
 
 def table(rows: Rows) -> str:
+    """Shares are in per cent, which their head says."""
     heads = list(rows[0])
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    named = [f"{head}, %" if any(isinstance(row[head], float) for row in rows) else head for head in heads]
+    lines = ["| " + " | ".join(named) + " |", "|---" * len(heads) + "|"]
     return "\n".join([*lines, *("| " + " | ".join(cell(row[head]) for head in heads) + " |" for row in rows)])
 
 
 def cell(value: Any) -> str:
     if value is None:
         return "-"
-    return f"{100 * value:.2f} %" if isinstance(value, float) else str(value)
+    return f"{100 * value:.2f}" if isinstance(value, float) else str(value)
 
 
 def page() -> None:

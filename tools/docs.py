@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -32,9 +33,6 @@ INNER = frozenset(
 )
 
 
-SINGLE = " in single precision"
-
-
 def _of_domain(rewrite: Rewrite) -> str:
     return f"{rewrite.domain}; {rewrite.summary}" if rewrite.domain else rewrite.summary
 
@@ -55,7 +53,10 @@ def operators_page() -> str:
     entries = [(name, text) for name, text in entries if name not in INNER and name not in standard]
     entries += standard.items()
     entries.append(("Constant", "folded"))
-    lines += [f"| {name} | {summary} |" for name, summary in sorted(entries)]
+    alike: dict[str, list[str]] = {}
+    for name, summary in sorted(entries):
+        alike.setdefault(summary, []).append(name)
+    lines += [f"| {', '.join(names)} | {summary} |" for summary, names in alike.items()]
     lines += ["", "## Inner operators", "", "What some of these become while a model is read.", ""]
     lines += ["| Operator | Computes |", "|---|---|"]
     lines += [f"| {name} | {summary} |" for name, summary in sorted(inner)]
@@ -74,20 +75,19 @@ def operators_page() -> str:
 
 
 def _kernels() -> list[str]:
-    """The table of kernels: those of one arithmetic in one row, with the features that they may have besides."""
+    """What kernels are called, but for the features that several share."""
     found: dict[Form, list[Kernel]] = {}
     for kernel in KERNELS:
         joined = Joined.NOTHING if kernel.form.joined is Joined.SUM else kernel.form.joined
         found.setdefault(replace(kernel.form.whole.bare, joined=joined), []).append(kernel)
-    lines = ["A kernel is a base and features (`tinyhil/language/form.py`): `conv_bias_sum_relu_rows` has four.", ""]
-    lines += ["| Kernel, and with | Computes |", "|---|---|"]
-    single = {name_of(form): kernels[0] for form, kernels in found.items() if kernels[0].summary.endswith(SINGLE)}
-    lines.append(f"| {', '.join(f'`{name}`' for name in single)} | what they are called after,{SINGLE} |")
-    for form, kernels in found.items():
-        if (name := name_of(form)) not in single:
-            words = dict.fromkeys(word for one in kernels for word in one.form.features if word not in form.features)
-            lines.append(f"| {', '.join([f'`{name}`', *words])} | {kernels[0].summary} |")
-    return lines
+    names = [f"`{name_of(form)}`" for form in found]
+    words = sorted({f"`{word}`" for kernels in found.values() for one in kernels for word in one.form.features})
+    text = (
+        "What profiles and records name: a base and features (`tinyhil/language/form.py`), as in "
+        f"`conv_bias_sum_relu_rows`. Features: {', '.join(words)}. Each is explained beside its reference in "
+        f"`tinyhil/ops/`: {', '.join(names)}."
+    )
+    return textwrap.wrap(text, 150, break_on_hyphens=False)
 
 
 ROOT = Path(__file__).resolve().parent.parent
