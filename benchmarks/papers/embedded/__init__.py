@@ -250,13 +250,13 @@ def _widths_table(tolerance: str, row: Row) -> str:
         f"bits: {', '.join(eight)} (`hil energy`, its default prices)."
     )
     lines = [_layer(one) for one in row["layers"]]
-    heads = ("Layer", "products", "input bits", "weight bits", "zero inputs", "zero weights")
+    heads = ("Layer", "products", "input bits", "weight bits", "zero inputs %", "zero weights %")
     return f"{said}\n\n{table(heads, lines)}"
 
 
 def _layer(one: Mapping[str, Any]) -> tuple[object, ...]:
     inputs, weights = one.get("inputs", [None, 0.0]), one.get("weights", [None, 0.0])
-    shares = (f"{100 * factor[1]:.0f} %" for factor in (inputs, weights))
+    shares = (f"{100 * factor[1]:.0f}" for factor in (inputs, weights))
     return (f"`{one['name']}`", f"{one['products']:,}", inputs[0], weights[0], *shares)
 
 

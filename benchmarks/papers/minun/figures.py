@@ -104,8 +104,7 @@ def body(rows: Rows) -> str:
         f"{table(('Network', *EIGHT_BITS), fives)}\n\n"
         "## Figure 6: RAM\n\nArenas in bytes of one format for everything, and the least at which a search "
         f"({EVALUATIONS} evaluations, limits upwards from all 8 bits) loses at most {ALLOWED_POINTS} points on the "
-        "test part.\n\n"
-        + table(("Network", *WIDE, *(f"{family} 8/16: B (points; of float32)" for family in NARROW)), sixes)
+        "test part.\n\n" + table(("Network", *WIDE, *(f"{family} 8/16: B (of float32)" for family in NARROW)), sixes)
     )
 
 
@@ -117,7 +116,7 @@ def _share(row: Row, family: str) -> str:
     found = row[family]
     if found is None:
         return "-"
-    return f"{found['ram']} ({found['points_lost']:+.2f}; 1/{row['float32'] / found['ram']:.1f})"
+    return f"{found['ram']} (1/{row['float32'] / found['ram']:.1f})"
 
 
 def draw_figure5(rows: Rows) -> Any:

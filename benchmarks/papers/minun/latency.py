@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from benchmarks.papers.minun.facts import NETWORKS, SEEDOT
 from benchmarks.papers.paper import Cell, Claim, Rows, Verdict, table
-from tools.measured import clocks, read
-from tools.zoo_table import BOARDS, CYCLES_PER_US, golden_records
+from tools.measured import read
+from tools.zoo_table import CYCLES_PER_US, golden_records
 
 CYCLES_PER_MS = 1000 * CYCLES_PER_US
 
@@ -32,17 +32,18 @@ def _times() -> dict[tuple[str, str], dict[str, float]]:
 
 
 def body(rows: Rows) -> str:
-    lines = []
-    for (model, width), times in sorted(_times().items()):
-        theirs = SEEDOT.get(NETWORKS.get(model, ("", "")))
-        if theirs is not None:
-            ours = [f"{times[board]:,.2f}" if board in times else "does not fit" for board in BOARDS]
-            lines.append((f"`{model}`", width, *ours, theirs.uno_ms, theirs.mkr1000_ms))
-    heads = ("Network", "Width", *(f"{board} ms" for board in BOARDS), "SeeDot: Uno ms", "SeeDot: MKR1000 ms")
+    found: dict[str, dict[str, str]] = {}
+    for (model, width), times in _times().items():
+        if NETWORKS.get(model) in SEEDOT and "uno" in times:
+            found.setdefault(model, {})[width] = f"{times['uno']:,.2f}"
+    lines = [
+        (f"`{model}`", ours.get("fixed8"), ours.get("fixed16"), SEEDOT[NETWORKS[model]].uno_ms)
+        for model, ours in sorted(found.items())
+    ]
     return (
-        f"## Latency\n\n{clocks()} SeeDot's networks for the same data sets are others than ours, and its second board "
-        "is an MKR1000 (Cortex-M0+, 48 MHz). Shiftry's own weights beside its code: "
-        f"[the zoo](../zoo.md#networks-of-the-peers).\n\n{table(heads, lines)}"
+        "## Latency\n\nMilliseconds on the Uno at 16 MHz, exact cycles; other boards, and Shiftry's own weights beside "
+        "its code: [the zoo](../zoo.md). SeeDot's networks for the same data sets are others than ours.\n\n"
+        + table(("Network", "fixed8", "fixed16", "SeeDot, 16 bits"), lines)
     )
 
 

@@ -73,7 +73,7 @@ def body(rows: Rows) -> str:
 
 def _limits_table(rows: Rows) -> str:
     shown = {kind: (ORDERS[0],) if kind == "pair" else (OURS, ORDERS[0]) for kind in KINDS}
-    heads = ["Row", "Our network", "Published: float, 16 bits", "Float"]
+    heads = ["Row", "Our network", "Published: float, 16 bits %", "Float %"]
     for kind, strategies in shown.items():
         heads += [f"{kind}: limit B", *(f"{kind}, {strategy}" for strategy in strategies)]
     lines: list[list[object]] = []
@@ -93,7 +93,7 @@ def _limits_table(rows: Rows) -> str:
 
 def _float(rows: Rows, network: str) -> str | None:
     found = [row["float_percent"] for row in under(rows, f"ram/{network}").values() if "float_percent" in row]
-    return f"{found[0]:.2f} %" if found else None
+    return f"{found[0]:.2f}" if found else None
 
 
 def _orders_table(rows: Rows) -> str:
