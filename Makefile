@@ -65,7 +65,7 @@ tables: setup-dev
 	$(BIN)/python -m tools.format_plots
 ifdef ALL
 	for table in $(LONG_TABLES); do $(BIN)/python -m benchmarks.$$table || exit; done
-	$(BIN)/python -m tools.docs && $(BIN)/python -m tools.readme_run
+	$(BIN)/python -m tools.docs && $(BIN)/python -m tools.readme_run && $(BIN)/python -m tools.examples
 endif
 
 # The site of docs/, into site/; fails on what leads nowhere.
