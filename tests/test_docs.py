@@ -18,6 +18,7 @@ from tools.stale import unmarked
 
 ROOT = Path(__file__).resolve().parent.parent
 CLI = (ROOT / "docs" / "cli.md").read_text()
+LONGEST_LINE = 160
 PAGES_WITH_LINKS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -54,6 +55,14 @@ def test_files_named_in_the_docs_exist(page: Path) -> None:
     named += re.findall(r"\]\(([^)#:]+)\)", text)
     missing = [name for name in named if not (ROOT / name).exists() and not (page.parent / name).exists()]
     assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_LINKS, ids=lambda page: page.name)
+def test_lines_can_be_read_in_an_editor(page: Path) -> None:
+    """Rows of tables are as long as they are."""
+    lines = enumerate(page.read_text().splitlines(), 1)
+    long = [number for number, line in lines if len(line) > LONGEST_LINE and not line.startswith("|")]
+    assert not long, f"longer than {LONGEST_LINE} characters"
 
 
 def test_the_record_s_keys_are_documented() -> None:

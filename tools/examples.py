@@ -1,7 +1,7 @@
-"""The gallery of examples: `python -m tools.examples` runs docs/examples/ and writes what they print into the page.
+"""Pages whose commands are typed: `python -m tools.examples` writes what they print into them.
 
-A script is Python, or lines of `hil`; its first line says what it shows. The page names the compilers, whose figures
-are theirs.
+docs/examples/README.md: the gallery. A script is Python, or lines of `hil`; its first line says what it shows. The page
+names the compilers, whose figures are theirs. docs/half_hour.md: each block of shell is typed in one folder.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tools.measured import ROOT
 
 FOLDER = ROOT / "docs" / "examples"
 PAGE = FOLDER / "README.md"
+HALF_HOUR = ROOT / "docs" / "half_hour.md"
 SCRIPTS = sorted(path for path in FOLDER.iterdir() if path.suffix in (".py", ".sh"))
 # Left out: what differs from run to run, or is too long
 CHANGING = re.compile(r"^(wall|record|processor|prices)\b.*\n|^.*: built in .*\n", re.MULTILINE)
@@ -65,6 +66,16 @@ def page(outputs: Mapping[str, str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def typed(text: str, shell: Callable[[str], str]) -> str:
+    """The page with what its blocks of shell print behind each of them, anew."""
+
+    def block(found: re.Match[str]) -> str:
+        out = "".join(shell(line) for line in found[1].splitlines())
+        return f"```sh\n{found[1]}```\n" + (f"\n```\n{CHANGING.sub('', out).rstrip()}\n```\n" if out.strip() else "")
+
+    return re.sub(r"```sh\n(.*?)```\n(?:\n```\n.*?\n```\n)?", block, text, flags=re.DOTALL)
+
+
 def title(script: Path) -> str:
     number, _, name = script.stem.partition("_")
     return f"{int(number)}. {name.capitalize()}"
@@ -75,13 +86,34 @@ def _hil(words: list[str], folder: Path) -> str:
     return subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
+def _shell(folder: str) -> Callable[[str], str]:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+    def run(line: str) -> str:
+        done = subprocess.run(
+            line,
+            shell=True,
+            cwd=folder,
+            env={**os.environ, "PATH": path},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    return run
+
+
 def main() -> None:
     os.environ.setdefault("HIL_LOAD", "direct")
-    outputs = {}
-    for script in SCRIPTS:
-        with tempfile.TemporaryDirectory() as folder:
-            outputs[script.name] = printed(script, Path(folder), _hil)
-    PAGE.write_text(page(outputs))
+    if sys.argv[1:] != ["half_hour"]:
+        outputs = {}
+        for script in SCRIPTS:
+            with tempfile.TemporaryDirectory() as folder:
+                outputs[script.name] = printed(script, Path(folder), _hil)
+        PAGE.write_text(page(outputs))
+    with tempfile.TemporaryDirectory() as folder:
+        HALF_HOUR.write_text(typed(HALF_HOUR.read_text(), _shell(folder)))
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def measured() -> list[str]:
     exact = "bit-exact" if all(record["bit_exact"] for record in records.values()) else "NOT bit-exact"
     lines = [
         f"Accuracy: all test samples. {line('zoo')} Boards (emulated): 16 seeded samples, {exact};",
-        f"{clocks()} RAM is static + measured stack of the whole firmware; -: does not fit.",
+        f"{clocks()}\nRAM is static + measured stack of the whole firmware; -: does not fit.",
         "",
         "| Model | Width | Accuracy % | Arena B (MinUn) | Uno: ms, RAM B, flash B | Due | H747 |",
         "|---|---|---|---|---|---|---|",
