@@ -10,9 +10,11 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import numpy as np
 import onnx
 import pytest
+from click.testing import CliRunner
 from hil_command import (
     check_failure,
     command,
@@ -33,6 +35,7 @@ from wire_bench import (
     write_tiny_model,
 )
 
+from tinyhil.harness.commands.common import say
 from tinyhil.harness.wire import protocol
 
 TINY_SAMPLES = 40
@@ -349,3 +352,13 @@ def test_a_board_that_resets_in_the_middle(tmp_path: Path, files: Path) -> None:
     record = record_of(again)
     assert f"resuming, {finished} of {TINY_SAMPLES}" in again.stderr
     assert (record["bit_exact"], record["samples"], record["flaky"]) == (True, TINY_SAMPLES, False)
+
+
+def test_a_note_is_printed_once_in_a_command() -> None:
+    @click.command()
+    def twice() -> None:
+        for line in ("due: compiling", "due: compiling", "due: built"):
+            say(line)
+
+    for _ in range(2):
+        assert CliRunner().invoke(twice).stderr.splitlines() == ["due: compiling", "due: built"]

@@ -187,10 +187,15 @@ def boards_for(name: str | None, path: Path | None, bench: Path | None = None) -
 
 
 def say(line: str) -> None:
-    """Tell the user what is going on: a line on stderr, so that stdout stays the result alone."""
+    """Tell the user what is going on: a line on stderr, so that stdout stays the result alone. What was told before in
+    this command is not repeated."""
     from tinyhil.quoting import printable
 
-    click.echo(printable(line), err=True)
+    context = click.get_current_context(silent=True)  # none in other threads
+    lines: dict[str, None] = {} if context is None else context.find_root().meta.setdefault("tinyhil.notes", {})
+    if line not in lines:
+        lines[line] = None
+        click.echo(printable(line), err=True)
 
 
 def end_with(record: Mapping[str, Any]) -> None:
