@@ -21,7 +21,7 @@ MODEL ?= fastgrnn_har
 TESTS := $(BIN)/python -m pytest -n 2 --dist loadfile
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: setup setup-dev run check lint-cpp test test-slow claims mutate tables docs doctor clean packages emulators natives avr8js
+.PHONY: setup setup-dev run check lint-cpp test test-slow claims mutate tables docs doctor clean packages emulators natives avr8js rp2040js
 
 run: setup
 	$(BIN)/hil run --board $(BOARD) --model $(MODEL)
@@ -120,20 +120,20 @@ emulators: | $(BIN)/python
 natives: | $(BIN)/python
 	@$(BIN)/python -m tinyhil.harness.build.natives
 
-# A second opinion on the Uno, for tests only: they are skipped without it.
-AVR8JS := emulators/avr8js
+# Second opinions on the Uno and the Pico, for tests only: they are skipped without them.
+SCRIPTED := avr8js rp2040js
 # Node knows only its own certificates: behind a proxy with one of its own it needs those of the system.
 SYSTEM_CERTIFICATES := $(wildcard /etc/ssl/certs/ca-certificates.crt)
 NPM_REASON := sed -nE 's/^npm (error|ERR!) //p' | grep -vE 'complete log|^$$' | head -n 3 | paste -sd ' ' | cut -c -300
-avr8js:
+$(SCRIPTED):
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
-	    [[ $(AVR8JS)/node_modules -nt $(AVR8JS)/package-lock.json ]] || { \
-	        echo "setup: installing avr8js into $(AVR8JS)"; \
+	    [[ emulators/$@/node_modules -nt emulators/$@/package-lock.json ]] || { \
+	        echo "setup: installing $@ into emulators/$@"; \
 	        export NODE_EXTRA_CA_CERTS="$${NODE_EXTRA_CA_CERTS:-$(SYSTEM_CERTIFICATES)}"; \
-	        said=$$(timeout 600 npm ci --prefix $(AVR8JS) --no-audit --no-fund --loglevel error --fetch-retries 1 --fetch-timeout 20000 2>&1) \
-	            && touch $(AVR8JS)/node_modules \
-	            || echo "setup: avr8js could not be installed, its tests will be skipped: $$({ $(NPM_REASON); } <<<"$$said")" >&2; }; \
-	else echo "setup: no node and npm: the tests of avr8js will be skipped" >&2; fi
+	        said=$$(timeout 600 npm ci --prefix emulators/$@ --no-audit --no-fund --loglevel error --fetch-retries 1 --fetch-timeout 20000 2>&1) \
+	            && touch emulators/$@/node_modules \
+	            || echo "setup: $@ could not be installed, its tests will be skipped: $$({ $(NPM_REASON); } <<<"$$said")" >&2; }; \
+	else echo "setup: no node and npm: the tests of $@ will be skipped" >&2; fi
 
 clean:
 	rm -rf .pio model .pytest_cache .mypy_cache .ruff_cache emulators/*/build

@@ -89,6 +89,7 @@ def test_the_true_wire(tmp_path: Path) -> None:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The program in a folder without its packages."""
+    shutil.copy(FOLDER / "board.js", tmp_path)
     return Path(shutil.copy(PROGRAM, tmp_path / "unojs.js"))
 
 
