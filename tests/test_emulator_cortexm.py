@@ -1,4 +1,4 @@
-"""The emulated Due, STM32H747, L4R5, G0B1, U575, RP2040: exact counts, modelled cycles, interrupts, faults, ending."""
+"""The emulated boards with ARM chips: exact counts, modelled cycles, interrupts, faults, ending."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ G0B1 = Chip("stm32g0b1", ("-mcpu=cortex-m0plus", "-mthumb"), 0x20024000, 64_000_
 M33 = ("-mcpu=cortex-m33", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16")
 U575 = Chip("stm32u575", M33, 0x200C0000, 160_000_000)
 RP2040 = Chip("rp2040", ("-mcpu=cortex-m0plus", "-mthumb"), 0x20042000, 125_000_000)
-CHIPS = (DUE, H747, L4R5, G0B1, U575, RP2040)
+NRF52840 = Chip("nrf52840", M4, 0x20040000, 64_000_000)
+RP2350 = Chip("rp2350", M33, 0x20082000, 150_000_000)
+CHIPS = (DUE, H747, L4R5, G0B1, U575, RP2040, RP2350, NRF52840)
 every_chip = pytest.mark.parametrize("chip", CHIPS, ids=lambda chip: chip.name)
 both_uarts = pytest.mark.parametrize("uart", ["lifted", "true"])
 
@@ -263,6 +265,8 @@ BRIDGES = {  # baud rates; 16U2: 16 MHz / 8 / 17; an ST-LINK hits the rate
     "stm32g0b1": 115107,
     "stm32u575": 115190,
     "rp2040": 115207,
+    "rp2350": 115163,
+    "nrf52840": 115202,
 }
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.hil_command import hil, record_of
-from tests.test_emulator_cortexm import ARMSIM, RP2040, Board, Chip, build_dir, program
+from tests.test_emulator_cortexm import ARMSIM, NRF52840, RP2040, RP2350, Board, Chip, build_dir, program
 from tests.test_nucleos import forgetful
 from tests.wire_bench import ROOT
 from tinyhil.errors import FlashError
@@ -19,7 +19,7 @@ from tinyhil.harness.settings.config import load_boards
 
 CONVERTER = ROOT / "firmware/platform/uf2.py"
 FAMILIES = {board.chip.name: board.chip.uf2_family for board in load_boards().entries.values()}
-CHIPS = (RP2040,)
+CHIPS = (RP2040, RP2350, NRF52840)
 BLOCK_BYTES, PAYLOAD = 512, slice(32, 32 + 256)
 RUN = ("run", "--model", "digits_cnn", "--format", "fixed8", "--samples", 3, "--json")
 
@@ -96,6 +96,16 @@ def test_an_empty_board_is_a_drive_and_takes_a_file_that_comes_in_parts(tmp_path
         board.stdin.close()
 
 
+def test_interrupts_that_a_boot_loader_has_masked_are_let_in(tmp_path: Path) -> None:
+    board = Board(NRF52840, program(NRF52840, "echo"), tmp_path)
+    with board.open() as port:
+        assert port.read(1)
+        port.write(b"x")
+        assert port.read(1) == b"x"
+    board.process.kill()
+    board.process.wait()
+
+
 def test_of_several_drives_none_is_chosen(tmp_path: Path) -> None:
     pico, drives = load_boards().board("pico"), [tmp_path / "a", tmp_path / "b"]
     for drive in drives:
@@ -109,7 +119,7 @@ def test_of_several_drives_none_is_chosen(tmp_path: Path) -> None:
 
 # Lines of what is compiled for the chip, left out one by one.
 FORGOTTEN = {
-    "rp/chip.hpp": {
+    (RP2040, "rp/chip.hpp"): {
         "    leave_reset(RESET_IO_BANK0 | RESET_PADS_BANK0 | RESET_UART0);\n": "silent",
         "    reg(CLK_PERI_CTRL) = enable_peri;\n": "silent",
         "    connect(0, uart, 0);\n": "silent",
@@ -118,15 +128,24 @@ FORGOTTEN = {
         "    reg(PLL_PRIM) = PLL_BY_1 << 16 | PLL_BY_2 << 12;\n": "not running",
         "    leave_reset(RESET_PLL_SYS);\n": "silent",
     },
+    (RP2350, "rp/chip.hpp"): {"    reg(PADS_BANK0 + 4 + 4 * pin + CLEAR_BITS) = PAD_ISO;\n": "silent"},
+    (RP2350, "rp2350/hal.cpp"): {"0xFFFFDED3, ": "silent"},
+    (NRF52840, "nrf52840/hal.cpp"): {
+        "    reg(HFCLKSTART) = 1;\n    wait_for(HFCLKSTARTED, 1, 1);\n": "silent",
+        "    reg(PSELTXD) = TX_PORT << 5 | TX_PIN;\n": "silent",
+        "    pins::configure(RX_PORT, RX_PIN, pins::INPUT_PULLED_UP);\n": "silent",
+        "    reg(ENABLE) = 4;\n": "silent",
+        "    reg(STARTTX) = 1;\n": "silent",
+    },
 }
 
 
 @pytest.mark.parametrize(
-    ("file", "line", "ends"),
-    [(file, line, ends) for file, lines in FORGOTTEN.items() for line, ends in lines.items()],
+    ("chip", "file", "line", "ends"),
+    [(*where, line, ends) for where, lines in FORGOTTEN.items() for line, ends in lines.items()],
 )
-def test_a_hal_that_forgets_a_step_does_not_pass(file: str, line: str, ends: str, tmp_path: Path) -> None:
-    forgetful(RP2040, file, line, ends, tmp_path)
+def test_a_hal_that_forgets_a_step_does_not_pass(chip: Chip, file: str, line: str, ends: str, tmp_path: Path) -> None:
+    forgetful(chip, file, line, ends, tmp_path)
 
 
 SSI_BASE_REGISTER, NOP = 3, 0x46C0
@@ -186,7 +205,7 @@ def test_the_rom_starts_a_second_stage_whose_crc_is_right_and_no_other(tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("board", ["pico"])
+@pytest.mark.parametrize("board", ["pico", "pico2", "xiao_nrf52840"])
 def test_it_computes_what_the_m7_computes(board: str, tmp_path: Path) -> None:
     through_the_drive = record_of(hil(*RUN, "--board", board, "--load", "flash", cwd=tmp_path))
     m7 = record_of(hil(*RUN, "--board", "h747", cwd=tmp_path))

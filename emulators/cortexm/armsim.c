@@ -6,7 +6,7 @@
 
 enum { NEVER = 1 };
 
-static const struct chip *const chips[] = {&sam3x8e, &stm32h747, &stm32h745, &stm32l4r5, &stm32g0b1, &stm32u575, &rp2040,
+static const struct chip *const chips[] = {&sam3x8e, &stm32h747, &stm32h745, &stm32l4r5, &stm32g0b1, &stm32u575, &rp2040, &rp2350, &nrf52840, &nrf52840_nano,
                                            &stm32l4r5_foreign, &stm32f746, &stm32h7a3, &stm32g0b1_foreign,
                                            &stm32u575_foreign, &stm32u385};
 
@@ -166,7 +166,7 @@ static uint32_t reset_machine(struct machine *m, const char *why) {
     idle_reset(m);
     m->chip->reset(m);
     rom_forget_code(m);
-    memcpy(vectors, m->flash, sizeof vectors);
+    memcpy(vectors, m->flash + m->chip->image_offset, sizeof vectors);
     m->min_sp = vectors[0];
     if (m->stacks) stacks_restart(m, vectors[1] & ~1u, vectors[0]);
     for (int id = UC_ARM_REG_R0; id <= UC_ARM_REG_R12; ++id) uc_reg_write(m->uc, id, &zero);

@@ -125,10 +125,10 @@ static void follow_stack(struct block *b, const struct insn *i, int32_t *sp) {
 /* Worst case: every line fetched anew, every load missing, behind another fill, and not aligned. */
 static uint32_t memory_bound(const struct machine *m, const struct block *b, unsigned loads) {
     const struct timing *t = &m->chip->timing;
-    const unsigned shift = m->chip->core == CORTEX_M3 ? 4 : 5;
+    const unsigned shift = t->whole_lines ? t->read_shift : m->chip->core == CORTEX_M3 ? 4 : 5;
     const uint32_t lines = ((b->addr + b->size - 1) >> shift) - (b->addr >> shift) + 1;
     if (m->chip->core == CORTEX_M0PLUS || m->chip->core == CORTEX_M33) /* one port: each may wait for another */
-        return (2 * lines + 2 * loads) * 2 * (m->flash_wait_states + 1);
+        return (2 * lines + 2 * loads) * (t->whole_lines ? 1 : 2) * (m->flash_wait_states + 1);
     if (m->chip->core != CORTEX_M7) return (lines + loads) * m->flash_wait_states + loads;
     return (lines + loads) * 2 * m->bus_cycles * (t->fill_cycles + t->line_reads * (m->flash_wait_states + 1)) + 3 * loads;
 }

@@ -61,17 +61,18 @@ static uint32_t buffer_line(struct machine *m, uint32_t line) {
     return m->flash_wait_states;
 }
 
-/* STM32U5 and U3: one cache of 8 KiB for code and data of the flash (ICACHE). The flash reads the next line ahead, so only
- * a line that does not follow the one missed before is waited for. Without the cache every line is. */
+/* One cache for code and data of the flash. STM32U5 and U3, 8 KiB (ICACHE): the flash reads the next line ahead, so only
+ * a line that does not follow the one missed before is waited for. Without the cache every line is. RP2350: each is. */
 uint32_t m33_line(struct machine *m, uint32_t line) {
     const struct timing *t = &m->chip->timing;
     const bool follows = line == m->m33_missed + 1;
     if (m->icache_on) {
-        const uint32_t sets = (t->icache_bytes >> M33_LINE_SHIFT) / m->m33_ways;
+        const uint32_t sets = (t->icache_bytes >> t->read_shift) / m->m33_ways;
         if (touch(m->shared_lines[line & (sets - 1)], m->m33_ways, line)) return 0;
         ++m->fills;
     }
     m->m33_missed = line;
+    if (t->whole_lines) return m->flash_wait_states;
     return follows ? 0 : (m->flash_wait_states + 1) / 2;
 }
 
@@ -79,7 +80,7 @@ static uint32_t line_stalls(struct machine *m, uint32_t line, bool stores) {
     switch (m->chip->core) {
     case CORTEX_M7: return m7_line(m, line, stores);
     case CORTEX_M4: return stores ? 0 : art_line(m, line);
-    case CORTEX_M33: return stores || !in_flash(m, line << M33_LINE_SHIFT) ? 0 : m33_line(m, line);
+    case CORTEX_M33: return stores || !in_flash(m, line << m->read_shift) ? 0 : m33_line(m, line);
     default: return stores ? 0 : buffer_line(m, line);
     }
 }

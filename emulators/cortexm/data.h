@@ -3,7 +3,5 @@
 #include "basic_block.h"
 
 void add_access(struct block *b, const struct access *a);
-enum { M33_LINE_SHIFT = 4 };
-
 uint32_t m33_line(struct machine *m, uint32_t line);
 void wait_for_data(struct machine *m, struct block *b);

@@ -55,9 +55,9 @@ static uint32_t from_cache(struct machine *m, struct block *b) {
 
 static uint32_t from_m33_cache(struct machine *m, struct block *b) {
     if (b->fetched == m->fills) return 0;
-    const uint32_t last = (b->addr + b->size - 1) >> M33_LINE_SHIFT;
+    const uint32_t last = (b->addr + b->size - 1) >> m->read_shift;
     uint32_t stalls = 0;
-    for (uint32_t line = b->addr >> M33_LINE_SHIFT; line <= last; ++line) stalls += m33_line(m, line);
+    for (uint32_t line = b->addr >> m->read_shift; line <= last; ++line) stalls += m33_line(m, line);
     b->fetched = m->fills;
     return stalls;
 }

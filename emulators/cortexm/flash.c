@@ -24,9 +24,10 @@ static void unpack(struct machine *m, const char *path, FILE *file) {
 void flash_load_image(struct machine *m, const char *path) {
     FILE *file = fopen(path, "rb");
     if (!file) refuse("cannot read the image", path, strerror(errno));
-    const size_t bytes = fread(m->flash, 1, m->chip->flash_size_bytes, file);
+    uint8_t *place = m->flash + m->chip->image_offset;
+    const size_t bytes = fread(place, 1, m->chip->flash_size_bytes - m->chip->image_offset, file);
     if (bytes < 8) refuse("the image", path, "has no vector table");
-    if (m->chip->uf2 && is_uf2(m->flash, bytes)) unpack(m, path, file);
+    if (m->chip->uf2 && is_uf2(place, bytes)) unpack(m, path, file);
     else if (fgetc(file) != EOF) refuse("the image", path, "is larger than the flash");
     fclose(file);
     m->fuses |= FUSE_BOOT_FLASH;

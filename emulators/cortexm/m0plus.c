@@ -64,7 +64,7 @@ static void through_cache(struct machine *m, uint32_t line) {
 
 void m0plus_run(struct machine *m, const struct block *b) {
     const bool waits = m->flash_wait_states && in_flash(m, b->addr);
-    const bool cached = m->chip->timing.icache_bytes;
+    const bool cached = m->chip->timing.whole_lines;
     const uint32_t first = b->addr >> G0_LINE_SHIFT;
     if (!m->flash_wait_states) {
         m->cycles.typical += b->typical;

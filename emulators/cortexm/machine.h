@@ -30,6 +30,7 @@ static inline bool has_fpu(enum core core) { return core >= CORTEX_M4; }
 struct timing {
     unsigned read_shift;                 /* of the lines that data come in */
     uint32_t icache_bytes, dcache_bytes; /* of the M7, lines of 32 bytes, 2 and 4 ways; else see shared_lines */
+    bool whole_lines;                    /* RP2040, RP2350: a missed line is waited for, flash_wait_states, whatever came before */
     uint32_t itcm_bytes, dtcm_bytes;     /* from 0 and from 0x20000000: never waited for */
     uint32_t fill_cycles, line_reads;    /* a line: the way to memory, then so many reads of wait states + 1 cycles */
     uint32_t mispredicted_cycles;
@@ -60,6 +61,7 @@ struct chip {
     bool (*boots_rom)(const struct machine *m);     /* instead of the program in flash */
     uint32_t (*boot_rom)(struct machine *m);        /* address to run at, or 0 after a stop */
     uint32_t product_id, sector_bytes;              /* what that of an STM32 says, and erases at a time */
+    uint32_t image_offset;                          /* in the flash: behind a boot loader */
     const struct uf2 *uf2;                          /* images of this kind; or NULL */
     void (*on_1200_baud)(struct machine *m);        /* the port was closed at this speed; or NULL */
     void (*latch)(struct machine *m, uint32_t addr, unsigned size, uint64_t value); /* store to flash; or NULL */
@@ -67,7 +69,7 @@ struct chip {
 
 enum { FUSE_BOOT_FLASH = 1 << 1 }; /* GPNVM1 of the SAM3X8E */
 
-extern const struct chip sam3x8e, stm32h747, stm32h745, stm32l4r5, stm32g0b1, stm32u575, rp2040;
+extern const struct chip sam3x8e, stm32h747, stm32h745, stm32l4r5, stm32g0b1, stm32u575, rp2040, rp2350, nrf52840, nrf52840_nano;
 extern const struct chip stm32l4r5_foreign, stm32f746, stm32h7a3; /* foreign.c */
 extern const struct chip stm32g0b1_foreign, stm32u575_foreign, stm32u385; /* foreign_u5.c */
 
@@ -132,7 +134,7 @@ struct machine {
     uint64_t fill_ends;                  /* cycle in which the data cache has its last line whole */
     uint32_t fills;                      /* of the instruction cache so far */
     uint32_t icache[MAX_SETS][2], dcache[MAX_SETS / 2][4], art_data[ART_DATA_READS]; /* lines, the last used first */
-    uint32_t shared_lines[MAX_SHARED_SETS][2]; /* of code and data, direct mapped or in two ways: M33, 16 bytes each; RP2040, 8 */
+    uint32_t shared_lines[MAX_SHARED_SETS][2]; /* of code and data, direct mapped or in two ways */
     uint32_t m33_ways, m33_missed;       /* the line that was missed last */
     struct prefetch prefetch;            /* M0+ */
     uint32_t min_sp;

@@ -94,7 +94,7 @@ const struct chip rp2040 = {
     .name = "rp2040", .cpu_model = UC_CPU_ARM_CORTEX_M0, .core = CORTEX_M0PLUS,
     .flash_base = 0x10000000, .flash_size_bytes = 2 << 20, .flash_mirror = 0x10000000,
     .rams = {{0x20000000, 264 << 10, 0}},
-    .timing = {.read_shift = 3, .icache_bytes = 16 << 10},
+    .timing = {.read_shift = 3, .icache_bytes = 16 << 10, .whole_lines = true},
     .map_peripherals = map_peripherals, .reset = reset,
     .requested_irq = rp_requested_irq, .uart_pins_connected = rp_uart_pins_connected,
     .clock_hz = rp_clock_hz, .boots_rom = boots_rom, .boot_rom = boot_rom, .uf2 = &drive, .sector_bytes = 4 << 10,

@@ -79,6 +79,7 @@ static bool take_any(struct machine *m) {
 
 uint32_t uf2_loader(struct machine *m) {
     char path[4096];
+    if (!m->chip->uf2) m->drive = NULL;
     snprintf(path, sizeof path, "%s/INFO_UF2.TXT", m->drive ? m->drive : "");
     FILE *info = m->drive ? fopen(path, "w") : NULL;
     if (info) {

@@ -28,7 +28,7 @@ def find_drive(board: BoardSpec, drives: Iterable[Path] | None = None) -> Path |
     """
     end = time.monotonic() + DRIVE_S
     while True:
-        found = [drive for drive in (mounted() if drives is None else drives) if _board_id(drive) == board.drive_id]
+        found = [drive for drive in (mounted() if drives is None else drives) if _is_of(board, drive)]
         if len(found) > 1:
             listing = ", ".join(map(str, found))
             raise FlashError(f"{board.name}: {len(found)} boot loaders are mounted ({listing}); leave one of them")
@@ -39,9 +39,14 @@ def find_drive(board: BoardSpec, drives: Iterable[Path] | None = None) -> Path |
         time.sleep(LOOK_S)
 
 
-def _board_id(drive: Path) -> str | None:
+def _is_of(board: BoardSpec, drive: Path) -> bool:
+    """Variants of a board have longer names: `nRF52840-SeeedXiao-v1`, `nRF52840-SeeedXiaoSense-v1`."""
+    return board.drive_id is not None and _board_id(drive).startswith(board.drive_id)
+
+
+def _board_id(drive: Path) -> str:
     try:
         lines = (drive / INFO).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return None
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("Board-ID:")), None)
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("Board-ID:")), "")

@@ -109,9 +109,10 @@ def identify(board: BoardSpec) -> str:
 def _openocd_does(job: str, board: BoardSpec, port: str) -> list[str]:
     found = usb_serial_number(port)
     which = ["-c", f"adapter serial {tcl_word(found, 'serial number', FlashError)}"] if found else []
-    target = ["-c", "transport select hla_swd", "-f", f"target/{board.chip.openocd_target}.cfg"]
+    transport = {"stlink": "hla_swd", "cmsis-dap": "swd"}[board.upload]
+    target = ["-c", f"transport select {transport}", "-f", f"target/{board.chip.openocd_target}.cfg"]
     reset = ["-c", f"reset_config {board.probe_reset}"] if board.probe_reset else []
-    return ["openocd", "-f", "interface/stlink.cfg", *which, *target, *reset, "-c", identify(board), "-c", job]
+    return ["openocd", "-f", f"interface/{board.upload}.cfg", *which, *target, *reset, "-c", identify(board), "-c", job]
 
 
 NO_PORT = "the port can not be opened; see `hil boards` and the group dialout"
@@ -122,6 +123,7 @@ NO_DRIVE = "no drive of its boot loader is mounted; hold BOOTSEL while you plug 
 OTHER_AVR = "the chip has another signature than that of the board; is it this board?"
 AVR_328PB = "the chip is an ATmega328PB: say `programmer_part: m328pb` in its entry of the board file"
 OTHER_STM32 = "the chip behind this ST-LINK is another than the board's; nothing was written"
+NO_PROBE = "no CMSIS-DAP probe answers; check the cable and the udev rules"
 NO_ST_LINK = "no ST-LINK answers; check the cable and the udev rules"
 MISMATCH = "what was read back differs from what was written: the flash is worn or the wire is bad"
 TOOLS = {
@@ -173,6 +175,18 @@ TOOLS = {
         ),
         serial_port=False,
     ),
+    "cmsis-dap": Tool(
+        "openocd",
+        "openocd",
+        _openocd,
+        NO_PROBE,
+        (
+            (r"Verify Failed|checksum mismatch", MISMATCH),
+            (r"unable to find.*CMSIS-DAP|LIBUSB_ERROR", NO_PROBE),
+            (r"init mode failed|Error connecting DP", "the probe does not reach the chip; check its wires"),
+        ),
+        serial_port=False,
+    ),
 }
 
 
@@ -182,7 +196,7 @@ def flash(image: Image, board: BoardSpec, port: str, log: Path, drives: Iterable
     `drives`: folders one of which is the board's boot loader, in place of all that are mounted. They verify nothing.
     """
     tool = required_tool(board.name, board.upload)
-    if board.upload == "stlink":
+    if tool.program == "openocd":
         check_openocd(board)
     device = _local_port(board, port) if tool.serial_port else port
     if board.upload == "uf2":
@@ -274,9 +288,14 @@ def touch(port: str) -> None:
     time.sleep(ERASE_S)
 
 
+def has_probe(board: BoardSpec) -> bool:
+    """Whether the board is reset by the probe that flashes it."""
+    return board.reset == "by_probe" and board.upload in ("stlink", "cmsis-dap")
+
+
 def reset_by_probe(board: BoardSpec, port: str, log: Path) -> None:
-    """Have the board's ST-LINK reset the chip; FlashError if it does not."""
-    _run(TOOLS["stlink"], _openocd_does("reset run; shutdown", board, port), board, port, log)
+    """Have the board's probe reset the chip; FlashError if it does not."""
+    _run(TOOLS[board.upload], _openocd_does("reset run; shutdown", board, port), board, port, log)
 
 
 def usb_serial_number(port: str) -> str | None:

@@ -99,14 +99,14 @@ def say_hello(patient: Patient) -> None:
 def _can_reset(patient: Patient) -> str:
     if patient.port.startswith("socket:"):
         return "a socket carries no reset line"
-    by_probe = patient.board.reset == "by_probe" and patient.board.upload == "stlink"
+    by_probe = flash.has_probe(patient.board)
     return "openocd is not installed" if by_probe and shutil.which("openocd") is None else ""
 
 
 def _reset(patient: Patient) -> None:
     """Pulse DTR, which is wired to the reset pin, or have the probe do it."""
     board = patient.board
-    if board.reset == "by_probe" and board.upload == "stlink":
+    if flash.has_probe(board):
         flash.reset_by_probe(board, patient.port, patient.logs / "reset.log")
         return
     try:

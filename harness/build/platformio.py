@@ -21,6 +21,7 @@ UPLOAD: dict[str, dict[str, Any]] = {  # by `upload` of a board; the first proto
     },
     "stlink": {"protocols": ["stlink", "serial", "custom"]},
     "serial": {"protocols": ["serial", "custom"]},
+    "cmsis-dap": {"protocols": ["cmsis-dap", "custom"]},
     "uf2": {"protocols": ["cmsis-dap", "custom"]},  # a drive is no protocol of PlatformIO's
     "none": {"protocols": ["custom"]},
 }
@@ -87,6 +88,8 @@ def manifest(board: BoardSpec) -> str:
     }
     if chip.uf2_family is not None:
         build["uf2_family"] = f"{chip.uf2_family:#x}"
+    if chip.flash_start is not None:
+        build["flash_start"] = f"{chip.flash_start:#x}"
     limits = {"maximum_size": chip.flash_bytes, "maximum_ram_size": chip.ram_bytes}
     whole = {
         "name": board.title,

@@ -69,6 +69,7 @@ class ChipSpec(WithCrossbars):
     core: Literal["avr", "cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "host"]
     machine: Machine = ""  # the compiler's options for the core
     flash_bytes: PositiveInt | None = None
+    flash_start: PositiveInt | None = None  # address of the program, where a boot loader says so
     ram_bytes: PositiveInt | None = None
     stack_reserve_bytes: PositiveInt | None = None
     regions: dict[Name, PositiveInt] = Field(default_factory=dict)  # memories beside ram_bytes, for tensors alone

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from tinyhil.harness.settings.yaml_file import Record
 
-Upload = Literal["arduino", "sam-ba", "stlink", "serial", "uf2", "none"]
+Upload = Literal["arduino", "sam-ba", "stlink", "serial", "uf2", "cmsis-dap", "none"]
 # What an emulator's numbers mean (docs/emulators.md). "function only": outputs are right, times say nothing.
 Fidelity = Literal["exact cycles", "exact instructions, modelled cycles", "exact instructions", "function only"]
 PROGRAMS = {  # kind: what its program may be; only those of `process` are started by their path

@@ -80,6 +80,8 @@ def set_flags():
         limits = {"__DATA_REGION_LENGTH__": ram - reserve, "__TEXT_REGION_LENGTH__": flash}
     else:
         limits = {"_min_stack": reserve}
+        if board.get("build.flash_start", ""):
+            limits["_flash_start"] = board.get("build.flash_start")
         env.Append(LINKFLAGS=["--specs=nano.specs", "--specs=nosys.specs", "-nostartfiles"], LIBPATH=[project_dir])
         env.Replace(LDSCRIPT_PATH=join(project_dir, "firmware", "hal", hal, f"{hal}.ld"))
     env.Append(LINKFLAGS=[f"-Wl,--defsym={name}={value}" for name, value in limits.items()])
