@@ -112,6 +112,20 @@ def test_the_command_lists_engines_and_how_to_get_them(tmp_path: Path) -> None:
     assert "onnx2c" in done.stdout
 
 
+@pytest.mark.parametrize("board", ["host", "due@emulated"])
+def test_emlearn_comes_with_its_package(board: str, tmp_path: Path) -> None:
+    """Of the example's network, which has two dense layers; float32 on both sides."""
+    pytest.importorskip("emlearn")
+    example = ROOT / "examples/vibration"
+    asked = Request(
+        board, str(example / "models/vibration.onnx"), inputs=example / "data/test.npz", samples=8, results=tmp_path
+    )
+    record, _ = run_engine("emlearn", None, asked, bench())
+    assert record["disagreements"] == 0
+    assert record["largest_output_error"] < 1e-4
+    assert record["accuracy"] == record["float_accuracy"]
+
+
 CASES = (
     ("tflm", "models/mlperftiny_ad_autoencoder_int8.tflite", 2),
     ("cmsis-nn", "models/mlperftiny_ad_autoencoder_int8.tflite", 2),

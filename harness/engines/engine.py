@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from tinyhil.codegen.model import Source
@@ -71,10 +72,13 @@ class Engine:
     folder: str
     marker: str
     build: Callable[[Task], Built]
+    package: str | None = None  # of the Python index, which brings the sources
 
     def checkout(self, given: Path | None) -> Path:
         """The sources: `given`, or a folder of HIL_ENGINES. ConfigError with the lines that fetch them."""
         places = [given] if given else [Path(one) for one in os.environ.get(VARIABLE, "").split(os.pathsep) if one]
+        spec = find_spec(self.package) if self.package and not given else None
+        places += [Path(spec.origin).parent] if spec is not None and spec.origin else []
         for place in places:
             for folder in (place, place / self.folder):
                 if (folder / self.marker).exists():

@@ -9,6 +9,8 @@ from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 
+import filelock
+
 from tinyhil import files
 from tinyhil.errors import BuildError, ModelError
 from tinyhil.harness.build.toolchain import clean_environment
@@ -61,10 +63,15 @@ def hash_of(path: Path) -> str:
 def _tool(task: Task) -> Path:
     """The translator, compiled once for a state of the checkout."""
     folder = engine_folder(task) / f"onnx2c-{tree_hash(task.source)[:16]}"
-    tool = folder / "onnx2c"
-    if tool.is_file():
-        return tool
     files.own_folder(folder, BuildError)
+    with filelock.FileLock(f"{folder}.lock"):
+        tool = folder / "onnx2c"
+        if not tool.is_file():
+            _compile_tool(task, folder, tool)
+        return tool
+
+
+def _compile_tool(task: Task, folder: Path, tool: Path) -> None:
     protoc, compiler = shutil.which("protoc"), shutil.which("g++")
     found = find_spec("onnx")
     if protoc is None or compiler is None or found is None or found.origin is None:
@@ -82,7 +89,6 @@ def _tool(task: Task) -> Path:
     partial = folder / "onnx2c.tmp"
     _said([compiler, *map(str, objects), "-o", str(partial), "-lprotobuf"], TOOL_S, task)
     partial.replace(tool)
-    return tool
 
 
 def _headers(task: Task) -> list[Path]:
