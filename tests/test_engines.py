@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from given_data import data_file
 from hil_command import hil
 
 from tests.test_engines_firmware import MODEL, WEIGHTS, X
-from tinyhil.errors import BuildError, ConfigError, ModelError
+from tinyhil.errors import BuildError, ConfigError, HilError, ModelError
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.engines import comparison, registry
 from tinyhil.harness.engines.engine import Built, Engine, Task
@@ -25,9 +26,9 @@ ROOT = Path(__file__).resolve().parent.parent
 ARENA = "#include <stdint.h>\nuint32_t hil_engine_arena_bytes = 100; uint8_t work[SIZE];\n"
 
 
-def build_by_hand(task: Task, arena_bytes: int = 1000) -> Built:
-    recipe = Recipe((f"-I{ROOT}", f"-DSIZE={arena_bytes}"))
-    made = archive(task, [task.source / "engine.c", task.source / "arena.c"], [], recipe)
+def build_by_hand(task: Task, arena_bytes: int = 1000, *flags: str) -> Built:
+    recipe = Recipe((f"-I{ROOT}", f"-DSIZE={arena_bytes}", *flags))
+    made = archive(task, [(task.source / name, recipe) for name in ("engine.c", "arena.c")])
     ends = Port.parse("int8 0.5 3"), Port.parse("int16 0.25 0")
     resized = None if arena_bytes != 1000 else lambda used: build_by_hand(task, used + 4)
     return Built(*ends, 8, 3, archive=made, arena_bytes=arena_bytes, resized=resized)
@@ -67,6 +68,25 @@ def test_an_engine_by_hand_computes_what_it_should(folder: Path, board: str) -> 
     assert record["memory"]["arena_bytes"] == 104  # what the firmware said it had used, and four
     assert record["engine"]["sources"].keys() == {"sources_sha256"}
     assert f"--engine by-hand --engine-source {folder / 'hand'}" in record["provenance"]["command"]
+
+
+@pytest.mark.parametrize(
+    ("board", "fault", "code", "says"),
+    [
+        ("host", "OVERWRITES_MEMORY", 7, "ended with code"),
+        ("host", "NEVER_ANSWERS", 6, "no"),
+        ("due@emulated", "FAILS_TO_BEGIN", 7, "hil_engine_init"),
+        ("due@emulated", "OVERWRITES_MEMORY", 7, "hil_engine_invoke"),
+    ],
+)
+def test_an_engine_that_fails_ends_as_a_board_does(
+    board: str, fault: str, code: int, says: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = replace(BY_HAND, build=lambda task: build_by_hand(task, 100, f"-D{fault}"))
+    monkeypatch.setattr(registry, "ENGINES", (engine,))
+    with pytest.raises(HilError, match=says) as failed:
+        run_engine("by-hand", folder, replace(request(folder, board), timeout_s=2.0), bench())
+    assert failed.value.exit_code == code
 
 
 def test_engines_stand_side_by_side_and_losses_come_first(folder: Path) -> None:

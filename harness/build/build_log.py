@@ -15,9 +15,9 @@ AVR_OUTSIDE = re.compile(r"address (?P<address>0x[0-9a-f]+) of .* is not within 
 AVR_RAM_START = 0x800100
 # The ASSERT of firmware/hal/cortexm/sections.ld has no number; the map file of the failed link has the sizes.
 NO_ROOM_FOR_STACK = re.compile(r"static RAM leaves less than")
-# Once one section is too large, avr-ld may say no more than this.
-NO_ROOM_FOR_CODE = re.compile(r"section [`']?\.text'? will not fit in region")
-MAP_FLASH_SECTION = re.compile(r"^\.(?:text|data)\s+0x[0-9a-f]+\s+(?P<size>0x[0-9a-f]+)", re.MULTILINE)
+# Once one section is too large, avr-ld may say no more than this; so do assertions of our linker scripts.
+NO_ROOM_FOR_CODE = re.compile(r"(section [`']?\.text'?|ld:) will not fit in region")
+MAP_FLASH_SECTION = re.compile(r"^\.(?:text|rodata|data)\s+0x[0-9a-f]+\s+(?P<size>0x[0-9a-f]+)", re.MULTILINE)
 MAP_RAM_SECTION = re.compile(r"^\.(?:data|bss|noinit|guard)\s+0x[0-9a-f]+\s+(?P<size>0x[0-9a-f]+)", re.MULTILINE)
 FIRST_ERROR = re.compile(
     r"(fatal error|error|Error): |undefined reference to|multiple definition of|cannot find -l"

@@ -65,7 +65,7 @@ def build(task: Task) -> Built:
     glue = engine_folder(task) / f"emlearn-{hashlib.sha256(text.encode()).hexdigest()[:16]}.c"
     files.write_text(glue, text)
     recipe = Recipe((f"-I{asset('firmware').parent}", f"-I{task.source}", f"-DHIL_OF=0x{tree_hash(task.source)[:8]}"))
-    ends, made = Port("float32"), archive(task, [], [glue], recipe)
+    ends, made = Port("float32"), archive(task, [(glue, recipe)])
     return Built(ends, ends, sizes[0], sizes[-1], archive=made, arena_bytes=2 * 4 * max(sizes))
 
 

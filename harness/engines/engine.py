@@ -46,6 +46,8 @@ class Task:
 class Built:
     """The four functions for a model. `files`: generated ones of the project; `archive`: what is linked to them.
 
+    `beside`: folders of sources that it took beside the checkout; the record holds their hashes.
+
     `resized`: the same with so many bytes of working memory, where the engine itself says how many it needs
     (`hil_engine_arena_bytes`, an uint32_t that is known once hil_engine_init() has run); None: it is as it will be.
     """
@@ -57,6 +59,7 @@ class Built:
     files: Mapping[str, Source] = field(default_factory=dict)
     archive: bytes = b""
     arena_bytes: int | None = None
+    beside: tuple[Path, ...] = ()
     resized: Callable[[int], Built] | None = None
 
 

@@ -17,7 +17,7 @@ from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.emulators import compiled_emulator
 from tinyhil.harness.build.image import Image, check_fits
 from tinyhil.harness.build.toolchain import find_compiler
-from tinyhil.harness.engines.engine import Built, Engine, Task, version_of
+from tinyhil.harness.engines.engine import Built, Engine, Task, tree_hash, version_of
 from tinyhil.harness.engines.engine_project import sources_of
 from tinyhil.harness.engines.firmware_run import Bench
 from tinyhil.harness.engines.measurement import Asked, EngineName, Measurement, make_record
@@ -123,7 +123,8 @@ def _measured(
     session = Sessions(request, board, port, image, job.clock, bench.say, bench.progress)
     answers = stream_all(session, sent, built.output_count * built.output.dtype.itemsize)
     asked = Asked(request, job.place, port, opened.source.name, inputs, opened.model.graph, opened.model.sha256)
-    versions = version_of(job.task.source)
+    beside = {f"{folder.name}_sha256": tree_hash(folder) for folder in built.beside}
+    versions = {**version_of(job.task.source), **beside}
     found = Measurement(
         engine=EngineName(job.engine.name, versions.get("commit"), versions),
         input=built.input,

@@ -39,12 +39,12 @@ def engine_folder(task: Task) -> Path:
     return folder
 
 
-def archive(task: Task, sources: Sequence[Path], generated: Sequence[Path], recipe: Recipe) -> bytes:
-    """An archive of all `sources` of the checkout and files `generated` in the cache. BuildError names what failed."""
+def archive(task: Task, units: Sequence[tuple[Path, Recipe]]) -> bytes:
+    """An archive of all `units`, of the checkout or generated in the cache. BuildError names what failed."""
     folder = engine_folder(task)
     state = tree_hash(task.source)
     with ThreadPoolExecutor(WORKERS) as pool:
-        made = list(pool.map(lambda path: _object(task, path, recipe, folder, state), (*sources, *generated)))
+        made = list(pool.map(lambda unit: _object(task, unit[0], unit[1], folder, state), units))
     path = folder / f"{hashlib.sha256(' '.join(map(str, made)).encode()).hexdigest()[:16]}.a"
     ar = Path(str(task.compiler.path).removesuffix("gcc").removesuffix("g++") + "ar")
     path.unlink(missing_ok=True)

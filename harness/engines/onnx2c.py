@@ -45,7 +45,7 @@ def build(task: Task) -> Built:
     generated, glue = (engine_folder(task) / name for name in (f"{stem}.inc", f"{stem}.c"))
     files.write_text(generated, _said([str(tool), str(task.model)], CONVERT_S, task))
     files.write_text(glue, GLUE.format(generated=generated, inputs=inputs, outputs=outputs))
-    made = archive(task, [], [glue], Recipe((f"-I{_root()}", f"-DHIL_OF={hash_of(generated)}")))
+    made = archive(task, [(glue, Recipe((f"-I{_root()}", f"-DHIL_OF={hash_of(generated)}")))])
     return Built(Port("float32"), Port("float32"), inputs, outputs, archive=made)
 
 

@@ -13,7 +13,7 @@ from tinyhil import files
 from tinyhil.codegen.benchmark import codes_at
 from tinyhil.errors import BuildError, ConfigError, ModelError
 from tinyhil.frontend.tflite_file import Tensor, read_file
-from tinyhil.harness.engines.engine import Built, Engine, Task
+from tinyhil.harness.engines.engine import Built, Engine, Task, tree_hash
 from tinyhil.harness.engines.objects import Recipe, archive, engine_folder
 from tinyhil.harness.engines.port import TYPES, Port
 from tinyhil.harness.settings.assets import asset
@@ -44,7 +44,7 @@ HELPERS = (
 )
 MOST_MODEL_BYTES = 1 << 26
 FLAGS = ("-DTF_LITE_STATIC_MEMORY", "-DTF_LITE_STRIP_ERROR_STRINGS", "-DNDEBUG")
-BESIDE = ("flatbuffers/include", "gemmlowp", "ruy", "kissfft")  # of the checkout, or downloaded by TFLM's own makefile
+INCLUDES = {"flatbuffers": "include", "gemmlowp": "", "ruy": "", "kissfft": ""}  # and where their headers are
 HOST_ARENA_BYTES = 1 << 24
 DOWNLOADS = "tensorflow/lite/micro/tools/make/downloads"
 TEMPORARY_BYTES = 512  # of the planner while it places tensors
@@ -109,6 +109,7 @@ def build(task: Task, *, cmsis_nn: bool = False) -> Built:
         input_count=element_count(source.shape),
         output_count=element_count(target.shape),
         archive=_archive(task, operators, most, cmsis_nn=cmsis_nn),
+        beside=tuple(_beside(task.source, name) for name in (*INCLUDES, *((CMSIS_NN,) if cmsis_nn else ()))),
     )
 
     def resized(used: int) -> Built:
@@ -139,31 +140,40 @@ def _port(tensor: Tensor, *, codes: bool) -> Port:
 
 
 def _archive(task: Task, operators: Sequence[str], arena_bytes: int, *, cmsis_nn: bool) -> bytes:
-    root = task.source
-    registered = _registrations(root)
-    adds = _adds(root)
+    root, adds = task.source, _adds(task.source)
+    beside = [f"-I{path / part}" for name, part in INCLUDES.items() for path in (_beside(root, name),)]
+    plain = Recipe((*FLAGS, f"-I{root}", f"-I{asset('firmware').parent}", *beside))
+    kernels, functions = _kernels(task, operators, cmsis_nn=cmsis_nn), []
+    recipe = plain
+    if cmsis_nn:
+        cmsis = _beside(root, CMSIS_NN)
+        functions = sorted((cmsis / "Source").rglob("*.c"))
+        own = ("-DCMSIS_NN", f"-I{cmsis}", f"-I{cmsis}/Include", f"-DHIL_OF={tree_hash(cmsis)}")
+        recipe = Recipe((*plain.flags, *own))
+    calls = " && ".join(f"resolver.{adds[name]}() == kTfLiteOk" for name in operators)
+    size = "long" if task.board.is_host else "int"
+    glue = engine_folder(task) / f"tflm-{hashlib.sha256(task.model.read_bytes()).hexdigest()[:16]}-{arena_bytes}.cc"
+    text = GLUE.format(model=task.model.resolve(), arena=arena_bytes, count=len(operators), adds=calls, size=size)
+    files.write_text(glue, text)
+    interpreter = [path for pattern in INTERPRETER for path in sorted(root.glob(pattern))]
+    units = [*((path, plain) for path in (*interpreter, glue)), *((path, recipe) for path in (*kernels, *functions))]
+    return archive(task, [unit for unit in dict.fromkeys(units) if not LEFT_OUT.search(unit[0].name)])
+
+
+def _kernels(task: Task, operators: Sequence[str], *, cmsis_nn: bool) -> list[Path]:
+    """The files of the operators' kernels, CMSIS-NN's where it has them. ModelError for one that TFLM has not."""
+    registered, adds = _registrations(task.source), _adds(task.source)
     missing = [name for name in operators if name not in registered or name not in adds]
     if missing:
         raise ModelError(f"{task.model}: operator {missing[0]} is none of TensorFlow Lite Micro's; leave it out")
-    sources = [path for pattern in INTERPRETER for path in sorted(root.glob(pattern))]
-    stems = dict.fromkeys(
-        [*HELPERS, *(stem for name in operators for stem in (registered[name], f"{registered[name]}_common"))]
-    )
-    flags = [*FLAGS, f"-I{root}", f"-I{asset('firmware').parent}", *(f"-I{path}" for path in _beside(root, BESIDE))]
-    cmsis = _beside(root, (CMSIS_NN,))[0] if cmsis_nn else None
-    if cmsis is not None:
-        flags += ["-DCMSIS_NN", f"-I{cmsis}", f"-I{cmsis}/Include", f"-I{cmsis.parent}"]
-        sources += sorted((cmsis / "Source").rglob("*.c"))
-    for stem in stems:
-        places = ([f"{KERNELS}/cmsis_nn/{stem}.cc"] if cmsis_nn else []) + [f"{KERNELS}/{stem}.cc"]
-        sources += [root / place for place in places if (root / place).is_file()][:1]
-    glue = engine_folder(task) / f"tflm-{hashlib.sha256(task.model.read_bytes()).hexdigest()[:16]}-{arena_bytes}.cc"
-    calls = " && ".join(f"resolver.{adds[name]}() == kTfLiteOk" for name in operators)
-    size = "long" if task.board.is_host else "int"
-    text = GLUE.format(model=task.model.resolve(), arena=arena_bytes, count=len(operators), adds=calls, size=size)
-    files.write_text(glue, text)
-    chosen = [path for path in dict.fromkeys(sources) if not LEFT_OUT.search(path.name)]
-    return archive(task, chosen, [glue], Recipe(tuple(flags)))
+    names = [registered[name] for name in operators]
+    found = []
+    for stem in dict.fromkeys((*HELPERS, *names, *(f"{name}_common" for name in names))):
+        places = [
+            task.source / KERNELS / folder / f"{stem}.cc" for folder in (*(("cmsis_nn",) if cmsis_nn else ()), "")
+        ]
+        found += [place for place in places if place.is_file()][:1]
+    return found
 
 
 @lru_cache
@@ -183,17 +193,13 @@ def _adds(root: Path) -> dict[str, str]:
     return {name: call for call, name in re.findall(r"TfLiteStatus (Add\w+)\([^{]*\{[^}]*?BuiltinOperator_(\w+)", text)}
 
 
-def _beside(root: Path, names: Sequence[str]) -> list[Path]:
-    """Folders of what TFLM includes. ConfigError with what is missing."""
-    found = []
-    for name in names:
-        first = name.partition("/")[0]
-        places = [root.parent / name, root / DOWNLOADS / name, root / DOWNLOADS / first.replace("-", "_")]
-        place = next((one for one in places if one.is_dir()), None)
-        if place is None:
-            raise ConfigError(f"{root}: no {first} beside it or in its downloads; `hil engines` says how to get it")
-        found.append(place)
-    return found
+def _beside(root: Path, name: str) -> Path:
+    """The folder of what TFLM includes, beside the checkout or where its makefile puts it. ConfigError without it."""
+    places = (root.parent / name, root / DOWNLOADS / name, root / DOWNLOADS / name.replace("-", "_"))
+    place = next((one for one in places if one.is_dir()), None)
+    if place is None:
+        raise ConfigError(f"{root}: no {name} beside it or in its downloads; `hil engines` says how to get it")
+    return place
 
 
 GET = (

@@ -15,7 +15,11 @@ static const int16_t bias[OUTPUTS] = {4, -8, 1}; /* quarters */
 static int8_t input[INPUTS];
 static int16_t output[OUTPUTS];
 
-void hil_engine_init(void) {}
+void hil_engine_init(void) {
+#ifdef FAILS_TO_BEGIN
+    __builtin_trap();
+#endif
+}
 void *hil_engine_input(void) { return input; }
 const void *hil_engine_output(void) { return output; }
 
@@ -34,6 +38,9 @@ void hil_engine_invoke(void) {
     }
 #ifdef NEVER_ANSWERS
     for (;;) {}
+#endif
+#ifdef OVERWRITES_MEMORY
+    for (volatile uint8_t *at = (uint8_t *)output;; ++at) *at = 0xEE;
 #endif
 #ifdef BABBLES
     for (;;) put('x');
