@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -147,6 +148,16 @@ def test_what_fits_is_never_slower_than_what_the_front_shows(name: str, made: Ca
         within = cheapest_within(program, one.peak_bytes)
         assert within.peak_bytes <= one.peak_bytes
         assert within.more_time <= one.more_time
+
+
+def test_the_front_is_what_limits_can_give(made: Callable[..., Made]) -> None:
+    """Any limit, not only those at which the front has a point."""
+    program, _, found = made("squeezenet", "int8")
+    peaks = [one.peak_bytes for one in found]
+    limits = {(2 * low + high) // 3 for low, high in pairwise(reversed(peaks))} | {peaks[0] + 5, peaks[0] - 1}
+    for limit in limits:
+        given = cheapest_within(program, limit)
+        assert given.peak_bytes == max(peak for peak in peaks if peak <= limit)
 
 
 def test_no_schedule_undercuts_what_its_parts_need_alone(made: Callable[..., Made]) -> None:

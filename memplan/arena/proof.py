@@ -36,8 +36,9 @@ class ScheduleProof:
     def statement(self) -> str:
         """The proof in one sentence, for the user."""
         return (
-            f"of {self.ways} single operations, loops over rows and groups of channels that the program can be cut "
-            f"into, {len(self.bounded)} need {self.peak_bytes} B or more, and every cut has one of these"
+            f"with every product computed once and the operations in this order, of {self.ways} single operations, "
+            f"loops over rows and groups of channels that the program can be cut into, {len(self.bounded)} need "
+            f"{self.peak_bytes} B or more, and every cut has one of these"
         )
 
 

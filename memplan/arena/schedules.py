@@ -8,7 +8,7 @@ needs less of both.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -47,15 +47,14 @@ class Scheduled:
 def front(
     program: Program, without: Collection[str] = (), planner: str = DEFAULT, budget: Budget | None = None
 ) -> list[Scheduled]:
-    """From the largest arena to the smallest, each slower than the one before."""
-    all_trials = (_Trials(program, other, without, planner, budget) for other in _programs(program, without))
-    found = [trials.planned(cut) for trials in all_trials for cut in trials.weighed]
-    found.sort(key=lambda one: (one.more_time, one.peak_bytes))
-    best: list[Scheduled] = []
-    for one in found:
-        if not best or one.peak_bytes < best[-1].peak_bytes:
-            best.append(one)
-    return best
+    """From the largest arena to the smallest: what `cheapest_within` gives for each limit."""
+    every = [_Trials(program, other, without, planner, budget) for other in _programs(program, without)]
+    found = [_within(every, NO_LIMIT)]
+    while True:
+        lower = _within(every, found[-1].peak_bytes - 1)
+        if lower.peak_bytes >= found[-1].peak_bytes:
+            return found
+        found.append(lower)
 
 
 def cheapest_within(
@@ -65,11 +64,15 @@ def cheapest_within(
     planner: str = DEFAULT,
     budget: Budget | None = None,
 ) -> Scheduled:
-    """The schedule of the least modelled time whose arena takes at most so many bytes, of those that `front` weighs and
-    of those between; if there is none, the smallest arena that was found."""
+    """The schedule of the least modelled time whose arena takes at most so many bytes; if there is none, the smallest
+    arena that was found."""
+    every = (_Trials(program, other, without, planner, budget) for other in _programs(program, without))
+    return _within(every, limit_bytes)
+
+
+def _within(every: Iterable[_Trials], limit_bytes: int) -> Scheduled:
     best: Scheduled | None = None
-    for other in _programs(program, without):
-        trials = _Trials(program, other, without, planner, budget)
+    for trials in every:
         if best is not None and best.rank(limit_bytes) <= (limit_bytes, trials.more_time(trials.weighed[0])):
             break
         best = trials.within(limit_bytes, best)
