@@ -6,6 +6,7 @@ On an emulator its cycles are counted between the lines of its two timestamps, e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from tinyhil.harness.mlperf.runner_protocol import Device, Inference
 BUDGET = 2_000_000_000  # instructions; the slowest image needs a fifth
 BUDGET_SPENT = "instruction budget"  # as the emulator says
 ANSWER_S = 600.0
+GREETING_S, QUIET_S = 20.0, 0.5
 SLACK_CYCLES = 4000  # around the inferences, between the two timestamps
 MICROSECONDS = "microseconds"
 
@@ -88,7 +90,7 @@ Spoken = tuple[str, Benchmark, list[bytes], list[Inference]]
 
 def _spoken(board: Connection, asked: Asked, inputs: Inputs | None, counts: Counts) -> Spoken:
     with Device(board, asked.board.baud) as device:
-        device.greeting(counts.answer_s) if asked.port is None else device.settle(0.5)
+        _wait_for(device, asked, counts)
         name, model = device.name(), device.model()
         benchmark = next((one for one in BENCHMARKS if model[:2] == one.id[:2]), None)
         if benchmark is None:
@@ -99,6 +101,15 @@ def _spoken(board: Connection, asked: Asked, inputs: Inputs | None, counts: Coun
             device.load(raw)
             answers.append(device.infer(counts.inferences, counts.warm_up, counts.answer_s))
     return name, benchmark, sent, answers
+
+
+def _wait_for(device: Device, asked: Asked, counts: Counts) -> None:
+    """Until the board is known to listen. An emulated one greets, or has done so while nobody listened yet."""
+    if asked.port is None:
+        with suppress(LinkTimeout):
+            device.greeting(min(GREETING_S, counts.answer_s))
+            return
+    device.settle(QUIET_S)
 
 
 def _emulated(
