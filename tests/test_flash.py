@@ -7,7 +7,7 @@ import pty
 import re
 import subprocess
 import tty
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -421,7 +421,7 @@ def test_a_missed_emulated_boot_loader_is_not_called_an_absent_board(
     """On a busy computer avrdude's own time-out may end; the message says that, and never asks for a plugged-in Uno."""
     tried = []
 
-    def missed(image: Image, board: BoardSpec, port: str, log: Path) -> None:
+    def missed(image: Image, board: BoardSpec, port: str, log: Path, drives: Iterable[Path] | None) -> None:
         tried.append(port)
         raise NoAnswer(f"{board.name}: {NO_UNO}")
 

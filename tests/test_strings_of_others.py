@@ -176,9 +176,9 @@ def replaced(data: Any, path: tuple[Any, ...], value: str) -> Any:
 SHOWN = ("title", "vendor", "url", "unit", "meaning", "source")  # texts, for people alone
 EMPTY = ("vendor", "url", "unit")
 A_BOARD = {
-    "chips": {name: BOARDS["chips"][name] for name in ("atmega328p", "stm32h747", "mps2_an385", "reram")},
+    "chips": {name: BOARDS["chips"][name] for name in ("atmega328p", "stm32h747", "stm32l4r5", "mps2_an385", "reram")},
     "boards": {
-        "one": {**BOARDS["boards"]["h747"], "programmer_part": "m328pb", "pulse": "PJ1"},
+        "one": {**BOARDS["boards"]["h747"], "programmer_part": "m328pb", "pulse": "PJ1", "drive_id": "RPI-RP2"},
         "two": BOARDS["boards"]["uno"],
     },
 }

@@ -20,6 +20,7 @@ from tinyhil.harness.settings.config import load_boards
 CONVERTER = ROOT / "firmware/platform/uf2.py"
 FAMILIES = {board.chip.name: board.chip.uf2_family for board in load_boards().entries.values()}
 CHIPS = (RP2040, RP2350, NRF52840)
+DOES_NOT_FIT = 4
 BLOCK_BYTES, PAYLOAD = 512, slice(32, 32 + 256)
 RUN = ("run", "--model", "digits_cnn", "--format", "fixed8", "--samples", 3, "--json")
 
@@ -211,3 +212,23 @@ def test_it_computes_what_the_m7_computes(board: str, tmp_path: Path) -> None:
     m7 = record_of(hil(*RUN, "--board", "h747", cwd=tmp_path))
     assert through_the_drive["bit_exact"] is True
     assert through_the_drive["raw"]["outputs"] == m7["raw"]["outputs"]
+
+
+ZOO = sorted(path.parent.name for path in (ROOT / "models").glob("*/model.yaml"))
+ON_DESKS = ("pico", "pico2", "xiao_nrf52840", "nano33ble", "nucleo_g0b1", "nucleo_u575")
+
+
+@pytest.mark.parametrize("board", ON_DESKS)
+@pytest.mark.parametrize(
+    ("model", "format_"),
+    [
+        ("digits_cnn", "int8"),
+        *(pytest.param(model, format_, marks=pytest.mark.slow) for model in ZOO for format_ in ("fixed8", "int8")),
+    ],
+)
+def test_the_zoo_is_bit_exact(board: str, model: str, format_: str, tmp_path: Path) -> None:
+    wanted = ("--board", board, "--model", model, "--format", format_, "--samples", 1)
+    done = hil("run", *wanted, "--json", "--load", "direct", cwd=tmp_path)
+    if done.returncode == DOES_NOT_FIT:
+        pytest.skip(f"{model} does not fit")
+    assert record_of(done)["bit_exact"] is True

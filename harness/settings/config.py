@@ -127,7 +127,7 @@ class _Board(Record):
     upload: Upload
     upload_baud: PositiveInt | None = None  # of the boot loader, if it is not `baud`
     programmer_part: Word | None = None  # the chip's name for avrdude, if it is not the chip's own
-    drive_id: Line | None = None  # by which the drive of the board's UF2 boot loader is known
+    drive_id: Word | None = None  # by which the drive of the board's UF2 boot loader is known
     probe_reset: Annotated[str, StringConstraints(pattern=r"^[a-z_]+( [a-z_]+)*$")] | None = (
         None  # openocd's reset_config of this board
     )
