@@ -22,7 +22,7 @@ from tinyhil.harness.measure.run import run
 SAMPLES, SEED = 4, 0
 BESIDE = "+"  # between files that hold one network in several languages
 SIZES = ("RAM", "arena", "stack", "static", "flash")
-COLUMNS = ("network", "board", "engine", "cycles", *SIZES, "decides otherwise", "largest difference")
+COLUMNS = ("network", "board", "engine", "cycles", *SIZES, "decides otherwise", "largest difference", "equal to ours")
 QUOTED = {"cycles": "cycles", "RAM": "bytes of RAM", "flash": "bytes of flash"}
 
 
@@ -147,7 +147,7 @@ def table(cells: Sequence[Cell]) -> str:
     lines = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
     for cell in ordered(cells):
         if cell.record is not None:
-            lines.append(f"| {' | '.join(_row(cell))} |")
+            lines.append(f"| {' | '.join([*_row(cell), _equal(cell, cells)])} |")
     failed = [f"{cell.network} on {cell.board} by {cell.engine}: {cell.why}" for cell in cells if cell.record is None]
     return "\n".join([*losses(cells), *([""] if losses(cells) else []), *lines, *([""] if failed else []), *failed])
 
@@ -162,6 +162,18 @@ def _row(cell: Cell) -> list[str]:
     other = "" if record["disagreements"] is None else f"{record['disagreements']} of {record['samples']}"
     largest = "" if record["largest_output_error"] is None else f"{record['largest_output_error']:.3g}"
     return [cell.network, cell.board, cell.engine, cycles, *sizes, other, largest]
+
+
+def _equal(cell: Cell, cells: Sequence[Cell]) -> str:
+    """In how many samples every byte of the output is ours; empty unless both are of int8."""
+    where = (cell.network, cell.board, OURS)
+    ours = next((one.record for one in cells if (one.network, one.board, one.engine) == where), None)
+    if cell.engine == OURS or ours is None or cell.record is None:
+        return ""
+    if ours["format"] != "int8" or not str(cell.record["output"]).startswith("int8"):
+        return ""
+    pairs = list(zip(ours["raw"]["outputs"], cell.record["raw"]["outputs"], strict=False))
+    return f"{sum(left == right for left, right in pairs)} of {len(pairs)}"
 
 
 def _text(figure: float | None) -> str:

@@ -62,7 +62,7 @@ extern const unsigned char hil_engine_model[];
 uint32_t hil_engine_arena_bytes;
 void __cxa_pure_virtual() {{ __builtin_trap(); }}
 }}
-__asm__(".section .rodata.hil_engine_model,\\"a\\"\\n.balign 16\\n.global hil_engine_model\\n"
+__asm__(".section .rodata.hil_engine_model,\\"a\\"\\n.balign 8\\n.global hil_engine_model\\n"
         "hil_engine_model:\\n.incbin \\"{model}\\"\\n.text\\n");
 void operator delete(void *) noexcept {{}}
 void operator delete(void *, unsigned {size}) noexcept {{}}
