@@ -23,6 +23,7 @@ from test_emulator_cortexm import (
     H747,
     HANG_S,
     PROGRAMS,
+    RP2350,
     Board,
     Chip,
     program,
@@ -47,8 +48,12 @@ from tinyhil.harness.settings.config import Boards, BoardSpec, load_boards
 from tinyhil.harness.wire.protocol import QUIET
 from tinyhil.harness.wire.stream import Options
 
-SAME_CORE = {"qemu_m3": "due", "qemu_m7": "h747"}  # the board of the same core that our own emulator runs
-CORES = {"qemu_m3": DUE, "qemu_m7": H747}
+SAME_CORE = {
+    "qemu_m3": "due",
+    "qemu_m7": "h747",
+    "qemu_m33": "pico2",
+}  # the board of the same core that our own emulator runs
+CORES = {"qemu_m3": DUE, "qemu_m7": H747, "qemu_m33": RP2350}
 ALLOWED_DIFFERENCE = 3
 both = pytest.mark.parametrize("name", SAME_CORE)
 
@@ -71,6 +76,8 @@ def compiled(board: BoardSpec, core: Chip, source: Path, folder: Path) -> Path:
     elf = folder / f"{source.stem}-{board.name}.elf"
     paths = [f"-I{ROOT}", f"-L{ROOT}", f"-T{hal / board.chip.hal}.ld"]
     defines = [f"-D{name}" for name in (f"F_CPU={core.clock_hz}L", *platformio.defines(board))]
+    start = board.chip.flash_start
+    paths += [f"-Wl,--defsym=_flash_start={start:#x}"] if start else []
     command = ["arm-none-eabi-gcc", *FLAGS, *core.machine, *defines, *paths, source, *hal.glob("*.cpp"), "-o", elf]
     subprocess.run(command, check=True)
     return elf

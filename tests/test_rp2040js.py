@@ -11,11 +11,12 @@ import pytest
 from hil_command import hil, record_of
 from wire_bench import ROOT
 
+from tests.given_data import the_zoo
+
 FOLDER = ROOT / "emulators" / "rp2040js"
 PROGRAM = FOLDER / "picojs.js"
 INSTALL = "npm ci --prefix emulators/rp2040js"
 DOES_NOT_FIT = 4
-ZOO = sorted(path.parent.name for path in (ROOT / "models").glob("*/model.yaml"))
 
 
 def missing() -> str:
@@ -56,7 +57,7 @@ def test_outputs_are_equal(format_: str, samples: int, tmp_path: Path) -> None:
 @needs_rp2040js
 @pytest.mark.slow
 @pytest.mark.parametrize("format_", ["fixed8", "int8"])
-@pytest.mark.parametrize("model", ZOO)
+@pytest.mark.parametrize("model", the_zoo())
 def test_the_zoo(model: str, format_: str, tmp_path: Path) -> None:
     check_agreement(tmp_path, "--model", model, "--format", format_, "--samples", 1)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.given_data import the_zoo
 from tests.hil_command import hil, record_of
 from tests.test_emulator_cortexm import ARMSIM, NRF52840, RP2040, RP2350, Board, Chip, build_dir, program
 from tests.test_nucleos import forgetful
@@ -214,21 +215,26 @@ def test_it_computes_what_the_m7_computes(board: str, tmp_path: Path) -> None:
     assert through_the_drive["raw"]["outputs"] == m7["raw"]["outputs"]
 
 
-ZOO = sorted(path.parent.name for path in (ROOT / "models").glob("*/model.yaml"))
 ON_DESKS = ("pico", "pico2", "xiao_nrf52840", "nano33ble", "nucleo_g0b1", "nucleo_u575")
 
 
-@pytest.mark.parametrize("board", ON_DESKS)
-@pytest.mark.parametrize(
-    ("model", "format_"),
-    [
-        ("digits_cnn", "int8"),
-        *(pytest.param(model, format_, marks=pytest.mark.slow) for model in ZOO for format_ in ("fixed8", "int8")),
-    ],
-)
-def test_the_zoo_is_bit_exact(board: str, model: str, format_: str, tmp_path: Path) -> None:
+def is_bit_exact(board: str, model: str, format_: str, folder: Path) -> None:
+    """Skipped if it does not fit."""
     wanted = ("--board", board, "--model", model, "--format", format_, "--samples", 1)
-    done = hil("run", *wanted, "--json", "--load", "direct", cwd=tmp_path)
+    done = hil("run", *wanted, "--json", "--load", "direct", cwd=folder)
     if done.returncode == DOES_NOT_FIT:
         pytest.skip(f"{model} does not fit")
     assert record_of(done)["bit_exact"] is True
+
+
+@pytest.mark.parametrize("board", ON_DESKS)
+def test_a_network_is_bit_exact(board: str, tmp_path: Path) -> None:
+    is_bit_exact(board, "digits_cnn", "int8", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("board", ON_DESKS)
+@pytest.mark.parametrize("format_", ["fixed8", "int8"])
+@pytest.mark.parametrize("model", the_zoo())
+def test_the_zoo_is_bit_exact(board: str, model: str, format_: str, tmp_path: Path) -> None:
+    is_bit_exact(board, model, format_, tmp_path)

@@ -1,7 +1,7 @@
-// MPS2 board as QEMU has it (AN385: Cortex-M3, AN500: Cortex-M7): UART0, and sections measured in instructions.
+// MPS2 board as QEMU has it (AN385: Cortex-M3, AN500: Cortex-M7, AN505: Cortex-M33): UART0, and sections measured in instructions.
 //
 // QEMU has no cycle counter. With -icount shift=7 every instruction takes 128 ns of virtual time, and TIMER0 counts
-// virtual time at 25 MHz: 3.2 ticks per instruction, so a difference of two readings gives the instructions exactly.
+// virtual time at 25 MHz: 3.2 ticks per instruction, so a difference of two readings gives the instructions exactly. AN505: 20 MHz.
 #include "firmware/hal/hal.hpp"
 
 #include "firmware/hal/cortexm/reg.hpp"
@@ -14,7 +14,8 @@ using namespace mps2;
 namespace {
 
 constexpr uint32_t BAUD = 115200, NVIC_ISPR = 0xE000E200;
-constexpr uint32_t TICKS = 16, INSTRUCTIONS = 5;  // 16 ticks of 40 ns are 5 instructions of 128 ns
+// 16 ticks of 40 ns are 5 instructions of 128 ns, 64 of 50 ns are 25.
+constexpr uint32_t TICKS = CLOCK_HZ == 25000000 ? 16 : 64, INSTRUCTIONS = CLOCK_HZ == 25000000 ? 5 : 25;
 
 uint32_t started_ticks, empty_section_instructions;
 volatile uint16_t overruns;
@@ -93,7 +94,7 @@ void hal::rx_enable(bool on) {
     if (on && !(reg(UART0_CTRL) & CTRL_RX_ENABLE)) start_receiver();
     const uint32_t control = reg(UART0_CTRL) & ~CTRL_RX_INTERRUPT;
     reg(UART0_CTRL) = on ? control | CTRL_RX_INTERRUPT : control;
-    if (on && reg(UART0_STATE) & STATE_RX_FULL) reg(NVIC_ISPR) = 1u << UART0_RX_IRQ;
+    if (on && reg(UART0_STATE) & STATE_RX_FULL) reg(NVIC_ISPR + UART0_RX_IRQ / 32 * 4) = 1u << UART0_RX_IRQ % 32;
 }
 
 uint16_t hal::rx_overruns() { return overruns; }

@@ -16,10 +16,20 @@
 #include "model/board_host.hpp"
 #elif defined(HIL_BOARD_NUCLEO_G0B1)
 #include "model/board_nucleo_g0b1.hpp"
-#elif defined(HIL_BOARD_NUCLEO_L4R5)
-#include "model/board_nucleo_l4r5.hpp"
+#elif defined(HIL_BOARD_PICO)
+#include "model/board_pico.hpp"
+#elif defined(HIL_BOARD_QEMU_M33)
+#include "model/board_qemu_m33.hpp"
 #elif defined(HIL_BOARD_NUCLEO_U575)
 #include "model/board_nucleo_u575.hpp"
+#elif defined(HIL_BOARD_PICO2)
+#include "model/board_pico2.hpp"
+#elif defined(HIL_BOARD_NUCLEO_L4R5)
+#include "model/board_nucleo_l4r5.hpp"
+#elif defined(HIL_BOARD_XIAO_NRF52840)
+#include "model/board_xiao_nrf52840.hpp"
+#elif defined(HIL_BOARD_NANO33BLE)
+#include "model/board_nano33ble.hpp"
 #else
 #error "this model was generated for other boards"
 #endif
