@@ -12,7 +12,7 @@ import pytest
 from kernel_cases import Case as KernelCase
 from kernel_cases import first_difference, run_natively, run_on_board
 from onnx_models import compiled
-from tflite_files import FLOAT, INT8, INT16, INT32, INT64, OPERATOR, Grid, Writer
+from tflite_files import BOOL, FLOAT, INT8, INT16, INT32, INT64, OPERATOR, Grid, Writer
 
 from benchmarks.tflite_files import EVERYWHERE, Verdict, verdict
 from tinyhil.frontend.tflite import tflite_model
@@ -146,6 +146,31 @@ CASES = {
     ),
     "broadcast_to": Case("BROADCAST_TO", [[1, 1, 3]], [[1, 4, 3]], [(1, [1, 4, 3])], "BroadcastToOptions", {}, ALL),
     "expand_dims": Case("EXPAND_DIMS", [[1, 4]], [[1, 1, 4]], [(1, 1)], "ExpandDimsOptions", {}, ALL),
+    "batch_matmul": Case(
+        "BATCH_MATMUL", [[2, 3, 4], [2, 4, 5]], [[2, 3, 5]], (), "BatchMatMulOptions", {"AdjX": 0, "AdjY": 0}, ["float"]
+    ),
+    "batch_matmul_turned": Case(
+        "BATCH_MATMUL", [[1, 4, 3], [2, 5, 4]], [[2, 3, 5]], (), "BatchMatMulOptions", {"AdjX": 1, "AdjY": 1}, ["float"]
+    ),
+    "cumsum": Case("CUMSUM", [[3, 4]], [[3, 4]], [(1, 1)], "CumsumOptions", {"Exclusive": 0, "Reverse": 0}, ["float"]),
+    "cumsum_reverse": Case(
+        "CUMSUM", [[3, 4]], [[3, 4]], [(1, 0)], "CumsumOptions", {"Exclusive": 1, "Reverse": 1}, ["float"]
+    ),
+    "reduce_min": Case("REDUCE_MIN", [[1, 3, 4]], [[1, 3]], [(1, [2])], "ReducerOptions", {"KeepDims": 0}),
+    "reduce_max": Case("REDUCE_MAX", [[1, 3, 4]], [[1, 3]], [(1, [2])], "ReducerOptions", {"KeepDims": 0}),
+    **{
+        f"resize_{name}_{'ends' if ends else 'middle' if middle else 'plain'}": Case(
+            f"RESIZE_{name.upper()}",
+            [[1, 4, 3, 2]],
+            [[1, 7, 9, 2]],
+            [(1, [7, 9])],
+            f"Resize{table}Options",
+            {"AlignCorners": ends, "HalfPixelCenters": middle},
+            kinds,
+        )
+        for name, table, kinds in (("bilinear", "Bilinear", ["float"]), ("nearest_neighbor", "NearestNeighbor", ALL))
+        for ends, middle in ((0, 0), (1, 0), (0, 1))
+    },
     "squeeze": Case("SQUEEZE", [[1, 3, 1, 4]], [[3, 4]], (), "SqueezeOptions", {}, ALL),
     "add": Case("ADD", [[1, 40]] * 2, [[1, 40]], (), "AddOptions", NONE, ALL, (0.02, 0.013, 0.031)),
     "sub": Case("SUB", [[1, 40]] * 2, [[1, 40]], (), "SubOptions", NONE, ALL, (0.02, 0.013, 0.031)),
@@ -202,6 +227,43 @@ def flatten() -> bytes:
 
 def test_arithmetic_of_shapes_is_done_now(tmp_path: Path) -> None:
     assert tried(flatten(), tmp_path) == Verdict(EVERYWHERE)
+
+
+# operator: operands, kind of the result, options; floats unless OF_CODES says more
+FUNCTIONS: dict[str, tuple[int, str, str, dict[str, Any]]] = {
+    **{
+        op: (1, "", "", {})
+        for op in ("CEIL", "COS", "EXP", "FLOOR", "NEG", "ROUND", "SIN", "SQUARE", "ELU", "HARD_SWISH")
+    },
+    **{
+        op: (1, "", "", {})
+        for op in ("LOG", "RSQRT", "SQRT", "ABS", "LOG_SOFTMAX", "LOGISTIC", "TANH", "RELU", "RELU6")
+    },
+    **{op: (2, "bool", "", {}) for op in ("EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL")},
+    **{op: (2, "", "", {}) for op in ("MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "FLOOR_DIV", "PRELU")},
+    "FLOOR_MOD": (2, "", "", {}),
+    "ADD_N": (3, "", "", {}),
+    "DIV": (2, "", "DivOptions", {"FusedActivationFunction": 0}),
+    "L2_NORMALIZATION": (1, "", "L2NormOptions", {"FusedActivationFunction": 0}),
+}
+POSITIVE = {"LOG", "RSQRT", "SQRT"}
+OF_CODES = {"MAXIMUM": ALL, "MINIMUM": ALL, "ABS": ALL, "LOGISTIC": BOTH, "TANH": BOTH, "ELU": BOTH}
+GRIDS: dict[str, Grid] = {"LOGISTIC": ([1 / 256], [-128], 0), "TANH": ([1 / 128], [0], 0)}
+
+
+@pytest.mark.parametrize(("op", "kind"), [(op, kind) for op in FUNCTIONS for kind in OF_CODES.get(op, ("float",))])
+def test_functions_of_elements(op: str, kind: str, tmp_path: Path) -> None:
+    operands, result, options, values = FUNCTIONS[op]
+    w, shape = Writer(), [1, 3, 50]
+    grid: Grid | None = None if kind == "float" else ([0.03], [0 if kind == "int16" else 5], 0)
+    inputs = [w.tensor(f"x{n}", shape, KINDS[kind], None, grid) for n in range(operands)]
+    read = list(inputs)
+    if op in POSITIVE:
+        read[0] = w.tensor("a", shape, KINDS[kind], None, grid)
+        w.operator(OPERATOR.ABS, inputs[:1], read[0], "AbsOptions")
+    y = w.tensor("y", shape, BOOL if result == "bool" else KINDS[kind], None, grid and GRIDS.get(op, grid))
+    w.operator(getattr(OPERATOR, op), read, y, options, **values)
+    assert tried(w.file(inputs, y), tmp_path) == Verdict(EVERYWHERE)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ CHOOSING = frozenset(
     | {"Squeeze", "Transpose", "Unsqueeze", "Dropout"}
 )
 LAYERS = frozenset({"Conv", "Gemm", "MatMul"})
+PAIRS = frozenset({"Add", "Sub", "Mul"})
 
 
 def rescales(node: Node) -> bool:
@@ -99,3 +100,25 @@ def asymmetric_weights(graph: Graph, pins: Mapping[str, Affine]) -> dict[str, Af
                 is_weight = node.op in LAYERS and (position == 1 or node.op == "MatMul") and data in pins
                 found[name] = found.get(name, True) and is_weight
     return {name: fit(float(np.abs(constants[name]).max(initial=0.0)), 8) for name, good in found.items() if good}
+
+
+def stated_operands(graph: Graph, pins: Mapping[str, Affine]) -> dict[str, Affine]:
+    """Formats of constants of one scale of their own that only sums and products with pinned values read: the model's
+    integers, the zero point such that all of them are codes."""
+    constants, found = graph.all_constants(), dict[str, Affine | None]()
+    for node in graph.walk():
+        for position, name in enumerate(node.inputs):
+            if name in constants:
+                other = pins.get(node.inputs[1 - position]) if node.op in PAIRS else None
+                fmt = _grid_of(constants[name], graph.steps.get(name), other)
+                found[name] = fmt if found.get(name, fmt) == fmt else None
+    return {name: fmt for name, fmt in found.items() if fmt is not None}
+
+
+def _grid_of(values: np.ndarray, steps: np.ndarray | None, other: Affine | None) -> Affine | None:
+    if steps is None or other is None or values.size == 0 or (steps != steps.flat[0]).any():
+        return None
+    scale = float(steps.flat[0])
+    units = np.rint(values / scale)
+    least, most = other.lowest - int(units.min()), other.highest - int(units.max())
+    return Affine(other.bits, scale, min(max(0, least), most)) if least <= most else None

@@ -9,7 +9,7 @@ import numpy as np
 from tinyhil.errors import ModelError
 from tinyhil.frontend import tflite_moves as moves
 from tinyhil.frontend.tflite_file import Operation, Tensor
-from tinyhil.frontend.tflite_reader import ENDS, FILE, PLANES, Convert, Reader
+from tinyhil.frontend.tflite_reader import ENDS, FILE, PLANES, TO_PLANES, Convert, Reader
 
 SAME = 0
 
@@ -185,32 +185,149 @@ def _reduce(op: str) -> Convert:
     return convert
 
 
+def _chain(*ops: str) -> Convert:
+    """Functions of one tensor, one after the other."""
+
+    def convert(reader: Reader, operation: Operation) -> None:
+        form, out = moves.form_of(reader, operation), reader.name(operation.outputs[0])
+        value = reader.value(operation.inputs[0], form)
+        for op in ops:
+            value = reader.add(op, value, out=f"{out}.{op.lower()}")
+        reader.finish(operation, value, form)
+
+    return convert
+
+
+def _pair(*ops: str, squared: bool = False) -> Convert:
+    """A function of two tensors, then functions of its result."""
+
+    def convert(reader: Reader, operation: Operation) -> None:
+        form, out = moves.form_of(reader, operation), reader.name(operation.outputs[0])
+        first, *others = operation.inputs
+        names = [reader.value(first, form), *(reader.value(number, form) for number in others or (first,))]
+        value = reader.add(ops[0], *names, out=f"{out}.{ops[0].lower()}")
+        for op in ops[1:]:
+            value = reader.add(op, value, out=f"{out}.{op.lower()}")
+        if squared:
+            value = reader.add("Mul", value, value, out=f"{out}.squared")
+        reader.finish(operation, value, form)
+
+    return convert
+
+
+def _add_all(reader: Reader, operation: Operation) -> None:
+    form, out = moves.form_of(reader, operation), reader.name(operation.outputs[0])
+    value, *others = (reader.value(number, form) for number in operation.inputs)
+    for other in others:
+        value = reader.add("Add", value, other, out=f"{out}.sum")
+    reader.finish(operation, value, form)
+
+
+def _extreme_index(op: str) -> Convert:
+    """ARG_MAX and ARG_MIN: the first of equals."""
+
+    def convert(reader: Reader, operation: Operation) -> None:
+        (axis,) = reader.whole_numbers(operation.inputs[1])
+        x, out = reader.value(operation.inputs[0]), reader.name(operation.outputs[0])
+        reader.finish(operation, reader.add(op, x, out=f"{out}.{op.lower()}", axis=axis, keepdims=0))
+
+    return convert
+
+
+def _along_last(op: str, **attrs: Any) -> Convert:
+    def convert(reader: Reader, operation: Operation) -> None:
+        x, out = reader.value(operation.inputs[0]), reader.name(operation.outputs[0])
+        reader.finish(operation, reader.add(op, x, out=f"{out}.{op.lower()}", axis=-1, **attrs))
+
+    return convert
+
+
+def _cumulative_sum(reader: Reader, operation: Operation) -> None:
+    attrs = {name.lower(): int(operation.options[name]) for name in ("Exclusive", "Reverse")}
+    out = f"{reader.name(operation.outputs[0])}.sums"
+    axis = reader.number(out, "axis", np.array(reader.whole_numbers(operation.inputs[1])[0], np.int64))
+    reader.finish(operation, reader.add("CumSum", reader.value(operation.inputs[0]), axis, out=out, **attrs))
+
+
+def _batch_matmul(reader: Reader, operation: Operation) -> None:
+    out, names = reader.name(operation.outputs[0]), []
+    for number, option in zip(operation.inputs[:2], ("AdjX", "AdjY"), strict=True):
+        value = reader.value(number)
+        if operation.options[option]:
+            rank = len(reader.builder.shapes[value])
+            order = (*range(rank - 2), rank - 1, rank - 2)
+            value = reader.add("Transpose", value, out=f"{out}.{option.lower()}", perm=order)
+        names.append(value)
+    reader.finish(operation, reader.add("MatMul", *names, out=f"{out}.matmul"))
+
+
+def _prelu(reader: Reader, operation: Operation) -> None:
+    x, slopes = (reader.value(number) for number in operation.inputs[:2])
+    reader.finish(operation, reader.add("PRelu", x, slopes, out=f"{reader.name(operation.outputs[0])}.prelu"))
+
+
+def _resize(mode: str) -> Convert:
+    def convert(reader: Reader, operation: Operation) -> None:
+        shape, out = reader.file.tensors[operation.outputs[0]].shape, f"{reader.name(operation.outputs[0])}.resized"
+        ends, middle = bool(operation.options["AlignCorners"]), bool(operation.options["HalfPixelCenters"])
+        how = "align_corners" if ends else "half_pixel" if middle else "asymmetric"
+        sizes = reader.number(out, "sizes", np.array([shape[axis] for axis in TO_PLANES], np.int64))
+        attrs: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": how}
+        if mode == "nearest":
+            attrs["nearest_mode"] = "round_prefer_ceil" if ends or middle else "floor"
+        y = reader.add("Resize", reader.value(operation.inputs[0], PLANES), "", "", sizes, out=out, **attrs)
+        reader.finish(operation, y, PLANES)
+
+    return convert
+
+
 OPERATORS: dict[str, Convert] = {
     "ABS": _by_element("Abs"),
     "ADD": _by_element("Add"),
+    "ADD_N": _add_all,
+    "ARG_MAX": _extreme_index("ArgMax"),
+    "ARG_MIN": _extreme_index("ArgMin"),
     "ASSIGN_VARIABLE": moves.assign_variable,
     "AVERAGE_POOL_2D": _pool,
+    "BATCH_MATMUL": _batch_matmul,
     "BATCH_TO_SPACE_ND": moves.batch_to_space,
     "BROADCAST_ARGS": moves.broadcast_args,
     "BROADCAST_TO": moves.broadcast_to,
     "CALL_ONCE": moves.nothing,
+    "CEIL": _chain("Ceil"),
     "CONCATENATION": moves.concat,
     "CONV_2D": _conv,
+    "COS": _chain("Cos"),
+    "CUMSUM": _cumulative_sum,
     "DEPTHWISE_CONV_2D": _conv,
     "DEPTH_TO_SPACE": moves.depth("DepthToSpace"),
     "DEQUANTIZE": _same,
     "DIV": _by_element("Div"),
     "ELU": _by_element("Elu"),
     "EMBEDDING_LOOKUP": moves.embedding_lookup,
+    "EQUAL": _by_element("Equal"),
     "EXP": _by_element("Exp"),
     "EXPAND_DIMS": moves.reshape,
     "FILL": moves.broadcast_to,
+    "FLOOR": _chain("Floor"),
+    "FLOOR_DIV": _pair("Div", "Floor"),
+    "FLOOR_MOD": _pair("Mod"),
     "FULLY_CONNECTED": _dense,
     "GATHER": moves.gather,
     "GATHER_ND": moves.gather_nd,
+    "GREATER": _by_element("Greater"),
+    "GREATER_EQUAL": _by_element("GreaterOrEqual"),
     "HARD_SWISH": _by_element("HardSwish"),
+    "L2_NORMALIZATION": _along_last("LpNormalization", p=2),
     "LEAKY_RELU": _leaky_relu,
+    "LESS": _by_element("Less"),
+    "LESS_EQUAL": _by_element("LessOrEqual"),
+    "LOG": _chain("Log"),
+    "LOGICAL_AND": _by_element("And"),
+    "LOGICAL_NOT": _by_element("Not"),
+    "LOGICAL_OR": _by_element("Or"),
     "LOGISTIC": _by_element("Sigmoid"),
+    "LOG_SOFTMAX": _along_last("LogSoftmax"),
     "MAXIMUM": _by_element("Max"),
     "MAX_POOL_2D": _pool,
     "MEAN": _reduce("ReduceMean"),
@@ -218,18 +335,29 @@ OPERATORS: dict[str, Convert] = {
     "MIRROR_PAD": moves.mirror_pad,
     "MUL": _by_element("Mul"),
     "NEG": _by_element("Neg"),
+    "NOT_EQUAL": _pair("Equal", "Not"),
     "PACK": moves.pack,
     "PAD": moves.pad,
     "PADV2": moves.pad,
+    "PRELU": _prelu,
     "QUANTIZE": _same,
     "READ_VARIABLE": moves.read_variable,
+    "REDUCE_ALL": _reduce("ReduceMin"),
     "REDUCE_MAX": _reduce("ReduceMax"),
+    "REDUCE_MIN": _reduce("ReduceMin"),
     "RELU": _activation("RELU"),
     "RELU6": _activation("RELU6"),
     "RELU_N1_TO_1": _activation("RELU_N1_TO_1"),
     "RESHAPE": moves.reshape,
+    "RESIZE_BILINEAR": _resize("linear"),
+    "RESIZE_NEAREST_NEIGHBOR": _resize("nearest"),
     "REVERSE_V2": moves.reverse,
+    "ROUND": _chain("Round"),
+    "RSQRT": _chain("Sqrt", "Reciprocal"),
+    "SELECT": _by_element("Where"),
+    "SELECT_V2": _by_element("Where"),
     "SHAPE": moves.shape_of,
+    "SIN": _chain("Sin"),
     "SLICE": moves.slice_,
     "SOFTMAX": _softmax,
     "SPACE_TO_BATCH_ND": moves.space_to_batch,
@@ -237,6 +365,8 @@ OPERATORS: dict[str, Convert] = {
     "SPLIT": moves.split,
     "SPLIT_V": moves.split,
     "SQRT": _by_element("Sqrt"),
+    "SQUARE": _pair("Mul"),
+    "SQUARED_DIFFERENCE": _pair("Sub", squared=True),
     "SQUEEZE": moves.reshape,
     "STRIDED_SLICE": moves.strided_slice,
     "SUB": _by_element("Sub"),
