@@ -12,9 +12,10 @@ import pytest
 from kernel_cases import Case as KernelCase
 from kernel_cases import first_difference, run_natively, run_on_board
 from onnx_models import compiled
-from tflite_files import BOOL, FLOAT, INT8, INT16, INT32, INT64, OPERATOR, Grid, Writer
+from tflite_files import BOOL, FLOAT, INT8, INT16, INT32, INT64, OPERATOR, RESOURCE, Grid, Writer
 
 from benchmarks.tflite_files import EVERYWHERE, Verdict, verdict
+from tinyhil.frontend.ports import Stream
 from tinyhil.frontend.tflite import tflite_model
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.references.reference import quantize_inputs
@@ -310,3 +311,33 @@ def test_transposed_convolutions(
     options = {"Padding": padding, "StrideH": strides[0], "StrideW": strides[1]}
     w.operator(OPERATOR.TRANSPOSE_CONV, [shape, weights, x, added], y, "TransposeConvOptions", **options)
     assert tried(w.file(x, y), tmp_path) == Verdict(EVERYWHERE)
+
+
+def with_a_variable() -> bytes:
+    """(1, 3) joined to the three rows before it, which a variable keeps, through a dense layer."""
+    w, rng = Writer(), np.random.default_rng(2)
+    grid: Grid = ([0.05], [-4], 0)
+    x, held = w.tensor("x", [1, 1, 3], INT8, None, grid), w.tensor("held", [1, 3, 3], INT8, None, grid)
+    whole, last = w.tensor("whole", [1, 4, 3], INT8, None, grid), w.tensor("last", [1, 3, 3], INT8, None, grid)
+    handle, y = w.tensor("handle", [], RESOURCE), w.tensor("y", [1, 6], INT8, None, ([0.4], [7], 0))
+    ends = [
+        w.tensor(f"e{n}", [3], INT32, np.array(at, np.int32)) for n, at in enumerate(([0, -3, 0], [1, 4, 3], [1] * 3))
+    ]
+    weights = w.tensor("w", [6, 12], INT8, rng.integers(-127, 128, (6, 12)).astype(np.int8), ([0.01], [0], 0))
+    bias = w.tensor("b", [6], INT32, rng.integers(-900, 900, 6).astype(np.int32), ([0.0005], [0], 0))
+    w.operator(OPERATOR.VAR_HANDLE, [], handle, "VarHandleOptions", SharedName=w.b.CreateString("rows"))
+    w.operator(OPERATOR.READ_VARIABLE, [handle], held)
+    w.operator(OPERATOR.CONCATENATION, [held, x], whole, "ConcatenationOptions", Axis=1, FusedActivationFunction=0)
+    w.operator(OPERATOR.STRIDED_SLICE, [whole, *ends], last, "StridedSliceOptions", **STRIDED)
+    w.operator(OPERATOR.ASSIGN_VARIABLE, [handle, last], [])
+    w.operator(OPERATOR.FULLY_CONNECTED, [whole, weights, bias], y, "FullyConnectedOptions", FusedActivationFunction=0)
+    return w.file(x, y)
+
+
+def test_a_variable_is_a_state_of_the_file(tmp_path: Path) -> None:
+    """Every step as the runtime has it, and the file names its state itself."""
+    data = with_a_variable()
+    assert tried(data, tmp_path, 500) == Verdict(EVERYWHERE)
+    model = tflite_model(data, Path("m.tflite"), stream=Stream(steps=4))
+    assert model.stream
+    assert "rows=rows.next" in model.notes[0]

@@ -11,7 +11,7 @@ import tflite
 
 FLOAT, INT32, INT8 = tflite.TensorType.FLOAT32, tflite.TensorType.INT32, tflite.TensorType.INT8
 INT16, UINT8, BOOL = tflite.TensorType.INT16, tflite.TensorType.UINT8, tflite.TensorType.BOOL
-INT64 = tflite.TensorType.INT64
+INT64, RESOURCE = tflite.TensorType.INT64, tflite.TensorType.RESOURCE
 OPERATOR, OPTIONS = tflite.BuiltinOperator, tflite.BuiltinOptions
 Grid = tuple[Sequence[float], Sequence[int], int]
 

@@ -67,7 +67,8 @@ def _model(file: File, path: Path, sha256: str, stream: Stream, with_states: boo
     names = [*(file.tensors[number].name for number in file.outputs), *(_next(state.name) for state in lasting)]
     builder, ends = connect(start, ports, names, _with_states(stream, file))
     graph, listing = builder.finish(path.stem, ends)
-    notes = [f"input '{name}' changes nothing and is left out" for name in unread]
+    twice = ["fully connected layers round twice, as TensorFlow Lite Micro's"] if file.handles else []
+    notes = [*twice, *(f"input '{name}' changes nothing and is left out" for name in unread)]
     return Model(graph, path, sha256, listing, notes=(*ends.notes, *notes), stream=ends.stream)
 
 

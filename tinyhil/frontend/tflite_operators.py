@@ -71,6 +71,9 @@ def _dense(reader: Reader, operation: Operation) -> None:
         raise reader.refuse(operation, "a shuffled weights format")
     tensor, data = _weights_of(reader, operation)
     x, stem = reader.value(operation.inputs[0]), reader.name(operation.outputs[0])
+    if reader.file.handles and data.dtype == np.int8 and _is_one_row(reader, x, data):
+        reader.finish(operation, _dense_of_two_roundings(reader, operation, x))
+        return
     rows = reader.number(stem, "rows", np.array([-1, data.shape[1]], np.int64))
     if len(reader.builder.shapes[x]) != 2 or reader.builder.shapes[x][1] != data.shape[1]:
         x = reader.add("Reshape", x, rows, out=f"{stem}.rows")
@@ -79,6 +82,20 @@ def _dense(reader: Reader, operation: Operation) -> None:
     if reader.builder.shapes[y] != shape:
         y = reader.add("Reshape", y, reader.number(stem, "shape", np.array(shape, np.int64)), out=f"{stem}.shaped")
     reader.finish(operation, y, FILE)
+
+
+def _is_one_row(reader: Reader, x: str, data: np.ndarray) -> bool:
+    return int(np.prod(reader.builder.shapes[x])) == data.shape[1]
+
+
+def _dense_of_two_roundings(reader: Reader, operation: Operation, x: str) -> str:
+    """A row through a convolution of one pixel: TensorFlow Lite Micro rounds both twice, our dense layers once."""
+    tensor, data = _weights_of(reader, operation)
+    out, shape = f"{reader.name(operation.outputs[0])}.conv", reader.file.tensors[operation.outputs[0]].shape
+    weights = reader.weights(tensor, data.reshape(*data.shape, 1, 1), 0)
+    pixel = moves.shaped(reader, x, (1, data.shape[1], 1, 1), f"{out}.pixel")
+    y = reader.add("Conv", pixel, weights, *_bias(reader, operation), out=out, kernel_shape=[1, 1])
+    return moves.shaped(reader, y, shape, f"{out}.row")
 
 
 def _transposed_conv(reader: Reader, operation: Operation) -> None:
