@@ -35,13 +35,15 @@ class Sensitivities:
     tensors: tuple[Sensitivity, ...]
 
 
-def sensitivities(problem: SearchProblem) -> Sensitivities:
+def sensitivities(problem: SearchProblem, *, ask: bool = True) -> Sensitivities:
     """Of every tensor alone in every choice on offer.
 
-    What the search has asked is taken from its answers; the rest is measured on as many samples.
+    What the search has asked is taken from its answers; the rest is measured on as many samples, unless not to `ask`.
     """
     wide, samples = _asked(problem)
     everywhere = problem.space.uniform(wide)
+    if not ask and (everywhere, samples, None) not in problem.answers:
+        return Sensitivities(str(wide), samples, ())
     base = _score(problem, everywhere, samples)
     size = float(np.sqrt((problem.evaluator.examples.outputs.astype(float) ** 2).mean())) or 1.0
     rows = []
@@ -49,8 +51,11 @@ def sensitivities(problem: SearchProblem) -> Sensitivities:
         group, errors = problem.space.groups[index], dict[str, float]()
         offered = {Choice(name) for name in problem.space.offered(index)} | _moved(problem, everywhere, index, samples)
         for choice in sorted(offered - {wide}, key=lambda choice: (choice.bits, choice.format, -choice.offset)):
+            alone = problem.space.with_choices(everywhere, {index: choice})
+            if not ask and (alone, samples, None) not in problem.answers:
+                continue
             try:
-                score = _score(problem, problem.space.with_choices(everywhere, {index: choice}), samples)
+                score = _score(problem, alone, samples)
             except ModelError:  # no program has this format here
                 continue
             errors[str(choice)] = float(np.sqrt(max(0.0, score.loss - base.loss)) / size)

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     help="Formats that weights alone may have, too.  [default: some where --flash or --latency-us ask for them]",
 )
 @click.option("--evaluations", type=click.IntRange(min=1), default=200, show_default=True, help="Stop after so many.")
-@click.option("--seconds", type=common.Finite(min=0), help="Stop after so many.")
+@click.option("--seconds", type=common.Finite(min=0), help="Stop so many after the start.")
 @click.option("--target", type=click.IntRange(min=0), help="Stop when no more samples disagree with the float model.")
 @click.option("--samples", type=click.IntRange(min=1), help="Search on so many training samples, evenly spread.")
 @click.option(

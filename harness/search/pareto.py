@@ -89,7 +89,7 @@ class ParetoOutcome:
 def sweep(task: Task, meters: Sequence[Meter], beside: Sequence[Uniform]) -> ParetoOutcome:
     """Search at every level of the limits; Infeasible if there is no point at all."""
     begin = time.monotonic()
-    found = _Sweep(task, meters, begin)
+    found = _Sweep(task, meters)
     for shares in found.combinations():
         found.search(shares)
     # what formats that all tensors must share need could not be told beforehand: their estimates beat nothing
@@ -109,8 +109,8 @@ def sweep(task: Task, meters: Sequence[Meter], beside: Sequence[Uniform]) -> Par
 class _Sweep:
     """The searches so far, and their answers by the shares of each span that they were allowed."""
 
-    def __init__(self, task: Task, meters: Sequence[Meter], begin: float) -> None:
-        self.task, self.meters, self._begin = task, meters, begin
+    def __init__(self, task: Task, meters: Sequence[Meter]) -> None:
+        self.task, self.meters = task, meters
         self.resources = tuple(name for name in task.request.objectives if name != "accuracy")
         self.answers: dict[tuple[float, ...], Trial] = {}
         self.tried: list[Trial] = []
@@ -150,11 +150,10 @@ class _Sweep:
         self.answers[shares] = found.best
 
     def _seconds(self, number: int) -> float | None:
-        """This search's share of what is left of --seconds."""
-        whole = self.task.request.seconds
-        if whole is None:
-            return None
-        return max(0.0, whole - (time.monotonic() - self._begin)) / (len(self._all) - number)
+        """Until when this search may go on: its share of what is left of --seconds, counted from the beginning."""
+        phases = self.task.phases
+        left = phases.seconds_left(self.task.request.seconds)
+        return None if left is None else phases.elapsed() + left / (len(self._all) - number)
 
     def _limits(self, shares: tuple[float, ...]) -> tuple[list[Limits], list[int]]:
         """Of each board: latency and flash, and bytes of arena."""

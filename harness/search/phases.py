@@ -23,11 +23,14 @@ def processor_seconds() -> float:
 
 @dataclass(slots=True)
 class Phases:
-    """`tell` hears of each phase as it begins. `taken`: seconds and processor seconds of each, in order."""
+    """`tell` hears of each phase as it begins. `taken`: seconds and processor seconds of each, in order. `best`: the
+    answer if nothing better comes; `sure`: the best of those that were held to their limits on the boards."""
 
     tell: Callable[[str], None] = lambda name: None
     taken: dict[str, list[float]] = field(default_factory=dict)
     first_answer: dict[str, Any] | None = None
+    best: Trial | None = None
+    sure: Trial | None = None
     _begin: tuple[float, float] = field(default_factory=lambda: (time.monotonic(), processor_seconds()))
 
     @contextmanager
@@ -43,8 +46,12 @@ class Phases:
             spent[1] += processor_seconds() - used
 
     def answered(self, trial: Trial) -> None:
-        """The first trial that keeps the limits, evaluated in full, and when there was one."""
-        if self.first_answer is not None or trial.kind != "full" or not trial.fits:
+        """The first trial that keeps the limits, evaluated in full, and when there was one; and the best."""
+        if trial.kind != "full" or not trial.fits:
+            return
+        if self.best is None or trial.rank < self.best.rank:
+            self.best = trial
+        if self.first_answer is not None:
             return
         begin, used = self._begin
         self.first_answer = {
@@ -52,6 +59,24 @@ class Phases:
             "processor_seconds": round(processor_seconds() - used, 3),
             "disagreements": trial.score.disagreements,
         }
+
+    def held(self, trial: Trial) -> None:
+        """An answer that keeps its limits on the boards, too."""
+        self.answered(trial)
+        if trial.fits and (self.sure is None or trial.rank < self.sure.rank):
+            self.sure = trial
+
+    def failed(self) -> None:
+        """The best one exceeded a limit on a board."""
+        self.best = self.sure
+
+    def seconds_left(self, seconds: float | None) -> float | None:
+        """Of so many since the command began; None: no limit."""
+        return None if seconds is None else max(0.0, seconds - self.elapsed())
+
+    def elapsed(self) -> float:
+        """Wall seconds since the command began."""
+        return time.monotonic() - self._begin[0]
 
     def as_json(self) -> list[dict[str, Any]]:
         """In order, seconds of wall and of processor each."""

@@ -28,6 +28,7 @@ from tinyhil.search.trial import Trial, TrialLog
 
 PROFILED_SAMPLES = 5
 MOST_PILOTS = 12
+PILOTS_LEAVE = 0.5  # of `--seconds`, for the search
 DRAWN = 24  # assignments among which each pilot is the one that covers most
 NAMED = 3
 OTHER_SAMPLES = 1.02  # times the worst of a few samples: what more of them may take
@@ -134,6 +135,9 @@ def _profile_pilots(meter: Meter) -> None:
         first.append(wide if task.problem.memory.fits(wide, task.arena_bytes) else space.weighing(name, space.low))
     wanted = set().union(*(_wanted(space, candidate) for candidate in first))
     while number < MOST_PILOTS and (number < len(first) or not wanted <= seen):
+        left = task.phases.seconds_left(task.request.seconds)
+        if left is not None and left < PILOTS_LEAVE * (task.request.seconds or 0.0) and table.runs(0):
+            break
         candidate = first[number] if number < len(first) else _covering(space, random, seen)
         number += 1
         if candidate is None:

@@ -28,21 +28,21 @@ MakeBench = Callable[[TrialLog], Bench]
 
 def search_once(task: Task, problem: SearchProblem, stem: str, bench: MakeBench | None) -> Found:
     """One search; every k-th full trial is measured on the way if asked."""
-    log = trial_log(task, stem)
+    request, log = task.request, trial_log(task, stem)
     device = bench(log) if bench is not None else None
     count = 0
 
     def on_trial(trial: Trial, best: Trial | None) -> None:
         nonlocal count
-        task.progress(trial, best)
         task.phases.answered(trial)
+        one_answer = request.pareto is None and request.minimize is None
+        task.progress(trial, best or task.phases.best if one_answer else best)
         if device is not None and task.request.every is not None and trial.kind == "full" and trial.fits:
             count += 1
             if count % task.request.every == 0:
                 device.measure(trial)
 
-    request = task.request
-    budget = Budget(request.evaluations, request.seconds, request.target)
+    budget = Budget(request.evaluations, task.phases.seconds_left(request.seconds), request.target)
     with task.phases.of("searching"):
         return search(task.strategy, problem, budget=budget, log=log, on_trial=on_trial)
 
@@ -88,6 +88,9 @@ def searched_on_device(
             fitting = decide(made, finalists, totals, required)
         if fitting:
             return replace(found, best=fitting[0][0]), fitting[0][1]
+        task.phases.failed()
+        if meters and task.phases.seconds_left(request.seconds) == 0.0:
+            break
         rams = [_lowered(*each, finalists) for each in zip(task.sides, made, rams, strict=True)]
         for meter, limit, one in zip(meters, limits, made, strict=False):
             _learn(meter, limit, finalists, one)

@@ -132,20 +132,28 @@ def prepared(task: Task) -> tuple[Task, tuple[Meter, ...], tuple[Uniform, ...]]:
 
 def _searched(task: Task) -> SearchOutcome:
     request = task.request
-    task, meters, beside = prepared(task)
+    meters: tuple[Meter, ...] = ()
+    beside: tuple[Uniform, ...] = ()
+    interrupted = False
     try:
+        task, meters, beside = prepared(task)
         found, measured = _find(task, meters)
     except Infeasible:
         instead = uniform_instead(task, beside)
         if instead is None:
             raise
         found, measured = instead
-    beside = (*beside, *together(task, found))
+    except KeyboardInterrupt:
+        interrupted = True
+        found, measured = _best_so_far(task)
+    over = interrupted or task.phases.seconds_left(request.seconds) == 0.0
+    if not over:
+        beside = (*beside, *together(task, found))
     found, measured = undominated(task, found, measured, beside)
     with task.phases.of("evaluating held-out samples"):
         record = _record(task, found, measured)
         record["uniform"] = as_records(task, beside)
-    record["sensitivity"] = sensitivity_of(task)
+    record["sensitivity"] = sensitivity_of(task, ask=not over)
     record["tried"] = as_tried(found.trials, meters[0].costs(request.limits) if meters else None)
     stem = task.stem(task.ram_bytes)
     out = request.out or task.folder / f"{stem}.yaml"
@@ -189,6 +197,16 @@ def _accelerator(task: Task, candidate: Candidate) -> dict[str, Any]:
     figures = {"energy_uj": cost.energy_uj, "power_mw": cost.power_mw, "crossbars": cost.crossbars}
     limits = {f"{name}_limit": value for name, value in costs.limits.asked() if name != "latency_us"}
     return {"latency_us": cost.latency_us, **figures, "cost": relative, **limits}
+
+
+def _best_so_far(task: Task) -> tuple[Found, tuple[Measured, ...]]:
+    """What an interruption leaves; KeyboardInterrupt if that is nothing."""
+    best = task.phases.best
+    if best is None:
+        raise KeyboardInterrupt
+    sure = "" if best is task.phases.sure or not task.request.costs else "; its latency and flash are estimates"
+    task.say(f"search: interrupted; the best so far is the answer{sure}; the same command goes on with the search")
+    return Found(best, (best,), 0.0, task.phases.elapsed(), False), ()
 
 
 def _record(task: Task, found: Found, boards: tuple[Measured, ...]) -> dict[str, Any]:

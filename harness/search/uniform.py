@@ -44,7 +44,18 @@ def uniforms(task: Task) -> tuple[Uniform, ...]:
     known = {trial.number: trial for trial in log.read()}
     log.start(list(known.values()))
     found = (_evaluated(task, log, known.get(at), at, name) for at, name in enumerate(task.problem.space.formats))
-    return tuple(_measured(task, log, one) if task.measures and one.trial is not None else one for one in found)
+    return tuple(
+        _with_first_answer(task, _measured(task, log, one) if task.measures and one.trial is not None else one)
+        for one in found
+    )
+
+
+def _with_first_answer(task: Task, one: Uniform) -> Uniform:
+    """A first answer, if it keeps the limits."""
+    if one.trial is not None and len(one.on_all) == len(one.measured) and _keeps(task, one):
+        task.phases.held(one.trial)
+        task.progress(one.trial, task.phases.best)
+    return one
 
 
 def beside_answer(task: Task, names: Sequence[str], found: Found | None) -> tuple[Uniform, ...]:
@@ -238,7 +249,7 @@ def as_records(task: Task, found: Sequence[Uniform]) -> list[dict[str, Any]]:
     return records
 
 
-def sensitivity_of(task: Task) -> dict[str, Any]:
-    """What each tensor alone costs in each choice, for the record."""
+def sensitivity_of(task: Task, *, ask: bool = True) -> dict[str, Any]:
+    """What each tensor alone costs in each choice, for the record; only what is known unless to `ask`."""
     with task.phases.of("measuring sensitivities"):
-        return asdict(sensitivities(task.problem))
+        return asdict(sensitivities(task.problem, ask=ask))

@@ -1,0 +1,83 @@
+"""A search that is stopped early: by Ctrl-C or by `--seconds`, it gives the best answer so far."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.session import SearchOutcome, run_search
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.native import default_cache_dir
+from tinyhil.search.trial import Trial
+
+
+class Interrupting:
+    """Ctrl-C after so many trials, or as this phase begins; `best`: what was shown last."""
+
+    def __init__(self, after: int | None = None, phase: str = "") -> None:
+        self.left, self.at = after, phase
+        self.best: Trial | None = None
+
+    def __call__(self, trial: Trial, best: Trial | None) -> None:
+        self.best = best
+        if self.left is not None:
+            self.left -= 1
+            if self.left <= 0:
+                self.left = None
+                raise KeyboardInterrupt
+
+    def phase(self, name: str) -> None:
+        if name == self.at:
+            self.at = ""
+            raise KeyboardInterrupt
+
+
+def searched(request: SearchRequest, watch: Interrupting) -> tuple[SearchOutcome, str]:
+    said: list[str] = []
+    outcome = run_search(request, default_cache_dir(), said.append, watch, load_boards())
+    return outcome, "\n".join(said)
+
+
+@pytest.mark.parametrize("after", [1, 5])
+def test_an_interrupted_search_gives_the_best_so_far(after: int, tmp_path: Path) -> None:
+    watch, out = Interrupting(after), tmp_path / "widths.yaml"
+    request = SearchRequest("digits_mlp", 50, samples=100, results=tmp_path, out=out)
+    outcome, said = searched(request, watch)
+    assert "interrupted; the best so far is the answer" in said
+    assert watch.best is not None
+    assert outcome.found.best.score.disagreements <= watch.best.score.disagreements
+    assert outcome.record["arena_bytes"] <= 50
+    assert not outcome.record["search"]["finished"]
+    assert yaml.safe_load(out.read_text())["default"] in outcome.space.formats
+    assert outcome.record["sensitivity"]["tensors"] is not None
+
+
+def test_an_interruption_before_any_answer_is_one(tmp_path: Path) -> None:
+    request = SearchRequest("digits_mlp", 50, samples=100, results=tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        searched(request, Interrupting(phase="evaluating one format for all tensors"))
+
+
+def test_an_interrupted_profile_leaves_what_was_measured(tmp_path: Path) -> None:
+    """Before costs are known, formats for all tensors are: they ran on the board, within the limits."""
+    request = SearchRequest(
+        "digits_mlp", board="host", ram=4000, flash=10_000_000, samples=60, evaluations=3, results=tmp_path
+    )
+    outcome, said = searched(request, Interrupting(phase="profiling"))
+    assert "interrupted; the best so far is the answer;" in said
+    assert outcome.found.best.candidate in [
+        outcome.space.uniform(choice) for choice in set(outcome.found.best.candidate)
+    ]
+
+
+def test_no_second_is_left_for_anything_but_an_answer(tmp_path: Path) -> None:
+    """`--seconds` counts from the beginning: what remains to do is to evaluate an answer that fits."""
+    request = SearchRequest("digits_mlp", 50, samples=100, seconds=1e-6, results=tmp_path)
+    outcome, _ = searched(request, Interrupting())
+    assert len(outcome.found.trials) == 1
+    assert outcome.found.best.fits
+    assert not outcome.record["sensitivity"]["tensors"]
+    assert [row["format"] for row in outcome.record["uniform"]] == list(outcome.space.formats)
