@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from tinyhil.compiler_pass import watched
+from tinyhil.errors import ConfigError
 from tinyhil.harness.build.pipeline import Compiled, compile_model
 from tinyhil.harness.job.job import open_model
+from tinyhil.harness.offline.inspect import Wanted, described
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.passes.every import PASSES
 
@@ -45,6 +47,25 @@ def test_whatever_is_left_out_is_not_executed() -> None:
     for name in NAMES:
         assert list(dict.fromkeys(executed("digits_cnn", "fixed8", "h747", [name]))) == [n for n in NAMES if n != name]
     assert executed("digits_cnn", "fixed8", "h747", NAMES) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_pass_made_can_be_looked_at(name: str) -> None:
+    """Every kind of thing that passes hand to each other has lines."""
+    wanted = Wanted("fastgrnn_usps10", name, "int8")
+    lines = list(described(wanted, load_boards().board("h747"), print))
+    assert any("h_next" in line for line in lines)
+    if name in ("ranges", "records"):
+        assert ("dense_factored_pair" in "\n".join(lines)) == (name == "records")
+    if name in ("layouts", "chains"):
+        assert any(line.strip().startswith("chain ") for line in lines) == (name == "chains")
+        assert any(", at " in line for line in lines)
+
+
+def test_a_pass_of_a_core_needs_one() -> None:
+    with pytest.raises(ConfigError, match="inspect: --after tables: that pass is for a core; name a --board"):
+        list(described(Wanted("digits_cnn", "tables"), None, print))
+    assert any(line.startswith("dense") for line in described(Wanted("digits_cnn", "sparse"), None, print))
 
 
 def test_data_enters_code_generation_once() -> None:

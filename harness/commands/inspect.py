@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import click
 
 from tinyhil.harness.commands import common
@@ -9,11 +12,26 @@ from tinyhil.harness.commands import common
 
 @click.command()
 @click.argument("model")
+@click.option("--after", type=click.Choice(common.PASSES), help="What this pass made of it; see hil plan --passes.")
+@click.option("--board", help="With --after: the board whose core and memory it is compiled for.")
+@common.FORMAT_OPTION
+@common.ASSIGNMENT_OPTION
 @common.stream_options
-def inspect(model: str, states: tuple[str, ...] | None, steps: int | None) -> None:
+@common.BOARDS_OPTION
+def inspect(
+    model: str,
+    after: str | None,
+    board: str | None,
+    format_: str,
+    assignment: Path | None,
+    boards_file: Path | None,
+    **streamed: Any,
+) -> None:
     """List the operations and values of MODEL, with shapes: the names an assignment file may use."""
     from tinyhil.harness.job.job import Streamed
-    from tinyhil.harness.offline.generate import describe_model
+    from tinyhil.harness.offline.inspect import Wanted, described
 
-    for line in describe_model(model, Streamed(states, steps)):
+    boards = common.boards_for(board, boards_file)
+    spec = None if board is None or boards is None else boards.board(board)
+    for line in described(Wanted(model, after, format_, assignment, Streamed(**streamed)), spec, common.say):
         click.echo(line)

@@ -1,8 +1,8 @@
-"""`hil generate`, `hil calibrate`, `hil inspect`: what can be made of a model without a board."""
+"""`hil generate`, `hil calibrate`: what can be made of a model without a board."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,6 @@ from tinyhil.harness.build.pipeline import Compiled, compile_model, write_source
 from tinyhil.harness.job.inputs import calibrated, read_inputs, training_part
 from tinyhil.harness.job.job import NO_STREAM, Streamed, method_of, open_model, preference_of, say_other_ranges
 from tinyhil.harness.settings.config import Boards
-from tinyhil.language.graph import Graph
 from tinyhil.preference import Wish
 
 Say = Callable[[str], None]
@@ -91,20 +90,3 @@ def calibrate_model(name: str, inputs: Path | None, out: Path | None, say: Say, 
     path = out or source.ranges or source.path.with_suffix(".ranges.json")
     save_ranges(path, calibrated(model, x, origin), model.sha256)
     return path
-
-
-def describe_model(name: str, streamed: Streamed = NO_STREAM) -> Iterator[str]:
-    """Lines: operations with inputs, outputs and shapes; loop bodies indented."""
-    yield from _describe(open_model(name, None, streamed).model.graph, "")
-
-
-def _describe(graph: Graph, indent: str) -> Iterator[str]:
-    for value in graph.inputs:
-        yield f"{indent}input {value} {list(graph.shapes[value])}"
-    for value, array in graph.constants.items():
-        yield f"{indent}constant {value} {list(array.shape)}"
-    for node in graph.nodes:
-        outputs = ", ".join(f"{value} {list(graph.shapes[value])}" for value in node.outputs)
-        yield f"{indent}{node.op} {node.name}: {', '.join(node.inputs)} -> {outputs}"
-        if node.body is not None:
-            yield from _describe(node.body, indent + "    ")
