@@ -57,14 +57,28 @@ class Point:
     beside_bytes: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What was measured of one image, and how it is made again; `inputs` None: ranges are the model's own."""
+
+    network: str
+    model: str
+    inputs: Path | None
+    board: str
+    format: str
+    cycles: float
+    flash_bytes: float
+    beside_bytes: float | None = None
+
+
 def points(boards: Boards) -> Iterator[Point]:
     for path in sorted(GOLDEN.rglob("*.json")):
         record = json.loads(path.read_text())
         if record["order"]["assignment"] is None:
             memory = record["memory"]
             beside = memory["total_bytes"] - memory["arena_bytes"] - memory["input_bytes"]
-            yield _point(boards, record["model"], record["model"], None, record["board"], record["format"],
-                         record["latency"]["median"], record["flash_bytes"], beside)  # fmt: skip
+            how = record["model"], record["model"], None, record["board"], record["format"]
+            yield _point(boards, Image(*how, record["latency"]["median"], record["flash_bytes"], beside))
     rows = [*json.loads(NETWORKS.read_text())["rows"]]
     if POINTS.is_file():
         rows += json.loads(POINTS.read_text())["rows"]
@@ -74,21 +88,19 @@ def points(boards: Boards) -> Iterator[Point]:
             network = known[row["network"]]
             for fmt, costs in row["formats"].items():
                 if costs is not None:
-                    yield _point(boards, row["network"], str(network.model), network.inputs, row["board"], fmt,
-                                 costs["cycles"], costs["flash_bytes"], None)  # fmt: skip
+                    made = row["network"], str(network.model), network.inputs, row["board"], fmt
+                    yield _point(boards, Image(*made, costs["cycles"], costs["flash_bytes"]))
 
 
-def _point(
-    boards: Boards, title: str, model: str, inputs: Path | None, board: str, fmt: str,
-    cycles: float, flash_bytes: int, beside_bytes: float | None,
-) -> Point:  # fmt: skip
-    opened, spec = open_model(model), boards.board(board)
-    compiled = compile_model(opened.model, Assignment(fmt), opened.required_ranges(inputs), [spec], [board])
+def _point(boards: Boards, image: Image) -> Point:
+    opened, spec = open_model(image.model), boards.board(image.board)
+    ranges = opened.required_ranges(image.inputs)
+    compiled = compile_model(opened.model, Assignment(image.format), ranges, [spec], [image.board])
     program, plan = compiled.program, compiled.plan
     constants = flash_constants(program)
     return Point(
-        title, spec.chip.core, time_features(program, plan), code_features(program, plan), cycles,
-        flash_bytes - constants, beside_bytes,
+        image.network, spec.chip.core, time_features(program, plan), code_features(program, plan), image.cycles,
+        image.flash_bytes - constants, image.beside_bytes,
     )  # fmt: skip
 
 
