@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import runpy
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -55,7 +56,9 @@ def direct_build(sources: Mapping[str, str], board: BoardSpec, folder: Path) -> 
         folder,
     )
     identify()(str(elf))
-    if load != elf:
+    if chip.load == "uf2":
+        _run([sys.executable, PLATFORM / "uf2.py", elf, load, hex(chip.uf2_family or 0)], folder)
+    elif load != elf:
         objcopy = Path(str(compiler.path).removesuffix("gcc") + "objcopy")
         _run([objcopy, "-O", {"hex": "ihex", "bin": "binary"}[chip.load], "-R", ".eeprom", elf, load], folder)
     found = read_contents(elf)

@@ -166,12 +166,15 @@ class Arm:
             target = pointer & ~1 if isinstance(pointer, int) else None
         if target is not None and (switch := SWITCH.match(self.code.name_of(target))):
             return [(place, state.copy()) for place in self._thumb1_switch(at, switch)]
+        own = self.code.span_of(at.address)
+        if target is not None and own is not None and own.start < target < own.end:
+            state.set(LR, at.next | 1)  # Thumb-1 goes far within a function by it; a part that returns goes on here
+            return [(target, state)]
         if target is None:
             walk.call_unknown(state.depth)
         else:
             walk.call(target, state.depth, self._given(state))
         state.registers = {r: v for r, v in state.registers.items() if r in CALL_SAVED}
-        own = self.code.span_of(at.address)
         goes_on = self.code.at(at.next) is not None and (own is None or at.next < own.end)
         return None if goes_on else ()  # compilers end a function with a call that does not return
 
