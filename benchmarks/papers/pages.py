@@ -50,10 +50,6 @@ def _claims(judged: Iterable[tuple[str, Verdict]]) -> str:
     return table(("Claim", "Here", "Ours"), lines) if lines else ""
 
 
-def _outcomes(judged: Iterable[tuple[str, Verdict]]) -> str:
-    return table(("Claim", "Here"), [(text, verdict.outcome) for text, verdict in judged])
-
-
 def overview(papers: Iterable[Paper], folder: Path = record.FOLDER) -> str:
     """The text of docs/papers/README.md."""
     parts = [
@@ -62,12 +58,14 @@ def overview(papers: Iterable[Paper], folder: Path = record.FOLDER) -> str:
         f"not found with our networks, data and machines. {MADE} `--quick` runs a cut-down form "
         "in seconds and keeps nothing; `--only PREFIX` measures what is missing, `--again PREFIX` all anew.",
     ]
+    lines = []
     for paper in papers:
         cells = record.read(paper.name, folder)
-        rows, count = record.rows_of(cells), len(list(paper.cells()))
-        begun = "" if len(cells) == count else f" ({len(cells)} of {count} cells measured so far)"
-        parts.append(f"## [{paper.title}]({paper.name}.md)\n\n`{paper.command}`{begun}")
-        parts.append(_outcomes([(claim.text, claim.judge(rows)) for claim in paper.claims]))
+        outcomes = [claim.judge(record.rows_of(cells)).outcome for claim in paper.claims]
+        measured = f"{len(cells)} of {len(list(paper.cells()))}"
+        found = (outcomes.count(outcome) for outcome in ("confirmed", "refuted"))
+        lines.append((f"[{paper.title}]({paper.name}.md)", f"`{paper.name}`", measured, *found))
+    parts.append(table(("Paper", "`python -m benchmarks.papers`", "Cells measured", "Confirmed", "Refuted"), lines))
     for other in elsewhere.PAGES:
         parts.append(f"## [{other.title}]({other.page})\n\n`{other.command}`")
         parts.append(_claims([(claim.text, claim.judge({})) for claim in other.claims]))

@@ -249,9 +249,16 @@ def _widths_table(tolerance: str, row: Row) -> str:
         f"these widths: products {ratios[0]}, without those of zeros {ratios[1]}, memory included {ratios[2]}; of 8 "
         f"bits: {', '.join(eight)} (`hil energy`, its default prices)."
     )
+    if len(row["layers"]) > MOST_LAYERS:
+        bits = [[one[key][0] for one in row["layers"] if key in one] for key in ("inputs", "weights")]
+        spans = (f"{min(found)} to {max(found)}, {sum(found) / len(found):.1f} in the mean" for found in bits)
+        return f"{said} Bits of its {len(row['layers'])} layers: inputs {next(spans)}; weights {next(spans)}."
     lines = [_layer(one) for one in row["layers"]]
     heads = ("Layer", "products", "input bits", "weight bits", "zero inputs %", "zero weights %")
     return f"{said}\n\n{table(heads, lines)}"
+
+
+MOST_LAYERS = 8  # of which each has a row
 
 
 def _layer(one: Mapping[str, Any]) -> tuple[object, ...]:
