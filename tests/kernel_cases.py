@@ -196,7 +196,8 @@ def run_on_board(cases: Sequence[Case], board: BoardSpec, cache_dir: Path) -> Re
     image = direct_build(sources, board, cache_dir)
     check_fits(image, board)
     results = parse(cases, collect(image, board, result_bytes(cases)))
-    if not board.chip.core.startswith("cortex"):
+    emulator = board.chip.emulator
+    if not board.chip.core.startswith("cortex") or emulator is None or emulator.kind == "qemu":  # no trace of sections
         return results
     counts = traced_instructions(image.project_dir / "logs" / "trace.txt")
     return replace(results, instructions=tuple(counts[tag] for tag in range(1, len(cases) + 1)))

@@ -14,7 +14,7 @@ from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.stream import Options
 
 SAMPLES = 9
-AROUND = 200  # cycles from an edge to the counter beside it, both together
+AROUND = 400  # cycles from an edge to the counter beside it, both together; the first may fill caches
 JITTER = 16  # cycles by which that may differ where an emulator sees edges by blocks of code; none where it is exact
 
 
@@ -32,8 +32,8 @@ def test_it_is_high_once_for_each_sample(name: str, tmp_path: Path) -> None:
     widths = [fall - rise for (rise, _), (fall, _) in zip(found[::2], found[1::2], strict=True)]
     ticks = [collected.results[sample].ticks for sample in range(SAMPLES)]
     around = [width - inside for width, inside in zip(widths, ticks, strict=True)]
-    assert all(0 < one < AROUND for one in around)
-    assert max(around) - min(around) <= (0 if bench.board.chip.core == "avr" else JITTER)
+    assert all(0 < one < AROUND for one in around), around
+    assert max(around[1:]) - min(around[1:]) <= (0 if bench.board.chip.core == "avr" else JITTER)
 
 
 def test_every_emulated_chip_is_there() -> None:

@@ -27,6 +27,7 @@ from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.graph import Graph
 from tinyhil.language.program import walk
+from tinyhil.ops import affine_words
 from tinyhil.references.reference import quantize_inputs, run_reference
 from tinyhil.search.engine.flatten import flatten_program
 from tinyhil.search.engine.library import Engine
@@ -39,7 +40,8 @@ MORE_FORMATS = (
 )
 LAYERS = {"Conv", "MatMul", "Gemm"}
 SORTED = {"top_values", "top_indices"}  # by numpy in every domain
-BY_NUMPY = {"conv_transpose", *SORTED}  # the former for operands that are no integers
+OF_CODES = {*SORTED, *(name_of(kernel.form) for kernel in affine_words.KERNELS)}  # by numpy in integers, too
+BY_NUMPY = {"conv_transpose", *OF_CODES}  # the former for operands that are no integers
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +91,7 @@ def test_each_operator_in_every_format(default: str, engine: Engine, tmp_path: P
             continue
         left = flatten_program(program).by_numpy
         assert {name_of(op.kernel) for op in left} <= BY_NUMPY, name
-        assert INTEGER not in {op.domain for op in left if name_of(op.kernel) not in SORTED}, name
+        assert INTEGER not in {op.domain for op in left if name_of(op.kernel) not in OF_CODES}, name
         inputs = quantize_inputs(program, x * np.float32(1.7))[0]
         found, wanted = engine.run(program, inputs), run_reference(program, inputs)
         np.testing.assert_array_equal(found.outputs, wanted.outputs, name)

@@ -221,5 +221,5 @@ def test_a_run_within_so_much_ram(tmp_path: Path) -> None:
     assert 0 < again < 0.5
     said = dict(rows(within))["disagreements"]
     assert said.endswith(f"those of the {100 * again:.1f} % of products that are computed again included")
-    with pytest.raises(DoesNotFit, match="with the input exceeds 2000 B of --ram"):
+    with pytest.raises(DoesNotFit, match="with the input exceeds 2000 B of ram"):
         model.run("host", x, formats="fixed8", ram=2000, results=tmp_path)

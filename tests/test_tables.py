@@ -23,7 +23,15 @@ MAKEFILE = (ROOT / "Makefile").read_text().replace("\\\n", " ")
 COMMANDS = [*re.findall(r"\$\(BIN\)/python -m ((?:tools|benchmarks)\.[\w ]+?)(?= &&|$)", MAKEFILE, re.MULTILINE)]
 COMMANDS += [f"benchmarks.{line}" for line in shlex.split(LONG)]
 # Pages are made of tables, papers and accelerators measure what is missing only, README's example is a run.
-NO_TABLE = ("tools.claims", "tools.docs", "tools.format_plots", "tools.mutate", "tools.readme_run", "benchmarks.papers")
+NO_TABLE = (
+    "tools.claims",
+    "tools.docs",
+    "tools.examples",
+    "tools.format_plots",
+    "tools.mutate",
+    "tools.readme_run",
+    "benchmarks.papers",
+)
 WRITES = {
     "results/formats.json": "tools.tables",
     "results/zoo.json": "benchmarks.zoo accuracy",

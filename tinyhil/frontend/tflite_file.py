@@ -192,6 +192,7 @@ def with_states(subgraphs: Sequence[File]) -> File:
     """The main subgraph and what it keeps from step to step: variables, by their names, and tensors marked as such.
 
     Variables begin with what the subgraph of CALL_ONCE assigns to them, else with their zero point.
+    ModelError for what is kept otherwise, ValueError in a damaged file.
     """
     main = subgraphs[0]
     starts: dict[str, np.ndarray] = {}

@@ -27,7 +27,7 @@ def _held(reader: Reader, number: int) -> str:
 
 
 def moved(axis: int, rank: int, form: str) -> int:
-    """An axis of the file in `form`."""
+    """An axis of the file in `form`; ValueError if there is none."""
     if not -rank <= axis < rank:
         raise ValueError(f"axis {axis} of {rank}")
     return TO_PLANES.index(axis % rank) if form == PLANES else axis % rank
@@ -88,7 +88,8 @@ def zeros_like(reader: Reader, operation: Operation) -> None:
 
 
 def strided_slice(reader: Reader, operation: Operation) -> None:
-    """STRIDED_SLICE with constant ends: masks drop an end, a shrunk axis takes its begin alone."""
+    """STRIDED_SLICE with constant ends: masks drop an end, a shrunk axis takes its begin alone. ModelError
+    for what is refused, ValueError in a damaged file."""
     options = {name: int(value) for name, value in operation.options.items()}
     if options["EllipsisMask"] or options["NewAxisMask"]:
         raise reader.refuse(operation, "an ellipsis or a new axis")
@@ -144,7 +145,7 @@ def slice_(reader: Reader, operation: Operation) -> None:
 
 
 def split(reader: Reader, operation: Operation) -> None:
-    """SPLIT (axis, x) and SPLIT_V (x, sizes, axis)."""
+    """SPLIT (axis, x) and SPLIT_V (x, sizes, axis); ValueError in a damaged file."""
     is_even = operation.op == "SPLIT"
     number, axis_number = operation.inputs[1 if is_even else 0], operation.inputs[0 if is_even else 2]
     shape, form, count = reader.file.tensors[number].shape, _held(reader, number), len(operation.outputs)
@@ -202,7 +203,7 @@ def _taken(reader: Reader, value: str, rows: np.ndarray | str, axis: int, out: s
 
 
 def gather(reader: Reader, operation: Operation) -> None:
-    """GATHER along an axis."""
+    """GATHER along an axis; ModelError with batch dimensions."""
     if int(operation.options["BatchDims"]):
         raise reader.refuse(operation, "batch dimensions")
     x, rows = (reader.value(number) for number in operation.inputs[:2])

@@ -38,7 +38,8 @@ class Reader:
         self.values[number, FILE] = self._real(number, value, self.name(number))
 
     def results(self, with_states: bool) -> tuple[str, ...]:
-        """Add the operators that lead to the outputs, and to the states where these are wanted; the outputs' values."""
+        """Add the operators that lead to the outputs, and to the states where these are wanted; the outputs' values.
+        ModelError for an operator that nobody knows."""
         outputs = self.file.outputs
         for operation in self.file.operations:
             if not with_states and set(outputs) <= {number for number, _ in self.values}:
@@ -63,7 +64,7 @@ class Reader:
         return self.add("Transpose", self.codes[number, PLANES], out=f"{self.name(number)}.file", perm=TO_FILE)
 
     def value(self, number: int, form: str = FILE) -> str:
-        """Name of the real values of a tensor; of a constant in the file's form."""
+        """Name of the real values of a tensor; of a constant in the file's form. ModelError if nothing computes it."""
         if number < 0:
             return ""
         found = self.values.get((number, form))
@@ -98,10 +99,11 @@ class Reader:
         return self.add("DequantizeLinear", name, *grid, out=f"{tensor.name}.real", axis=axis)
 
     def number(self, stem: str, part: str, array: Any) -> str:
+        """Name of a new constant."""
         return self.builder.constant(f"{stem}.{part}", np.asarray(array))
 
     def whole_numbers(self, number: int) -> list[int]:
-        """A constant list: a shape, axes, pads."""
+        """A constant list: a shape, axes, pads; ModelError if it is computed."""
         data = self.file.tensors[number].data if number >= 0 else None
         if data is None and (number, FILE) in self.values:
             data = self.builder.constants.get(self.values[number, FILE])
@@ -112,11 +114,13 @@ class Reader:
     # ---- operators
 
     def add(self, op: str, *inputs: str, out: str, **attrs: Any) -> str:
+        """The result of a new node."""
         attrs = {name: list(value) if isinstance(value, tuple) else value for name, value in attrs.items()}
         return self.builder.add(Call(op, out, inputs, (out,), attrs))[0]
 
     def finish(self, operation: Operation, value: str, form: str = FILE, index: int = 0) -> None:
-        """`value` is result `index` of `operation`: activated, put on the grid of its tensor."""
+        """`value` is result `index` of `operation`: activated, put on the grid of its tensor. ModelError for
+        activations that are not known."""
         number = operation.outputs[index]
         tensor = self.file.tensors[number]
         kind = ACTIVATIONS.get(int(operation.options.get("FusedActivationFunction", 0)), "")
@@ -140,17 +144,20 @@ class Reader:
         self.values[number, form] = value
 
     def clamped(self, value: str, low: float, high: float | None, stem: str) -> str:
+        """`value` within its ends; None: no upper one."""
         if high is None:
             return self.add("Relu", value, out=f"{stem}.relu")
         ends = [self.number(stem, part, np.float32(end)) for part, end in (("low", low), ("high", high))]
         return self.add("Clip", value, *ends, out=f"{stem}.clip")
 
     def refuse(self, operation: Operation, what: str) -> ModelError:
+        """The line for what of an operation is not supported."""
         return ModelError(f"node '{operation.name}' ({operation.op}): {what} is not supported; convert without it")
 
     # ---- scales
 
     def name(self, number: int) -> str:
+        """Of a tensor."""
         return self.file.tensors[number].name
 
     def is_rescaled(self, operation: Operation) -> bool:

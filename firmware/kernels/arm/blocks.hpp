@@ -1,6 +1,7 @@
 // Blocks of sums: some rows of weights times the patches of two pixels, each element loaded once for all of them. The
 // weights lie in the order in which the blocks read them (passes/arrange.py).
 #pragma once
+#include "firmware/kernels/arm/byte_sums.hpp"
 #include "firmware/kernels/arm/dsp.hpp"
 #include "firmware/kernels/common/memory.hpp"
 
@@ -27,30 +28,6 @@ inline Blocks<int8_t, Rows, Step> bytes_of(Blocks<Raised<By>, Rows, Step> b) { r
 constexpr Size in_pairs = 0;
 // As a step: elements in turn, in parts whose products have a sum of 32 bits; before each a number, how many pairs of elements.
 constexpr Size in_parts = ~Size(1);
-
-// What bytes at even places add up to, and what those at odd ones do; `Signs`: of those that have any, in what they are above the least
-struct EvenAndOdd { int32_t even, odd; };
-template <uint32_t Signs = 0x80808080>
-inline EvenAndOdd sums_of_bytes(const int8_t *x, Size count) {
-    constexpr uint32_t halves = 0x00FF00FF;
-    constexpr Size most = 4 * 257;  // of them, whose sums fit halves of a word
-    uint32_t even = 0, odd = 0;
-    for (Size left = count & ~Size(3), now; left > 0; left -= now) {
-        now = left < most ? left : most;
-        uint32_t p = 0, q = 0;
-        for (const int8_t *const end = x + now; x != end; x += 4) {
-            const uint32_t word = word_at(x) ^ Signs;
-            p += word & halves;
-            q += word >> 8 & halves;
-        }
-        even += (p & 0xFFFF) + (p >> 16);
-        odd += (q & 0xFFFF) + (q >> 16);
-    }
-    for (Size n = 0; n < (count & 3); ++n) (n % 2 == 0 ? even : odd) += static_cast<uint8_t>(x[n]) ^ (Signs & 0xFF);
-    return {static_cast<int32_t>(even - 128 * ((count + 1) / 2)), static_cast<int32_t>(odd - 128 * (count / 2))};
-}
-
-constexpr Size rounded_up(Size count, Size step) { return (count + step - 1) / step * step; }
 
 // Sums of `Rows` outputs for two pixels
 template <Size Rows, class Acc = int32_t>
