@@ -26,6 +26,7 @@ SPECS = _one_of_each_chip()
 EMULATED = tuple(SPECS)
 EVERY = ("host", *EMULATED)
 FLASHED = tuple(name for name, board in SPECS.items() if board.chip.emulator and board.chip.emulator.loader_args)
+UF2 = tuple(name for name in FLASHED if SPECS[name].chip.uf2_family)  # boot loaders that are drives
 SMALLEST = min(SPECS, key=lambda name: SPECS[name].chip.ram_bytes or 0)
 ARM = tuple(name for name, board in SPECS.items() if board.chip.compiler == "arm-none-eabi-gcc")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from boards_under_test import SPECS
+from boards_under_test import SPECS, UF2
 
 from tinyhil.harness.boards.boot_loader import optiboot
 from tinyhil.harness.build.toolchain import default_cache_dir
@@ -24,6 +24,8 @@ class Emulator:
 
     def __init__(self, name: str, folder: Path, *options: str) -> None:
         self.flash_file = folder / f"{name}.flash"
+        self.drive = folder / "drive"
+        self.drive.mkdir(exist_ok=True)
         chip = SPECS[name].chip
         assert chip.emulator is not None
         start: list[str | Path] = [ARMSIM, "--chip", chip.name]
@@ -32,6 +34,8 @@ class Emulator:
         own = [option for option in chip.emulator.loader_args if option == "--no-autoreset"]
         if SPECS[name].supply is not None:
             own += ["--supply", str(SPECS[name].supply)]
+        if name in UF2:
+            own += ["--drive", str(self.drive)]
         command = [*start, *own, "--flash-file", self.flash_file, "--link", folder / "port", *options]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.port: str = self.next_event()["pty"]

@@ -135,7 +135,6 @@ def test_the_command_lists_engines_and_how_to_get_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize("board", ["host", "due@emulated"])
 def test_emlearn_comes_with_its_package(board: str, tmp_path: Path) -> None:
     """Of the example's network, which has two dense layers; float32 on both sides."""
-    pytest.importorskip("emlearn")
     example = ROOT / "examples/vibration"
     asked = Request(
         board, str(example / "models/vibration.onnx"), inputs=example / "data/test.npz", samples=8, results=tmp_path

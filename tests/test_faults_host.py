@@ -161,7 +161,7 @@ def test_a_disk_that_fills_up_while_recording(files: Path, small_disk: Path, tmp
     assert record_of(again)["equal_samples"] == 400
     assert "resuming, " in again.stderr
     resumed = int(again.stderr.split("resuming, ")[1].split()[0])
-    assert before - 1 <= resumed <= before  # the last line may be torn
+    assert before - 1 <= resumed <= before + 1  # the last line may be torn, or whole but for its end
 
 
 @pytest.mark.parametrize("kilobytes", [20, 650], ids=["sources", "program"])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from boards_under_test import FLASHED, each
+from boards_under_test import FLASHED, UF2, each
 from flash_bench import DEADLINE_S, Emulator, loader_options
 from hil_command import check_failure, hil, record_of
 
@@ -23,6 +23,7 @@ from tinyhil.harness.boards import simulated
 from tinyhil.harness.boards.boot_loader import FLAGS, SOURCE
 from tinyhil.harness.boards.connection import Session
 from tinyhil.harness.boards.flash import (
+    NO_DRIVE,
     NO_UNO,
     OTHER_STM32,
     TOOLS,
@@ -46,6 +47,7 @@ from tinyhil.harness.settings.config import Boards, BoardSpec, load_boards
 
 BUILDER = Path(__file__).resolve().parent.parent / "firmware" / "platform" / "builder" / "main.py"
 every_board = pytest.mark.parametrize("name", each(FLASHED))
+through_a_port = pytest.mark.parametrize("name", each(name for name in FLASHED if name not in UF2))
 
 
 def flashable(board: BoardSpec, **changes: Any) -> BoardSpec:
@@ -92,7 +94,7 @@ def test_a_flashed_board_runs_and_keeps_its_flash(
     board, image = flashable(boards.board(name)), images[name]
     log = tmp_path / "flash.log"
     with Emulator(name, tmp_path, *loader_options(name)) as emulator:
-        flash(image, board, emulator.port, log)
+        flash(image, board, emulator.port, log, [emulator.drive])
         confirm(image, board, emulator.port)
         emulator.finish()
     assert log.read_text().startswith(f"$ {TOOLS[board.upload].program} ")
@@ -257,7 +259,7 @@ def failure(image: Image, board: BoardSpec, port: str, log: Path) -> str:
     return line
 
 
-@every_board
+@through_a_port  # who copies a file to a drive reads nothing back
 def test_a_worn_cell_is_found(name: str, boards: Boards, images: dict[str, Image], tmp_path: Path) -> None:
     worn = next(i for i, byte in enumerate(images[name].elf.with_suffix(".bin").read_bytes()) if i > 500 and byte)
     log = tmp_path / "log"
@@ -271,10 +273,11 @@ def test_a_worn_cell_is_found(name: str, boards: Boards, images: dict[str, Image
 @every_board
 def test_nobody_answers(name: str, boards: Boards, images: dict[str, Image], silent_port: str, tmp_path: Path) -> None:
     board = flashable(boards.board(name), flash_deadline_s=3)
-    assert "no boot loader answers" in failure(images[name], board, silent_port, tmp_path / "log")
+    words = NO_DRIVE if name in UF2 else "no boot loader answers"
+    assert words in failure(images[name], board, silent_port, tmp_path / "log")
 
 
-@every_board
+@through_a_port
 def test_the_port_is_no_serial_port(name: str, boards: Boards, images: dict[str, Image], tmp_path: Path) -> None:
     line = failure(images[name], flashable(boards.board(name)), "/dev/null", tmp_path / "log")
     assert "can not be opened" in line

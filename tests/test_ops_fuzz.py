@@ -37,7 +37,8 @@ def mutate(model: onnx.ModelProto, chance: random.Random) -> None:
             tensor = chance.choice(graph.initializer)
             array = onnx.numpy_helper.to_array(tensor)
             cut = array.reshape(-1)[: chance.randint(1, max(array.size, 1))]
-            moved = (array * chance.choice([-1, 0, 1000])).astype(array.dtype)
+            with np.errstate(all="ignore"):
+                moved = (array * chance.choice([-1, 0, 1000])).astype(array.dtype)
             made = np.ascontiguousarray(cut if chance.random() < 0.5 else moved)
             tensor.CopyFrom(onnx.numpy_helper.from_array(made, tensor.name))
         case 4 if node.attribute:

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { READ_BYTES = 4096, RESET_MS = 10 };
+enum { READ_BYTES = 4096, RESET_MS = 10, OPENING_MS = 100 };
 static const double PACE_SLACK_SECONDS = 0.0005, LONGEST_NAP_SECONDS = 0.01;
 
 static struct {
@@ -92,7 +92,6 @@ static void port_opened(struct machine *m) {
     if (host.autoreset) stop_machine(m, STOP_RESET, "port opened");
 }
 
-
 static void receive_bytes(struct machine *m) {
     uint8_t bytes[READ_BYTES];
     const uint32_t room = uart_rx_room(&m->uart);
@@ -118,8 +117,7 @@ static void check_touch(struct machine *m) {
     m->chip->on_1200_baud(m);
 }
 
-/* Every open and close in order, so that a port closed and opened again at once resets the board as well. */
-static void watch_port(struct machine *m) {
+static void read_openings(struct machine *m) {
     _Alignas(struct inotify_event) char events[4096];
     const ssize_t bytes = read(host.notify, events, sizeof events);
     for (ssize_t at = 0; at < bytes;) {
@@ -128,14 +126,24 @@ static void watch_port(struct machine *m) {
         if (e->mask & IN_CLOSE) host.open = false;
         at += (ssize_t)sizeof *e + e->len;
     }
+}
+
+static bool hung_up(void) {
     struct pollfd p = {.fd = host.master};
     poll(&p, 1, 0);
-    const bool hung_up = p.revents & POLLHUP;
-    if (hung_up) {
-        port_closed(m);
-        check_touch(m); /* not while somebody else has the port: the speed may be his */
-    }
-    host.open = !hung_up;
+    return p.revents & POLLHUP;
+}
+
+/* Every open and close in order, so that a port closed and opened again at once resets the board as well. When one has
+ * left and the port is still in use, either the next has just come, whose event follows, or a second client stays. */
+static void watch_port(struct machine *m) {
+    struct pollfd follows = {.fd = host.notify, .events = POLLIN};
+    do read_openings(m);
+    while (!host.open && !hung_up() && poll(&follows, 1, OPENING_MS) > 0);
+    host.open = !hung_up();
+    if (host.open) return;
+    port_closed(m);
+    check_touch(m); /* not while somebody else has the port: the speed may be his */
 }
 
 static void send_bytes(struct machine *m) {
