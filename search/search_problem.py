@@ -200,7 +200,10 @@ class SearchProblem:
         return found, overshooting
 
     def heat(self, high: Choice, low: Choice, percentile: float = 95.0) -> list[float]:
-        """Per group the percentile of |value(all high) - value(all low)| over its elements (MinUn, phase II)."""
+        """Per group the percentile of |value(all high) - value(all low)| over its elements (MinUn, phase II).
+
+        Of two neighbouring ranks the lower one, as the figures of the paper's appendix B have it.
+        """
         programs = [self.space.lower(self.space.uniform(choice)) for choice in (high, low)]
         values = _executed_bytes(programs[0])
         samples = max(1, min(len(self.evaluator.examples), LOG_BYTES // max(1, values)))
@@ -218,7 +221,7 @@ class SearchProblem:
         if role == ARENA:  # a state also shows constants it starts from; what was computed counts
             names = [name for name in names if name not in self.space.graph.all_constants()] or names
         errors = [np.abs(logs[0][name] - logs[1][name]).reshape(-1) for name in names]
-        return float(np.percentile(np.concatenate(errors), percentile)) if errors else 0.0
+        return float(np.percentile(np.concatenate(errors), percentile, method="lower")) if errors else 0.0
 
 
 def _executed_bytes(program: Program) -> int:

@@ -11,11 +11,15 @@ import numpy as np
 from benchmarks import arena_mixes
 from benchmarks.papers.paper import Cell, Claim, Row, Rows, Verdict, under
 from tinyhil.compiler.calibrate import calibrate
-from tinyhil.compiler.lower import lower
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.job.zoo import zoo_names
-from tinyhil.language.assignment import Assignment
 from tinyhil.memplan.arena.placement import place
+from tinyhil.search.evaluator import Evaluator, NumpyExecutor, make_examples
+from tinyhil.search.memory import Memory
+from tinyhil.search.search_loop import search
+from tinyhil.search.search_problem import SearchProblem
+from tinyhil.search.space import Choice, make_space
+from tinyhil.search.strategies.haunter import Haunter, promotion_order
 from tools.measured import ROOT
 
 MIXES = 200  # random 8/16 assignments per network
@@ -23,7 +27,9 @@ QUICK_MIXES, QUICK = 12, "fastgrnn_har"
 EXAMPLE = ROOT / "examples" / "linear_classifier.dsl"
 EXAMPLE_INPUT = np.array([[[1.185109], [-2.206466]]], np.float32)
 APART = frozenset({"in-place", "gaps", "order"})  # no two live tensors share bytes, as in MinUn
-T2_NARROW = {"t2": "fixed8"}
+POSITS = ("posit8es2", "posit16es2")
+LIMIT_BYTES = 3
+PRINTED = {"W1": 0.00513, "B1": 0.00543, "X1": 0.02197, "t1": 0.30469, "t2": 0.45117}  # error per element, appendix B
 
 
 def cells() -> Iterator[Cell]:
@@ -38,13 +44,20 @@ def quick() -> Iterator[Cell]:
 
 
 def _worked_example() -> Row:
-    """Bytes of t1 and t2 in 16 bits and with t2 in 8, planned as MinUn does and with all passes."""
+    """HAUNTER on the example in posits: its heat map, its order, its answer under 3 B; bytes with 16 bits for all."""
     graph = load_model(EXAMPLE).graph
-    ranges = calibrate(graph, EXAMPLE_INPUT, {"name": "appendix B"})
-    wide = lower(graph, Assignment("fixed16"), ranges)
-    mixed = lower(graph, Assignment("fixed16", T2_NARROW), ranges)
-    plan = place(mixed, APART).plan
+    space = make_space(graph, calibrate(graph, EXAMPLE_INPUT, {"name": "appendix B"}), POSITS)
+    evaluator = Evaluator(NumpyExecutor(), make_examples(graph, EXAMPLE_INPUT, None))
+    problem = SearchProblem(space, Memory(space, partial(place, without=APART)), evaluator, LIMIT_BYTES)
+    low, high = map(Choice, POSITS)
+    heat = problem.heat(high, low)
+    found = search(Haunter(), problem).best
+    plan = place(space.lower(found.candidate), APART).plan
+    wide = space.lower(space.uniform(high))
     return {
+        "promotability": {g.name: round(e / g.elements, 5) for g, e in zip(space.groups, heat, strict=True)},
+        "order": [space.groups[index].name for index in promotion_order(problem, heat)],
+        "formats": {group.name: str(choice) for group, choice in zip(space.groups, found.candidate, strict=True)},
         "wide": place(wide, APART).plan.peak_bytes,
         "mixed": plan.peak_bytes,
         "offsets": {name: plan.offsets[name] for name in ("t1", "t2")},
@@ -94,8 +107,11 @@ def _judge_example(rows: Rows) -> Verdict:
     row = rows.get("worked example")
     if row is None:
         return Verdict("not testable here", "not measured yet")
-    same = (row["wide"], row["mixed"], row["offsets"]) == (4, 3, {"t1": 0, "t2": 2})
-    said = f"{row['wide']} B and {row['mixed']} B, t2 at offset {row['offsets']['t2']}"
+    widths = [row["formats"][name] for name in ("t1", "t2")]
+    bytes_agree = (row["wide"], row["mixed"], row["offsets"]) == (4, 3, {"t1": 0, "t2": 2})
+    same = bytes_agree and widths == [*reversed(POSITS)] and row["promotability"] == PRINTED
+    heat = ", ".join(f"{name} {row['promotability'][name]:.5f}" for name in row["order"])
+    said = f"HAUNTER itself: {heat}; {row['wide']} B and {row['mixed']} B, t2 at offset {row['offsets']['t2']}"
     return Verdict("confirmed" if same else "refuted", f"{said}; computed in place {row['ours wide']} B suffice")
 
 
@@ -115,7 +131,10 @@ def _judge_fragmentation(rows: Rows) -> Verdict:
 
 
 CLAIMS = (
-    Claim("Appendix B: 4 B in 16 bits; in 3 B t1 keeps 16 bits at offset 0 and t2 gets 8 at offset 2", _judge_example),
+    Claim(
+        "Appendix B in posits: heat map and order; 4 B in 16 bits; in 3 B t1 keeps 16 bits at offset 0, t2 gets 8 at offset 2",
+        _judge_example,
+    ),
     Claim(
         "First fit fragments memory, an exact planner does not (SqueezeNet in posits: 1.44 MB against 1.16 MB)",
         _judge_fragmentation,
