@@ -132,7 +132,7 @@ def _judge_fragmentation(rows: Rows) -> Verdict:
 
 CLAIMS = (
     Claim(
-        "Appendix B in posits: heat map and order; 4 B in 16 bits; in 3 B t1 keeps 16 bits at offset 0, t2 gets 8 at offset 2",
+        "Appendix B in posits: heat map and order; 4 B in 16 bits; in 3 B t1 keeps 16 bits at offset 0, t2 gets 8 at 2",
         _judge_example,
     ),
     Claim(
