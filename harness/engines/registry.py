@@ -7,9 +7,10 @@ from tinyhil.harness.engines.emlearn import EMLEARN
 from tinyhil.harness.engines.engine import Engine
 from tinyhil.harness.engines.onnx2c import ONNX2C
 from tinyhil.harness.engines.tflm import TFLM, TFLM_CMSIS_NN
+from tinyhil.harness.engines.tinymaix import TINYMAIX
 
 OURS = "tinyhil"
-ENGINES = (TFLM, TFLM_CMSIS_NN, ONNX2C, EMLEARN)
+ENGINES = (TFLM, TFLM_CMSIS_NN, ONNX2C, EMLEARN, TINYMAIX)
 
 
 def engine_named(name: str) -> Engine:

@@ -10,14 +10,12 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from tinyhil import files
-from tinyhil.codegen.benchmark import codes_at
 from tinyhil.errors import BuildError, ConfigError, ModelError
-from tinyhil.frontend.tflite_file import Tensor, read_file
+from tinyhil.frontend.tflite_file import read_file
 from tinyhil.harness.engines.engine import Built, Engine, Task, tree_hash
 from tinyhil.harness.engines.objects import Recipe, archive, engine_folder
-from tinyhil.harness.engines.port import TYPES, Port
+from tinyhil.harness.engines.tflite_ends import MOST_MODEL_BYTES, ends_of
 from tinyhil.harness.settings.assets import asset
-from tinyhil.language.graph import element_count
 
 MICRO, KERNELS = "tensorflow/lite/micro", "tensorflow/lite/micro/kernels"
 INTERPRETER = (
@@ -42,7 +40,6 @@ HELPERS = (
     "decompress",
     "decompress_common",
 )
-MOST_MODEL_BYTES = 1 << 26
 FLAGS = ("-DTF_LITE_STATIC_MEMORY", "-DTF_LITE_STRIP_ERROR_STRINGS", "-DNDEBUG")
 INCLUDES = {"flatbuffers": "include", "gemmlowp": "", "ruy": "", "kissfft": ""}  # and where their headers are
 HOST_ARENA_BYTES = 1 << 24
@@ -96,18 +93,12 @@ def build(task: Task, *, cmsis_nn: bool = False) -> Built:
         raise BuildError(f"{task.board.name}: TensorFlow Lite Micro is for 32 bits and more; choose another board")
     data = files.read_bytes(task.model, "model", MOST_MODEL_BYTES)
     content = read_file(data)
-    if len(content.inputs) != 1 or len(content.outputs) != 1:
-        raise ModelError(f"{task.model}: {len(content.inputs)} inputs and {len(content.outputs)} outputs; one of each")
+    ends = ends_of(content, task)
     operators = _operators(data)
     ram = task.board.chip.ram_bytes
     most = ram * 7 // 8 // 16 * 16 if ram else HOST_ARENA_BYTES
-    graph = task.opened.model.graph
-    source, target = (content.tensors[ends[0]] for ends in (content.inputs, content.outputs))
     made = Built(
-        input=_port(source, codes=codes_at(graph, "FromCodes") is not None),
-        output=_port(target, codes=codes_at(graph, "ToCodes") is not None),
-        input_count=element_count(source.shape),
-        output_count=element_count(target.shape),
+        *ends,
         archive=_archive(task, operators, most, cmsis_nn=cmsis_nn),
         beside=tuple(_beside(task.source, name) for name in (*INCLUDES, *((CMSIS_NN,) if cmsis_nn else ()))),
     )
@@ -127,16 +118,6 @@ def _operators(data: bytes) -> tuple[str, ...]:
     model = tflite.Model.GetRootAsModel(data, 0)
     codes = [model.OperatorCodes(index) for index in range(model.OperatorCodesLength())]
     return tuple(sorted({names[max(code.BuiltinCode(), code.DeprecatedBuiltinCode())] for code in codes}))
-
-
-def _port(tensor: Tensor, *, codes: bool) -> Port:
-    """`codes`: the float model takes or gives the integers themselves."""
-    if tensor.kind not in TYPES:
-        raise ModelError(f"'{tensor.name}' is of {tensor.kind}; the ends are of {', '.join(TYPES)}")
-    if tensor.scales is None or codes:
-        return Port(tensor.kind)
-    assert tensor.zeros is not None
-    return Port(tensor.kind, float(tensor.scales[0]), int(tensor.zeros[0]))
 
 
 def _archive(task: Task, operators: Sequence[str], arena_bytes: int, *, cmsis_nn: bool) -> bytes:
