@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tinyhil.files import as_bytes
 from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import Image, read_contents
 from tinyhil.harness.build.platformio import defines
@@ -38,7 +39,7 @@ def identify() -> Callable[[str], bytes]:
     return runpy.run_path(str(PLATFORM / "image_hash.py"))["patch"]
 
 
-def direct_build(sources: Mapping[str, str], board: BoardSpec, folder: Path) -> Image:
+def direct_build(sources: Mapping[str, str | bytes], board: BoardSpec, folder: Path) -> Image:
     """The image of `sources`, as `build` makes it, in a new folder inside of `folder`."""
     if board.is_host:
         return build(sources, board, cache_dir=folder, log=lambda line: None)
@@ -46,7 +47,7 @@ def direct_build(sources: Mapping[str, str], board: BoardSpec, folder: Path) -> 
     folder = Path(tempfile.mkdtemp(prefix=board.name, dir=folder))
     for name, text in sources.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
+        (folder / name).write_bytes(as_bytes(text))
     chip, compiler = board.chip, find_compiler(board, folder)
     units = [path for one in UNITS for path in sorted(folder.glob(one.format(hal=chip.hal)))]
     definitions = [f"-D{name}" for name in (f"F_CPU={chip.clock_hz}L", *defines(board))]

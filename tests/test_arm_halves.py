@@ -19,8 +19,9 @@ from test_rows import Chain, mobile, runs
 
 from tinyhil.language.program import Blocks, Program, walk
 from tinyhil.memplan.arena.row_wise import row_wise
-from tinyhil.passes.arrange import CARRIED, CHIPS, arrange
+from tinyhil.passes.arrange import arrange
 from tinyhil.passes.stored import in_blocks
+from tinyhil.passes.variants import ARM, CARRIED
 
 # operands and results, weights
 FORMATS = (
@@ -65,7 +66,7 @@ def networks() -> Iterator[tuple[str, Chain]]:
 
 def cases_for(core: str, folder: Path) -> list[Case]:
     found, arranged_of = [], dict.fromkeys(FORMATS, 0)
-    for number, (name, chain) in enumerate(list(networks())[list(CHIPS).index(core) % 2 :: 2]):
+    for number, (name, chain) in enumerate(list(networks())[list(ARM).index(core) % 2 :: 2]):
         formats = FORMATS[number % len(FORMATS)]
         program = program_of(chain, folder, *formats)
         arranged = arrange(program, core)

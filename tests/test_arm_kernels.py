@@ -32,8 +32,9 @@ from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.program import Blocks, Op, Program, walk
 from tinyhil.memplan.arena.row_wise import row_wise
-from tinyhil.passes.arrange import CHIPS, LEFT_OUT, arrange
+from tinyhil.passes.arrange import arrange
 from tinyhil.passes.stored import in_blocks
+from tinyhil.passes.variants import ARM, LEFT_OUT
 from tinyhil.preference import Wish
 from tinyhil.references.reference import run_reference
 from tinyhil.search.space import Choice, make_space
@@ -209,7 +210,7 @@ def cases_for(core: str, folder: Path) -> list[Case]:
     for number, (name, chain) in enumerate(
         (*convolutions(), *depthwise(), *layouts(), *matrices(), ("residual", residual()), *long_rows(), *lines())
     ):
-        default = FORMATS[(number + list(CHIPS).index(core)) % len(FORMATS)]
+        default = FORMATS[(number + list(ARM).index(core)) % len(FORMATS)]
         program = program_of(chain, folder, default)
         if number % 2:  # by kernels that leave out the products of zeros, where the core has some
             program = often_zero(program)
@@ -385,7 +386,7 @@ def test_nothing_changes_where_a_core_has_no_blocks(tmp_path: Path) -> None:
     program = program_of(chain, tmp_path, "fixed8")
     assert arrange(program, "host") is program
     wide = program_of(chain, tmp_path, "float32")
-    assert all(arrange(wide, core) is wide for core in (*CHIPS, "avr"))
+    assert all(arrange(wide, core) is wide for core in (*ARM, "avr"))
 
 
 @pytest.mark.parametrize(("bias", "paired"), [(1 << 20, True), (-(1 << 29), False)])
@@ -403,7 +404,7 @@ def test_rows_whose_sums_begin_with_large_biases_are_not_paired(bias: int, paire
     assert blocks.paired == paired
 
 
-@pytest.mark.parametrize("core", CHIPS)
+@pytest.mark.parametrize("core", ARM)
 def test_flash_grows_by_padding_alone(core: str, tmp_path: Path) -> None:
     """Rows up to a multiple of four elements, outputs up to a multiple of the block's rows."""
     program = program_of(mobile(), tmp_path, "fixed8")
@@ -426,7 +427,7 @@ def test_the_reference_computes_the_same(tmp_path: Path) -> None:
     program = program_of(mobile(), tmp_path, "fixed8")
     inputs = extreme_inputs(program, 3)
     wanted = run_reference(program, inputs)
-    for core in CHIPS:
+    for core in ARM:
         found = run_reference(arrange(program, core), inputs)
         assert np.array_equal(found.outputs, wanted.outputs)
         assert np.array_equal(found.saturations, wanted.saturations)

@@ -18,8 +18,9 @@ from tinyhil.language.program import Program, walk
 from tinyhil.memplan import plan
 from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.passes.arrange import CHIPS, arrange
+from tinyhil.passes.arrange import arrange
 from tinyhil.passes.layout import INNERMOST_ORDER, convolution_of, with_layouts
+from tinyhil.passes.variants import ARM
 from tinyhil.references.reference import quantize_inputs
 
 OTHERS = ("int8", "bfloat16", "posit8es0", "float32", "fixed32")  # kinds of results that blocks do not round to
@@ -100,7 +101,7 @@ def test_natively(core: str, tmp_path: Path) -> None:
     assert first_difference(cases, run_natively(cases, tmp_path, *UNDEFINED, *PORTABLE[core])) == ""
 
 
-@pytest.mark.parametrize("core", [*CHIPS, "avr"])
+@pytest.mark.parametrize("core", [*ARM, "avr"])
 def test_blocks_are_of_integer_sums_that_they_can_round(core: str, tmp_path: Path) -> None:
     in_blocks = 0
     for name, chain, default, mix in mixtures():

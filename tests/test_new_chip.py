@@ -10,7 +10,7 @@ import pytest
 from tests.hil_command import hil, record_of
 from tests.wire_bench import ROOT
 from tinyhil.harness.settings.config import load_boards
-from tinyhil.passes.arrange import CHIPS
+from tinyhil.passes.variants import ARM
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 STEPS = PAGE.split("## A new chip, step by step")[1].split("\n## ")[0]
@@ -38,7 +38,7 @@ def test_every_chip_there_is_has_what_the_steps_name(chip: str) -> None:
 
 def test_the_cores_that_are_arranged_for_are_known_ones() -> None:
     cores = {board.chip.core for board in load_boards().entries.values()}
-    assert set(CHIPS) <= cores
+    assert set(ARM) <= cores
 
 
 MADE_UP = """chips:

@@ -55,8 +55,8 @@ def test_what_a_pass_made_can_be_looked_at(name: str) -> None:
     wanted = Wanted("fastgrnn_usps10", name, "int8")
     lines = list(described(wanted, load_boards().board("h747"), print))
     assert any("h_next" in line for line in lines)
-    if name in ("ranges", "records"):
-        assert ("dense_factored_pair" in "\n".join(lines)) == (name == "records")
+    if name in ("ranges", "blocks"):
+        assert ("dense_factored_pair" in "\n".join(lines)) == (name == "blocks")
     if name in ("layouts", "chains"):
         assert any(line.strip().startswith("chain ") for line in lines) == (name == "chains")
         assert any(", at " in line for line in lines)

@@ -16,9 +16,10 @@ from test_rows import Chain
 from tinyhil.formats.fixed import Fixed
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.program import Op, Program, walk
-from tinyhil.passes.arrange import CHIPS, arrange
+from tinyhil.passes.arrange import arrange
 from tinyhil.passes.raised import raised
 from tinyhil.passes.stored import stored_bytes
+from tinyhil.passes.variants import ARM
 
 BOARDS = {"due": "cortex-m3", "h747": "cortex-m7", "nucleo_l4r5": "cortex-m4", "uno": "avr"}
 ON_AN_UNO = ("dense 7 9", "dense 16 13", "dense 33 12", "dense 64 8", "1x1 4-5", "1x1 7-9", "3x3 3-4", "strided")
@@ -121,7 +122,7 @@ def test_they_cost_as_much_as_signed_ones(board: str, most: float, tmp_path: Pat
     assert results.instructions[0] < most * results.instructions[1]
 
 
-@pytest.mark.parametrize("core", CHIPS)
+@pytest.mark.parametrize("core", ARM)
 def test_all_layers_are_of_bytes(core: str, tmp_path: Path) -> None:
     for case in cases_for(core, tmp_path):
         for op in layers(case.program):

@@ -17,9 +17,10 @@ from tinyhil.language.form import Arithmetic
 from tinyhil.language.program import Op, Program, walk
 from tinyhil.ops.rescaled import WORDS
 from tinyhil.passes.affine_layers import sum_bounds
-from tinyhil.passes.arrange import CHIPS, arrange
+from tinyhil.passes.arrange import arrange
 from tinyhil.passes.constant_channels import without_constant_channels
 from tinyhil.passes.rescalings import FARTHEST, LARGEST_SUM, _as_step
+from tinyhil.passes.variants import ARM
 from tinyhil.references.reference import run_reference
 
 
@@ -64,7 +65,7 @@ def with_shifts(program: Program, shift: int) -> Program:
     return replace(program, constants={**program.constants, name: shifts})
 
 
-@pytest.mark.parametrize("core", CHIPS)
+@pytest.mark.parametrize("core", ARM)
 @pytest.mark.parametrize(
     ("shift", "kernel"), [(None, "rescaled"), (-27, "rescaled"), (-31, "rescaled"), (0, "affine"), (2, "affine")]
 )
@@ -80,7 +81,7 @@ def test_the_reference_computes_the_same(core: str, shift: int | None, kernel: s
     assert np.array_equal(found.saturations, wanted.saturations)
 
 
-@pytest.mark.parametrize("core", CHIPS)
+@pytest.mark.parametrize("core", ARM)
 @pytest.mark.parametrize("chain", [Chain(4, 3).conv(6, 1), dense(9, 6)], ids=["conv", "dense"])
 def test_layers_some_of_whose_outputs_hardly_change(core: str, chain: Chain, tmp_path: Path) -> None:
     """Factors of all magnitudes, and biases at which results change: the last layer has no channel that is left out."""

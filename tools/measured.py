@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tinyhil.harness.settings.config import load_boards
-from tinyhil.passes.arrange import CHIPS
+from tinyhil.passes.variants import DSP
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
@@ -22,13 +21,11 @@ RESULTS = ROOT / "results"
 
 def _with_kernels_of_their_own() -> tuple[str, ...]:
     """Boards that a program of ours emulates; of those with the same kernels, whatever their loops, the first."""
-    found: dict[object, str] = {}
+    found: dict[str, str] = {}
     for name, board in load_boards().entries.items():
         if board.chip.emulator is not None and board.chip.emulator.kind == "process":
-            chip = CHIPS.get(board.chip.core)
-            if chip:
-                chip = replace(chip, paired=0, long_row=0, long_rescaled_row=0, columns=False)
-            found.setdefault(chip or board.chip.core, name)
+            core = board.chip.core
+            found.setdefault(DSP[0] if core in DSP else core, name)
     return tuple(found.values())
 
 

@@ -1,0 +1,125 @@
+"""What each pass of the compiler gains: the zoo and MLPerf Tiny with all passes, and once more without each of them.
+
+    python -m benchmarks.passes [MODEL ...]
+
+into results/passes.json, of which `python -m tools.docs` makes docs/measured/passes.md. One sample on the emulated
+board, outputs equal to the reference; a pass without which the sources stay the same is not built. Needs HIL_DATA.
+Cycles: exact on the Uno, modelled on ARM (docs/cycle_model.md).
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.bench import quiet
+from benchmarks.given import given_data
+from tests.direct_build import direct_build
+from tinyhil.compiler_pass import watched
+from tinyhil.errors import DoesNotFit
+from tinyhil.formats.codec import storage_dtype
+from tinyhil.harness.build.image import check_fits
+from tinyhil.harness.build.pipeline import Compiled, compile_model
+from tinyhil.harness.job.job import Job, Request, load_job, open_model
+from tinyhil.harness.job.zoo import zoo_names
+from tinyhil.harness.measure.run import Clock, Sessions, stream_all
+from tinyhil.harness.settings.config import BoardSpec, load_boards
+from tinyhil.passes.every import PASSES
+from tinyhil.references.evaluate import shape_inputs
+from tinyhil.references.reference import quantize_inputs, run_reference
+from tools.measured import provenance, write
+
+WAYS = (("fixed8", "uno"), ("int8", "due"), ("fixed8", "h747"), ("fixed16", "h747"))
+TINY, OF_TINY = ("ad_autoencoder", "ic_resnet8", "kws_dscnn", "sww_streaming", "vww_mobilenetv1_025_96"), "h747"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one inference: cycles; bytes of the arena, and of flash with weights and runtime."""
+
+    cycles: int
+    arena: int
+    flash: int
+
+
+def cases(names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Model, format, board."""
+    for name in zoo_names():
+        if not names or name in names:
+            yield from ((name, fmt, board) for fmt, board in WAYS)
+    for name in TINY:
+        if not names or name in names:
+            yield str(given_data() / "models" / f"mlperftiny_{name}_int8.tflite"), "int8", OF_TINY
+
+
+def job_of(model: str, fmt: str, board: str, without: Sequence[str], work: Path) -> Job:
+    """The model read without these passes, and its first sample: of its data set, else noise."""
+    opened, inputs = open_model(model, without=without), None
+    if opened.source.dataset is None:
+        inputs, shape = work / "x.npz", opened.model.graph.shapes[opened.model.graph.inputs[0]]
+        np.savez(inputs, x=np.random.default_rng(1).normal(0, 1, (1, *shape)).astype(np.float32))
+    return load_job(opened, Request(board, model, fmt, inputs=inputs, samples=1), quiet)
+
+
+def compiled(job: Job, board: BoardSpec, without: Sequence[str]) -> Compiled:
+    return compile_model(job.opened.model, job.assignment, job.ranges, [board], {board.name}, without)
+
+
+def cost_of(made: Compiled, job: Job, board: BoardSpec, work: Path) -> Cost:
+    """Built and run; SystemExit if a result is another than the reference's."""
+    image = direct_build(made.sources, board, work)
+    check_fits(image, board)
+    integers = quantize_inputs(made.program, shape_inputs(job.opened.model.graph, job.inputs.x))[0]
+    tensors = made.program.tensors
+    wanted, out = run_reference(made.program, integers), tensors[made.program.output]
+    dtype = storage_dtype(out.format)
+    request = Request(board.name, job.opened.source.name, results=work / "results", timeout_s=600.0)
+    sessions = Sessions(request, board, None, image, Clock(), quiet, quiet)
+    samples = [row.astype(storage_dtype(tensors[made.program.input].format)).tobytes() for row in integers]
+    found = stream_all(sessions, samples, out.count * dtype.itemsize)
+    if not np.array_equal(found.outputs(dtype).astype(np.int64), wanted.outputs.reshape(len(samples), -1)):
+        raise SystemExit(f"{request.model} on {board.name}: other outputs than the reference")
+    return Cost(int(found.ticks[0]), made.plan.peak_bytes, image.flash_bytes)
+
+
+def measured(model: str, fmt: str, board: BoardSpec) -> dict[str, object] | None:
+    """Costs with all passes, and without each that changes the sources; None where the model does not fit."""
+    with tempfile.TemporaryDirectory() as folder:
+        work, ran = Path(folder), set[str]()
+        try:
+            job = job_of(model, fmt, board.name, (), work)
+            with watched(lambda name, _: ran.add(name)):
+                whole = compiled(job, board, ())
+            cost = cost_of(whole, job, board, work)
+        except DoesNotFit:
+            return None
+        without: dict[str, Mapping[str, int] | None] = {}
+        for one in PASSES:
+            if one.name in ran:
+                try:
+                    other = job_of(model, fmt, board.name, [one.name], work)
+                    made = compiled(other, board, [one.name])
+                    if made.sources != whole.sources:
+                        without[one.name] = asdict(cost_of(made, other, board, work))
+                except DoesNotFit:
+                    without[one.name] = None
+        name = Path(model).stem.removeprefix("mlperftiny_")
+        return {"model": name, "format": fmt, "board": board.name, "all": asdict(cost), "without": without}
+
+
+def main(names: Sequence[str]) -> None:
+    measured_at, boards, rows = provenance(), load_boards(), []
+    for model, fmt, board in cases(names):
+        row = measured(model, fmt, boards.board(board))
+        print(model, fmt, board, row, flush=True)
+        rows += [] if row is None else [row]
+    write("passes", measured_at, rows)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
