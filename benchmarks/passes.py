@@ -34,7 +34,7 @@ from tinyhil.references.evaluate import shape_inputs
 from tinyhil.references.reference import quantize_inputs, run_reference
 from tools.measured import provenance, write
 
-WAYS = (("fixed8", "uno"), ("int8", "due"), ("fixed8", "h747"), ("fixed16", "h747"))
+WAYS = (("fixed8", "uno"), ("int8", "due"), ("fixed8", "h747"))
 TINY, OF_TINY = ("ad_autoencoder", "ic_resnet8", "kws_dscnn", "sww_streaming", "vww_mobilenetv1_025_96"), "h747"
 
 
