@@ -13,7 +13,7 @@ from hil_command import hil
 from tests.test_engines_firmware import MODEL, WEIGHTS, X
 from tinyhil.errors import BuildError, ConfigError, HilError, ModelError
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.engines import comparison, registry
+from tinyhil.harness.engines import comparison, registry, standing
 from tinyhil.harness.engines.engine import Built, Engine, Task
 from tinyhil.harness.engines.engine_run import run_engine
 from tinyhil.harness.engines.firmware_run import Bench
@@ -100,9 +100,10 @@ def test_engines_stand_side_by_side_and_losses_come_first(folder: Path) -> None:
         results=folder / "results",
     )
     cells = comparison.measure(contest, bench())
-    text = comparison.table(cells)
+    rows = comparison.rows_of(cells)
+    text = standing.table(rows)
     assert [cell.engine for cell in cells if cell.record is not None] == ["tinyhil", "by-hand"]
-    ours, other = (cell.figure("cycles") for cell in cells[:2])
+    ours, other = (row["cycles"] for row in rows[:2])
     assert ours is not None
     assert other is not None
     lost = f"lost: dense on uno@emulated: by-hand takes {other:,.0f} cycles, tinyhil {ours:,.0f}"

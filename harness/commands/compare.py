@@ -92,8 +92,9 @@ def _measure_engines(
 
     from tinyhil import files
     from tinyhil.harness.build.toolchain import default_cache_dir
-    from tinyhil.harness.engines.comparison import Contest, measure, table
+    from tinyhil.harness.engines.comparison import Contest, measure, rows_of
     from tinyhil.harness.engines.firmware_run import Bench
+    from tinyhil.harness.engines.standing import table
 
     named = {name: _words(options.pop(name)) for name in ("models", "board_names")}
     contest = Contest(
@@ -112,7 +113,7 @@ def _measure_engines(
         found = [[cell.network, cell.board, cell.engine, cell.record, cell.why] for cell in cells]
         text = json.dumps([dict(zip(("model", "board", "engine", "record", "why"), one, strict=True)) for one in found])
     else:
-        text = table(cells)
+        text = table(rows_of(cells))
     if out is None:
         click.echo(text)
     else:

@@ -14,16 +14,14 @@ from tinyhil.codegen.benchmark import codes_at
 from tinyhil.errors import ConfigError, HilError
 from tinyhil.harness.engines.engine_run import run_engine
 from tinyhil.harness.engines.firmware_run import Bench
-from tinyhil.harness.engines.registry import OURS, engine_named
+from tinyhil.harness.engines.registry import engine_named
+from tinyhil.harness.engines.standing import OURS, Row
 from tinyhil.harness.job.job import Request, open_model
 from tinyhil.harness.measure.record import store
 from tinyhil.harness.measure.run import run
 
 SAMPLES, SEED = 4, 0
 BESIDE = "+"  # between files that hold one network in several languages
-SIZES = ("RAM", "arena", "stack", "static", "flash")
-COLUMNS = ("network", "board", "engine", "cycles", *SIZES, "decides otherwise", "largest difference", "equal to ours")
-QUOTED = {"cycles": "cycles", "RAM": "bytes of RAM", "flash": "bytes of flash"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +40,14 @@ class Contest:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One measurement; `record` None: `why` it could not be."""
+    """One measurement; `record` None: `why` it could not be. `first`: the first tensor that is not as ours."""
 
     network: str
     board: str
     engine: str
     record: Mapping[str, Any] | None
     why: str = ""
-
-    def figure(self, name: str) -> float | None:
-        """Cycles, RAM or flash, as far as it is known."""
-        if self.record is None:
-            return None
-        memory = self.record["memory"]
-        known = {
-            "cycles": self.record["latency"]["median"],
-            "RAM": memory["total_bytes"],
-            "arena": memory["arena_bytes"],
-            "stack": memory["stack_bytes"],
-            "static": memory["static_bytes"],
-            "flash": self.record["flash_bytes"],
-        }
-        found = known[name]
-        return None if found is None else float(found)
+    first: str = ""
 
 
 def measure(contest: Contest, bench: Bench) -> list[Cell]:
@@ -112,69 +95,38 @@ def _noise(model: str, folder: Path, samples: int) -> Path:
     return path
 
 
-def ordered(cells: Sequence[Cell]) -> list[Cell]:
-    """Groups of a network on a board; those first in which we take most beside the fastest."""
-    groups: dict[tuple[str, str], list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault((cell.network, cell.board), []).append(cell)
-
-    def behind(group: list[Cell]) -> float:
-        ours = next((cell.figure("cycles") for cell in group if cell.engine == OURS), None)
-        others = [f for cell in group if cell.engine != OURS and (f := cell.figure("cycles")) is not None]
-        return -(ours / min(others)) if ours is not None and others else 0.0
-
-    ranked = sorted(groups.values(), key=behind)
-    return [cell for group in ranked for cell in sorted(group, key=lambda cell: cell.figure("cycles") or np.inf)]
+def rows_of(cells: Sequence[Cell]) -> list[Row]:
+    """The figures of cells, for standing.py and for files: JSON types, None where something is not known."""
+    return [_row(cell, cells) for cell in cells]
 
 
-def losses(cells: Sequence[Cell]) -> list[str]:
-    """A line for every figure in which another engine takes less than ours."""
-    found = []
-    for ours in (cell for cell in cells if cell.engine == OURS):
-        for name, unit in QUOTED.items():
-            mine = ours.figure(name)
-            others = [cell for cell in cells if (cell.network, cell.board) == (ours.network, ours.board)]
-            for cell in others:
-                theirs = cell.figure(name)
-                if cell.engine != OURS and mine is not None and theirs is not None and theirs < mine:
-                    where = f"{ours.network} on {ours.board}"
-                    found.append(f"lost: {where}: {cell.engine} takes {theirs:,.0f} {unit}, tinyhil {mine:,.0f}")
-    return found
+def _row(cell: Cell, cells: Sequence[Cell]) -> Row:
+    where = {"network": cell.network, "board": cell.board, "engine": cell.engine, "why": cell.why, "first": cell.first}
+    record: Mapping[str, Any] = cell.record or {"latency": {}, "memory": {}}
+    latency, memory = record["latency"], record["memory"]
+    return {
+        **where,
+        "cycles": latency.get("median"),
+        "low": latency.get("low"),
+        "high": latency.get("high"),
+        "RAM": memory.get("total_bytes"),
+        "arena": memory.get("arena_bytes"),
+        "stack": memory.get("stack_bytes"),
+        "static": memory.get("static_bytes"),
+        "flash": record.get("flash_bytes"),
+        "samples": record.get("samples"),
+        "disagreements": record.get("disagreements"),
+        "largest": record.get("largest_output_error"),
+        "equal": _equal(cell, cells),
+    }
 
 
-def table(cells: Sequence[Cell]) -> str:
-    """Markdown. Cycles of emulated boards with the band in which the chip's lie; what failed below it, a line each."""
-    lines = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
-    for cell in ordered(cells):
-        if cell.record is not None:
-            lines.append(f"| {' | '.join([*_row(cell), _equal(cell, cells)])} |")
-    failed = [f"{cell.network} on {cell.board} by {cell.engine}: {cell.why}" for cell in cells if cell.record is None]
-    return "\n".join([*losses(cells), *([""] if losses(cells) else []), *lines, *([""] if failed else []), *failed])
-
-
-def _row(cell: Cell) -> list[str]:
-    assert cell.record is not None
-    record, latency = cell.record, cell.record["latency"]
-    cycles = f"{latency['median']:,.0f}"
-    if "low" in latency:
-        cycles += f" ({latency['low']:,.0f} to {latency['high']:,.0f})"
-    sizes = [_text(cell.figure(name)) for name in SIZES]
-    other = "" if record["disagreements"] is None else f"{record['disagreements']} of {record['samples']}"
-    largest = "" if record["largest_output_error"] is None else f"{record['largest_output_error']:.3g}"
-    return [cell.network, cell.board, cell.engine, cycles, *sizes, other, largest]
-
-
-def _equal(cell: Cell, cells: Sequence[Cell]) -> str:
-    """In how many samples every byte of the output is ours; empty unless both are of int8."""
+def _equal(cell: Cell, cells: Sequence[Cell]) -> int | None:
+    """In how many samples every byte of the output is ours; None unless both are of int8."""
     where = (cell.network, cell.board, OURS)
     ours = next((one.record for one in cells if (one.network, one.board, one.engine) == where), None)
     if cell.engine == OURS or ours is None or cell.record is None:
-        return ""
+        return None
     if ours["format"] != "int8" or not str(cell.record["output"]).startswith("int8"):
-        return ""
-    pairs = list(zip(ours["raw"]["outputs"], cell.record["raw"]["outputs"], strict=False))
-    return f"{sum(left == right for left, right in pairs)} of {len(pairs)}"
-
-
-def _text(figure: float | None) -> str:
-    return "" if figure is None else f"{figure:,.0f}"
+        return None
+    return sum(a == b for a, b in zip(ours["raw"]["outputs"], cell.record["raw"]["outputs"], strict=False))

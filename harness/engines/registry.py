@@ -9,7 +9,6 @@ from tinyhil.harness.engines.onnx2c import ONNX2C
 from tinyhil.harness.engines.tflm import TFLM, TFLM_CMSIS_NN
 from tinyhil.harness.engines.tinymaix import TINYMAIX
 
-OURS = "tinyhil"
 ENGINES = (TFLM, TFLM_CMSIS_NN, ONNX2C, EMLEARN, TINYMAIX)
 
 
