@@ -65,7 +65,7 @@ def build(task: Task) -> Built:
 
 
 def model_of(content: File) -> tuple[bytes, int]:
-    """The file, and the bytes of its memory, in which layers read one end and write the other."""
+    """The file, and the bytes of its memory, whose ends layers read and write in turn. ModelError for another layer."""
     source, target = (content.tensors[side[0]] for side in (content.inputs, content.outputs))
     moving = [one for one in content.operations if LAYERS.get(one.op) != RESHAPE]
     memory = max(_bytes(content, one, one.inputs[0]) + _bytes(content, one, one.outputs[0]) for one in moving)
