@@ -4,9 +4,8 @@
 keep the one whose quantized values have the least squared error, or the distribution of the least Kullback-Leibler
 divergence from the observed one (Migacz, "8-bit inference with TensorRT", 2017), in the very format.
 
-`paper-literal` is a formula of FP8 lowering through MLIR as it is printed, to show what it does: the percentile is
-divided by Qmax - Qmin, twice what a symmetric format has, and codes are clipped at E4M3's 448 whatever the format is.
-So half of the range is cut off, in E5M2 all but 1/256: networks collapse.
+`paper-literal` is a formula of FP8 lowering through MLIR as it is printed, to show what it does: the 99.99th percentile
+is divided by Qmax - Qmin, twice what a symmetric format has, so that half of the range is cut off.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from tinyhil.formats.format import Format
 CUTS = ("minmax", "percentile", "kl", "mse")
 METHODS = (*CUTS, "paper-literal")
 LEFT_OUT = 0.001  # of the values, by `percentile`
-LITERAL_LIMIT = 448.0  # of codes, by `paper-literal`
+LEFT_OUT_AS_PRINTED = 0.0001  # by `paper-literal`
 SHARES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4, 0.35, 0.3, 0.25, 0.2, 0.15, 0.12, 0.06)
 BINS = 512
 SKETCH_VALUES = 4096  # values of a tensor
@@ -49,12 +48,10 @@ def clipped(values: np.ndarray, ends: Ends, method: str, fit: Fit) -> Ends:
     if method == "minmax" or ends[0] == ends[1]:
         return ends
     if method == "percentile":
-        return _percentile(values, ends)
+        return _percentile(values, ends, LEFT_OUT)
     if method == "paper-literal":
-        largest = fit(*ends).largest
-        share = min(largest, LITERAL_LIMIT) / (2 * largest)
-        low, high = _percentile(values, ends)
-        return share * low, share * high
+        low, high = _percentile(values, ends, LEFT_OUT_AS_PRINTED)
+        return low / 2, high / 2
     error = _squared_error if method == "mse" else _divergence
     best, found = ends, float("inf")
     tried: set[Format] = set()
@@ -70,8 +67,8 @@ def clipped(values: np.ndarray, ends: Ends, method: str, fit: Fit) -> Ends:
     return best
 
 
-def _percentile(values: np.ndarray, ends: Ends) -> Ends:
-    low, high = np.quantile(values, (LEFT_OUT / 2, 1 - LEFT_OUT / 2))
+def _percentile(values: np.ndarray, ends: Ends, left_out: float) -> Ends:
+    low, high = np.quantile(values, (left_out / 2, 1 - left_out / 2))
     return max(ends[0], float(low)), min(ends[1], float(high))
 
 

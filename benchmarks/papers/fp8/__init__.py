@@ -61,10 +61,11 @@ def _method() -> str:
         "Operands of layers (weights, and what layers read) are held in a format of 8 bits, everything else in "
         "float32: S * round(x / S), S the rule's. *max* is the largest magnitude over Qmax, over "
         f"{networks.CALIBRATION} pictures that are not tested on (ResNet-20: {4 * networks.CALIBRATION}); *percentile* "
-        "leaves out one magnitude in a thousand; *paper-literal* is the formula as printed, the percentile over Qmax - "
-        "Qmin with codes clipped at 448 in E5M2 too (`hil run --calibrate-by paper-literal`); *power of two* is what "
-        "`hil` does. Sums of floats follow the processor's BLAS: right answers differ by up to 2 of 64 between "
-        "machines. E3M4 has 31 as its largest number, every code is one. *Channel*: weights have a scale for each "
+        "leaves out one magnitude in a thousand; *paper-literal* is as printed: of what layers read the 99.99th "
+        "percentile over Qmax - Qmin, of weights the largest of each channel over 448, rounded to whole numbers before "
+        "the cast (its equation 7); *power of two* is what `hil` does. "
+        "Sums of floats follow the processor's BLAS: right answers differ by up to 2 of 64 between machines. "
+        "E3M4 has 31 as its largest number, every code is one. *Channel*: weights have a scale for each "
         "output. Right answers in %; of YOLOv5n mAP at an overlap of 0.5, judged by pycocotools, in %."
     )
 
@@ -79,7 +80,7 @@ def _network(rows: Rows, name: str) -> str:
         if scheme.format == "E4M3":
             same = [Scheme(fmt, scheme.rule, scheme.by_channel) for fmt in FORMATS]
             given = [found.get(key_of(one)) for one in same]
-            if any(given) and not (scheme.rule == "paper-literal" and scheme.by_channel):
+            if any(given):
                 shown = [f"{100 * one['score']:.1f}" if one else None for one in given]
                 where = "-" if scheme.rule in CONSTANT else "channel" if scheme.by_channel else "tensor"
                 lines.append((scheme.rule, where, *shown))

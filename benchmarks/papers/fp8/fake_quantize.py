@@ -14,7 +14,7 @@ import numpy as np
 from tinyhil.agreement.spread import LINEAR
 from tinyhil.agreement.stored_constants import output_axis
 from tinyhil.formats import named
-from tinyhil.formats.clipping import LEFT_OUT, LITERAL_LIMIT, sketch
+from tinyhil.formats.clipping import LEFT_OUT, LEFT_OUT_AS_PRINTED, sketch
 from tinyhil.formats.minifloat import Minifloat
 from tinyhil.language.graph import Graph, Node
 from tinyhil.references.evaluate import evaluate, replay
@@ -22,6 +22,8 @@ from tinyhil.references.evaluate import evaluate, replay
 CONSTANT = ("1.0", "0.2", "0.1")  # scales that ask nothing of the values
 FITTED = ("max", "power of two", "percentile", "paper-literal")
 RULES = (*CONSTANT, *FITTED)
+LITERAL = "paper-literal"
+WEIGHTS_LITERAL = 448.0  # what the weights' largest becomes as printed: E4M3's largest
 BATCH = 8  # pictures at once
 INT8 = "int8"
 FORMATS = {"E4M3": "fp8e4m3", "E5M2": "fp8e5m2", "E3M4": "e3m4", INT8: "fixed8"}  # as `hil` names them
@@ -42,17 +44,17 @@ class Numbers:
         """Qmax - Qmin."""
         return 255.0 if self.minifloat is None else 2 * self.largest
 
-    def rounded(self, x: np.ndarray, limit: float) -> np.ndarray:
-        """To nearest, ties to even, saturated at `limit`: adding and taking away 1.5 * 2**23 units rounds."""
+    def rounded(self, x: np.ndarray) -> np.ndarray:
+        """To nearest, ties to even, saturated: adding and taking away 1.5 * 2**23 units rounds."""
         if self.minifloat is None:
-            return np.clip(np.rint(x), -128 if limit == self.largest else -limit, limit)
+            return np.clip(np.rint(x), -128, 127)
         fmt = self.minifloat
         shift = (x.view(np.int32) & 0x7F800000).view(np.float32)  # 2 ** floor(log2 |x|)
         np.maximum(shift, 2.0 ** (1 - fmt.bias), out=shift)
         shift *= 1.5 * 2.0 ** (23 - fmt.mantissa_bits)
         rounded = x + shift
         rounded -= shift
-        return np.clip(rounded, -limit, limit, out=rounded)
+        return np.clip(rounded, -fmt.largest, fmt.largest, out=rounded)
 
 
 def numbers(name: str) -> Numbers:
@@ -64,29 +66,30 @@ def numbers(name: str) -> Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far the magnitudes of a value go: all of them, and all but one in a thousand."""
+    """How far the magnitudes of a value go: all, all but one in a thousand, all but one in ten thousand."""
 
     largest: float
     percentile: float
+    as_printed: float
 
 
 def reach(values: np.ndarray) -> Reach:
     size = np.abs(values)
-    return Reach(float(size.max(initial=0.0)), float(np.quantile(size, 1 - LEFT_OUT)) if size.size else 0.0)
+    cuts = [1.0, 1 - LEFT_OUT, 1 - LEFT_OUT_AS_PRINTED]
+    return Reach(*map(float, np.quantile(size, cuts))) if size.size else Reach(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """A format, a rule for its scales, and whether weights have one for each output channel."""
+    """A format, a rule for its scales, and whether weights have one for each output channel.
+
+    `paper-literal` is the paper's: S of activations is the 99.99th percentile over Qmax - Qmin, of weights for each
+    output channel the largest over 448; x / S is rounded to a whole number before it is cast (equation 7).
+    """
 
     format: str
     rule: str
     by_channel: bool = False
-
-    @property
-    def limit(self) -> float:
-        largest = numbers(self.format).largest
-        return min(largest, LITERAL_LIMIT) if self.rule == "paper-literal" else largest
 
     def scale(self, of: Reach) -> float:
         """S; 1 for what is zero throughout."""
@@ -95,8 +98,8 @@ class Scheme:
             return float(self.rule)
         if self.rule == "percentile":
             found = of.percentile / how.largest
-        elif self.rule == "paper-literal":
-            found = of.percentile / how.span
+        elif self.rule == LITERAL:
+            found = of.as_printed / how.span
         elif self.rule == "power of two":
             found = math.ldexp(1.0, named(FORMATS[self.format]).fit(of.largest).exponent)
         else:
@@ -106,14 +109,21 @@ class Scheme:
     def held(self, x: np.ndarray, scale: float | np.ndarray) -> np.ndarray:
         """`x` as the format holds it, float32."""
         scale = np.asarray(scale, np.float32)
-        return np.asarray(numbers(self.format).rounded(x.astype(np.float32) / scale, self.limit) * scale)
+        given = x.astype(np.float32) / scale
+        how = numbers(self.format)
+        return np.asarray(how.rounded(np.rint(given) if self.rule == LITERAL else given) * scale)
+
+    def _weight_scale(self, of: Reach) -> float:
+        if self.rule != LITERAL:
+            return self.scale(of)
+        return float(np.float32(of.largest / min(WEIGHTS_LITERAL, numbers(self.format).largest))) or 1.0
 
     def weights(self, array: np.ndarray, axis: int) -> np.ndarray:
         """Constants of a layer, with a scale for each index of `axis` or one for all."""
         if not self.by_channel:
-            return self.held(array, self.scale(reach(array)))
+            return self.held(array, self._weight_scale(reach(array)))
         rows = np.moveaxis(array, axis, 0)
-        scales = np.array([self.scale(reach(row)) for row in rows], np.float32)
+        scales = np.array([self._weight_scale(reach(row)) for row in rows], np.float32)
         return np.moveaxis(self.held(rows, scales.reshape(-1, *(1,) * (rows.ndim - 1))), 0, axis)
 
 
@@ -122,7 +132,7 @@ def schemes() -> tuple[Scheme, ...]:
     return tuple(
         Scheme(fmt, rule, by_channel)
         for rule in RULES
-        for by_channel in ((False,) if rule in CONSTANT else (False, True))
+        for by_channel in ((False,) if rule in CONSTANT else (True,) if rule == LITERAL else (False, True))
         for fmt in FORMATS
     )
 
