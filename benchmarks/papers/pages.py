@@ -54,8 +54,9 @@ def overview(papers: Iterable[Paper], folder: Path = record.FOLDER) -> str:
     """The text of docs/papers/README.md."""
     parts = [
         "# The papers, claim by claim",
-        "What papers say of themselves, run again here on real data; each paper's page has our figures. *Refuted*: "
-        f"not found with our networks, data and machines. {MADE} `--quick` runs a cut-down form "
+        "What papers say of themselves, run again here on real data; each paper's page has our figures, with "
+        "95 % intervals in brackets. *Confirmed* and *refuted*, of our networks, data and machines: the whole interval "
+        f"lies on one side of the margin; else *not shown*. {MADE} `--quick` runs a cut-down form "
         "in seconds and keeps nothing; `--only PREFIX` measures what is missing, `--again PREFIX` all anew.",
     ]
     lines = []
@@ -63,9 +64,10 @@ def overview(papers: Iterable[Paper], folder: Path = record.FOLDER) -> str:
         cells = record.read(paper.name, folder)
         outcomes = [claim.judge(record.rows_of(cells)).outcome for claim in paper.claims]
         measured = f"{len(cells)} of {len(list(paper.cells()))}"
-        found = (outcomes.count(outcome) for outcome in ("confirmed", "refuted"))
+        found = (outcomes.count(outcome) for outcome in ("confirmed", "refuted", "not shown"))
         lines.append((f"[{paper.title}]({paper.name}.md)", f"`{paper.name}`", measured, *found))
-    parts.append(table(("Paper", "`python -m benchmarks.papers`", "Cells measured", "Confirmed", "Refuted"), lines))
+    heads = ("Paper", "`python -m benchmarks.papers`", "Cells measured", "Confirmed", "Refuted", "Not shown")
+    parts.append(table(heads, lines))
     for other in elsewhere.PAGES:
         parts.append(f"## [{other.title}]({other.page})\n\n`{other.command}`")
         parts.append(_claims([(claim.text, claim.judge({})) for claim in other.claims]))

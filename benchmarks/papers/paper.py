@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 Row = dict[str, Any]  # what JSON holds; the same on every run, hence without times of this machine
 Rows = Mapping[str, Row]  # finished cells by key
-Outcome = Literal["confirmed", "refuted", "not testable here"]
+Outcome = Literal["confirmed", "refuted", "not shown", "not testable here"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from benchmarks.papers import networks
 from benchmarks.papers.fp8 import in_place, scores
+from benchmarks.papers.fp8.claims import CLAIMS
 from benchmarks.papers.fp8.fake_quantize import CONSTANT, FORMATS, INT8, Scheme, schemes
-from benchmarks.papers.fp8.scores import key_of
-from benchmarks.papers.paper import Cell, Claim, Paper, Row, Rows, Verdict, table, under
+from benchmarks.papers.fp8.scores import key_of, names_of, totals
+from benchmarks.papers.paper import Cell, Paper, Rows, table, under
 
 FLOATS = tuple(fmt for fmt in FORMATS if fmt != INT8)
-NOISE = 0.04  # scores of the same 64 pictures or more differ by as much by chance
 MOST_SECONDS, CORES = 20, 2
 QUICK = ("squeezenet", range(4))
 
@@ -33,25 +34,9 @@ def quick() -> Iterator[Cell]:
     yield Cell("float/yolov5n/quick", partial(scores.float_row, "yolov5n", range(2)))
 
 
-Totals = dict[str, dict[str, Any]]  # by scheme
-
-
-def _totals(rows: Rows, kind: str, name: str) -> Totals:
-    """Blocks taken together; of a scheme whose name is 'float', the key is empty."""
-    blocks: dict[str, list[Row]] = {}
-    for key, row in under(rows, f"{kind}/{name}").items():
-        if "failed" not in row:
-            blocks.setdefault(key.rpartition("/")[0], []).append(row)
-    return {key: scores.total(found) for key, found in blocks.items()}
-
-
-def _names(rows: Rows) -> list[str]:
-    return list(dict.fromkeys(key.split("/")[1] for key in rows if key.startswith("float/")))
-
-
 def body(rows: Rows) -> str:
     parts = [_method()]
-    parts += [_network(rows, name) for name in _names(rows)]
+    parts += [_network(rows, name) for name in names_of(rows)]
     parts += [_on_engine(rows), in_place.body(rows), _users()]
     return "\n\n".join(part for part in parts if part)
 
@@ -71,7 +56,7 @@ def _method() -> str:
 
 
 def _network(rows: Rows, name: str) -> str:
-    found, floats = _totals(rows, "fake", name), _totals(rows, "float", name)
+    found, floats = totals(rows, "fake", name), totals(rows, "float", name)
     (whole,) = floats.values()
     oracle = scores.total([row["onnxruntime"] for row in under(rows, f"float/{name}").values()])
     apart = max(row["apart"] for row in under(rows, f"float/{name}").values())
@@ -134,84 +119,17 @@ def _users() -> str:
     return f"Networks of yours join in from the folder models of HIL_DATA: {files} (float32, inputs as above)."
 
 
-def _best(found: Totals, fmt: str) -> float:
-    return max((row["score"] for key, row in found.items() if key.startswith(f"{fmt}/")), default=0.0)
-
-
-def _judged(rows: Rows) -> dict[str, Totals]:
-    """Networks of which every format is there."""
-    found = {name: _totals(rows, "fake", name) for name in _names(rows)}
-    return {name: totals for name, totals in found.items() if all(_best(totals, fmt) for fmt in FORMATS)}
-
-
-def _pairs(rows: Rows, a: str, b: str) -> tuple[bool, str] | None:
-    """Whether the best of format `a` is not below that of `b` in the mean, and nowhere beyond chance."""
-    found = _judged(rows)
-    if not found:
-        return None
-    best = {name: (_best(totals, a), _best(totals, b)) for name, totals in found.items()}
-    said = "; ".join(f"{networks.network(n).title} {100 * x:.1f} and {100 * y:.1f} %" for n, (x, y) in best.items())
-    above = sum(x - y for x, y in best.values()) >= 0 and all(x >= y - NOISE for x, y in best.values())
-    return above, f"best scales of {a} and {b}: {said}"
-
-
-def _e4m3_above_e5m2(rows: Rows) -> Verdict:
-    return _verdict(_pairs(rows, "E4M3", "E5M2"))
-
-
-def _not_below_int8(rows: Rows) -> Verdict:
-    return _verdict(_pairs(rows, "E4M3", INT8))
-
-
-def _verdict(found: tuple[bool, str] | None) -> Verdict:
-    if found is None:
-        return Verdict("not testable here", "not measured yet")
-    return Verdict("confirmed" if found[0] else "refuted", found[1])
-
-
-def _insensitive(rows: Rows) -> Verdict:
-    """E4M3 under the fixed scales and max: how much lies between the best and the worst."""
-    spans = {}
-    for name, totals in _judged(rows).items():
-        given = [totals.get(f"E4M3/{rule}/tensor") for rule in (*CONSTANT, "max")]
-        shares = [one["score"] for one in given if one]
-        if len(shares) == len(given):
-            spans[name] = (min(shares), max(shares))
-    if not spans:
-        return _verdict(None)
-    said = "; ".join(f"{networks.network(n).title} {100 * a:.1f} to {100 * b:.1f} %" for n, (a, b) in spans.items())
-    return _verdict((all(b - a <= NOISE for a, b in spans.values()), f"E4M3 under 1.0, 0.2, 0.1 and max: {said}"))
-
-
-def _saves(rows: Rows) -> Verdict:
-    found = {name: in_place.saved(row) for name, row in under(rows, "in place").items()}
-    if not found:
-        return _verdict(None)
-    said = ", ".join(f"{name} {100 * share:.1f} %" for name, share in found.items())
-    return _verdict(
-        (all(found[name] >= 0.15 for name in found if name != in_place.SMALL), f"beyond live ranges: {said}")
-    )
-
-
-CLAIMS = (
-    Claim("E4M3 keeps more accuracy than E5M2", _e4m3_above_e5m2),
-    Claim("FP8 is not below int8", _not_below_int8),
-    Claim("FP8 is insensitive to the scale", _insensitive),
-    Claim("In-place reuse takes 15 to 20 % off the peak of activations (ResNets, YOLOv5s)", _saves),
-)
-
-
 def _figure(rows: Rows) -> Any:
     """Score over float, per rule; a panel for each network."""
     from matplotlib.figure import Figure
 
-    names = _names(rows)
+    names = names_of(rows)
     figure = Figure(figsize=(3.2 * max(1, len(names)), 3.4), layout="constrained")
     for axes, name in zip(figure.subplots(1, max(1, len(names)), squeeze=False)[0], names, strict=False):
-        found, (whole,) = _totals(rows, "fake", name), _totals(rows, "float", name).values()
-        shown = [scheme for scheme in schemes() if scheme.format == "E4M3" and not scheme.by_channel]
+        found, (whole,) = totals(rows, "fake", name), totals(rows, "float", name).values()
+        shown = [*{scheme.rule: scheme for scheme in reversed(schemes()) if scheme.format == "E4M3"}.values()][::-1]
         for fmt in FORMATS:
-            keys = [key_of(Scheme(fmt, scheme.rule)) for scheme in shown]
+            keys = [key_of(replace(scheme, format=fmt)) for scheme in shown]
             points = [(place, found[key]["score"]) for place, key in enumerate(keys) if key in found]
             if points:
                 axes.plot(*zip(*points, strict=True), marker="o", markersize=3, linewidth=1, label=fmt)

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.papers import detection, networks
 from benchmarks.papers.fp8 import host_engine
 from benchmarks.papers.fp8.fake_quantize import FORMATS, INT8, Reach, Scheme, fake_quantized, reaches, schemes
-from benchmarks.papers.paper import Cell, Row
+from benchmarks.papers.paper import Cell, Row, Rows, under
 from tinyhil.compiler.calibrate import Ranges, calibrate
 
 BLOCK = 64  # pictures of a cell: a record grows block by block
@@ -147,3 +147,25 @@ def total(rows: Sequence[Row]) -> dict[str, Any]:
     if "map50" in rows[0]:
         return {"pictures": pictures, "score": sum(row["map50"] * row["pictures"] for row in rows) / pictures}
     return {"pictures": pictures, "score": sum(row["correct"] for row in rows) / pictures}
+
+
+Totals = dict[str, dict[str, Any]]  # by scheme
+
+
+def blocks(rows: Rows, kind: str, name: str) -> dict[str, list[Row]]:
+    """By scheme the blocks of pictures in their order; of a scheme whose name is 'float', the key is empty."""
+    found: dict[str, list[Row]] = {}
+    for key, row in under(rows, f"{kind}/{name}").items():
+        if "failed" not in row:
+            found.setdefault(key.rpartition("/")[0], []).append(row)
+    return found
+
+
+def totals(rows: Rows, kind: str, name: str) -> Totals:
+    """Blocks taken together."""
+    return {key: total(found) for key, found in blocks(rows, kind, name).items()}
+
+
+def names_of(rows: Rows) -> list[str]:
+    """Networks that were measured."""
+    return list(dict.fromkeys(key.split("/")[1] for key in rows if key.startswith("float/")))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any
 
+from benchmarks.papers.judge import more_often, worst
 from benchmarks.papers.minun.facts import NETWORKS
 from benchmarks.papers.minun.networks import ROWS
 from benchmarks.papers.minun.widths import ALLOWED_POINTS, OFFERS, request
@@ -155,10 +156,8 @@ def _judge_narrow(formats: tuple[str, ...], rows: Rows) -> Verdict:
         return Verdict("not testable here", "not measured yet")
     counts = {fmt: sum(row[fmt] is None or row[fmt] > ALLOWED_POINTS for row in found.values()) for fmt in formats}
     said = ", ".join(f"{fmt} in {count}" for fmt, count in counts.items())
-    return Verdict(
-        "confirmed" if 2 * min(counts.values()) > len(found) else "refuted",
-        f"of {len(found)} networks more than {ALLOWED_POINTS} points are lost by {said}",
-    )
+    outcome = worst(more_often(count, len(found) - count) for count in counts.values())
+    return Verdict(outcome, f"of {len(found)} networks more than {ALLOWED_POINTS} points are lost by {said}; sign test")
 
 
 def _judge_posits(rows: Rows) -> Verdict:
@@ -168,7 +167,7 @@ def _judge_posits(rows: Rows) -> Verdict:
     less = sum(row["posit"]["ram"] < row["fixed"]["ram"] for row in both)
     more = sum(row["posit"]["ram"] > row["fixed"]["ram"] for row in both)
     said = f"within {ALLOWED_POINTS} points posits take less RAM on {less} of {len(both)} networks, more on {more}"
-    return Verdict("confirmed" if less > more else "refuted", f"{said} (our search may move the scales of fixed point)")
+    return Verdict(more_often(less, more), f"{said}; sign test (our search may move the scales of fixed point)")
 
 
 CLAIMS = (
