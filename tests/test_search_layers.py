@@ -28,7 +28,7 @@ from tinyhil.search.search_loop import Budget, search
 from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Choice, make_space
 from tinyhil.search.strategies import make_strategy
-from tinyhil.search.strategies.ddpg import decremented
+from tinyhil.search.strategies.ddpg import decremented, nearest
 from tinyhil.search.trial import TrialLog
 
 HARDWARE = load_boards().board("reram").hardware
@@ -142,7 +142,18 @@ def test_ddpg_decrements_until_the_limits_hold() -> None:
     assert problem.fits(layers.candidate(found))
     assert not problem.fits(layers.candidate([6] * len(found)))
     assert max(found) - min(found) <= 1  # round by round
+    assert found == sorted(found, reverse=True)  # from the last backwards
     assert decremented(layers, [0] * len(found)) == [0] * len(found)
+
+
+def test_ddpg_rounds_as_haq() -> None:
+    """Every width has an equal part of 0..1, the narrowest and the widest too."""
+    actions = (np.arange(7000) + 0.5) / 7000
+    haq = [int(np.clip(np.round(2 - 0.5 + action * (8 - 2 + 1)), 2, 8)) - 2 for action in actions]
+    found = [nearest(action, 7) for action in actions]
+    assert found == haq
+    assert np.bincount(found).tolist() == [1000] * 7
+    assert (nearest(0.0, 7), nearest(1.0, 7)) == (0, 6)
 
 
 @pytest.mark.parametrize("name", EACH)

@@ -16,7 +16,8 @@ MOST_NOISE = 10.0  # more is hardly ever drawn within 0..1
 @dataclass(frozen=True, slots=True)
 class Ddpg(DdpgSettings):
     """`trials` episodes, the first `warmup` of them at random. Where the limits are exceeded, one width after the other
-    is decremented until they hold (HAQ, section 3.2). Reward: `scale` (quality - quality of float)."""
+    is decremented, from the last layer backwards, until they hold (HAQ, section 3.2). Reward: `scale` (quality -
+    quality of float)."""
 
     trials: int = 300
     warmup: int = 20
@@ -40,30 +41,37 @@ class Ddpg(DdpgSettings):
         layers = layer_space(problem, self.name)
         layers.require_reachable(self.name)
         agent = DdpgAgent(FEATURES, self, problem.seed)
-        most = len(layers.choices) - 1
+        count = len(layers.choices)
         for episode in range(self.trials):
             noise = self.noise * self.decay ** max(0, episode - self.warmup)
             states, taken, last = [], list[int](), 0.0
             for at in range(len(layers.decisions)):
                 states.append(layers.state(at, last))
                 last = agent.draw(states[-1], None if episode < self.warmup else noise)
-                taken.append(round(last * most))
+                taken.append(nearest(last, count))
             taken = decremented(layers, taken)
             trial = yield Ask(layers.candidate(taken), complete=True)
             reward = self.scale * (trial.quality - problem.float_quality)
-            agent.remember(states, [number / most for number in taken], reward)
+            agent.remember(states, [(number + 0.5) / count for number in taken], reward)
             if episode >= self.warmup:
                 for _ in taken:
                     agent.update()
         return None
 
 
+def nearest(action: float, count: int) -> int:
+    """The number of the choice for an action in 0..1, each having as much of it (HAQ: of b_min - 0.5 + a (b_max - b_min
+    + 1) the nearest)."""
+    return min(max(round(action * count - 0.5), 0), count - 1)
+
+
 def decremented(layers: LayerSpace, taken: list[int]) -> list[int]:
-    """One width after the other narrowed by one step, round by round, until the limits hold or all are narrowest."""
+    """One width after the other narrowed by one step, the last decision first, round by round, until the limits hold
+    or all are narrowest."""
     found = list(taken)
     while any(found):
-        for at, number in enumerate(found):
+        for at in reversed(range(len(found))):
             if layers.problem.fits(layers.candidate(found)):
                 return found
-            found[at] = max(0, number - 1)
+            found[at] = max(0, found[at] - 1)
     return found
