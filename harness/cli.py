@@ -44,6 +44,7 @@ from tinyhil.harness.commands import (
 )
 from tinyhil.harness.commands.common import say
 from tinyhil.harness.settings.failure import defect, failure
+from tinyhil.harness.settings.output import outlive_reader
 from tinyhil.notice import telling
 from tinyhil.quoting import printable
 
@@ -109,42 +110,13 @@ def _dispatch(arguments: list[str] | None) -> None:
             signal.signal(getattr(signal, name), signal.default_int_handler)  # end boards and files as Ctrl-C does
     if sys.stdout is None:  # closed by the caller
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    _keep_going_without_reader("stdout")
-    _keep_going_without_reader("stderr")
+    outlive_reader("stdout")
+    outlive_reader("stderr")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # an ASCII locale can not write every name
     memory_limit.prepare()
     hil.main(arguments, prog_name="hil", standalone_mode=False)
-
-
-class _Output(io.FileIO):
-    """A reader that goes ends nothing: what is still to be written into files is written."""
-
-    replaced: io.TextIOWrapper
-
-    def write(self, data: Any) -> int:
-        try:
-            return super().write(data)
-        except BrokenPipeError:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.fileno())
-            os.close(nowhere)
-            return len(data)
-
-
-def _keep_going_without_reader(name: str) -> None:
-    stream = getattr(sys, name)
-    if not isinstance(stream, io.TextIOWrapper):
-        return
-    try:
-        descriptor = stream.fileno()
-    except OSError:  # no file: somebody collects it
-        return
-    raw = _Output(descriptor, "wb", closefd=False)
-    raw.replaced = stream  # closes the descriptor when it goes
-    by_line = name == "stderr" or raw.isatty()
-    setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, stream.errors, line_buffering=by_line))
 
 
 def _guard(body: Callable[[], Any], command: str) -> int:
