@@ -73,6 +73,25 @@ def test_asymmetric_layers_without_the_products_of_zeros(tmp_path: Path) -> None
     assert first_difference(found, run_on_board(found, load_boards().board("uno"), tmp_path / "cache")) == ""
 
 
+SLOPES = (("Neg", None), ("Abs", None), *(("LeakyRelu", alpha) for alpha in (0.2, -0.3, 1.7, -2.5, -1e-9, 0.0)))
+
+
+@pytest.mark.parametrize("default", ["int8", "int16x8"])
+def test_slopes_of_either_sign(default: str, tmp_path: Path) -> None:
+    """An ATmega's multipliers have no sign: what is below zero must not be taken for something large."""
+    codes = np.linspace(-128, 127, 512).astype(np.int64).reshape(16, 32)
+    if default == "int16x8":
+        codes = codes * 256 + np.arange(32)
+    found, x = [], samples_for((1, 32))
+    for op, alpha in SLOPES:
+        proto = simple([node(op, "x", "y", **({} if alpha is None else {"alpha": alpha}))], {"x": (1, 32)}, {})
+        program = compiled(load(proto, tmp_path), x, default)
+        assert [name_of(each.kernel) for each in walk(program.body)] == ["slopes_affine"]
+        found.append(Case(f"{op} {alpha}", program, codes))
+    assert first_difference(found, run_natively(found, tmp_path)) == ""
+    assert first_difference(found, run_on_board(found, load_boards().board("uno"), tmp_path / "cache")) == ""
+
+
 def distances_and_lists(default: str) -> onnx.ModelProto:
     """A projection that is mostly zeros, distances to prototypes, and their exponential."""
     rng = np.random.default_rng(3)

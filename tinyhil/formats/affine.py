@@ -174,14 +174,16 @@ def weight_scales(rows: np.ndarray, bias: np.ndarray, x_scale: float) -> np.ndar
 
 
 def multiplier(factor: float) -> tuple[int, int]:
-    """(m, shift) with factor ~ m * 2**(shift - 31), 2**30 <= m < 2**31 (QuantizeMultiplier)."""
+    """(m, shift) with factor ~ m * 2**(shift - 31), 2**30 <= |m| < 2**31 (QuantizeMultiplier)."""
     if factor == 0.0:
         return 0, 0
-    fraction, shift = math.frexp(factor)
+    fraction, shift = math.frexp(abs(factor))
     fixed = math.floor(fraction * (1 << MULTIPLIER_BITS) + 0.5)
     if fixed == 1 << MULTIPLIER_BITS:
         fixed, shift = fixed // 2, shift + 1
-    return (0, 0) if shift < -MULTIPLIER_BITS else (fixed, shift)
+    if shift < -MULTIPLIER_BITS:
+        return 0, 0
+    return (fixed if factor > 0 else -fixed), shift
 
 
 def reciprocal_above(count: int) -> tuple[int, int]:

@@ -134,12 +134,15 @@ void word_mul_affine(Out *out, A a, B b, Count count, P a_period, Q b_period, in
     }
 }
 
+// Of a slope below zero x changes its sign, since an ATmega's multiplier has none.
+inline int32_t sloped(int32_t x, int32_t m, int by) { return m < 0 ? rescale(-x, -m, by) : rescale(x, m, by); }
+
 // |x - x_zero| < 2^17, moved to the left by at most 13 bits
 template <class Acc, class Out, class X, class Count>
 void slopes_affine(Out *out, X x, Count count, int x_zero, int zero, int32_t below, int below_by, int32_t above, int above_by) {
     for (Size n = 0; n < static_cast<Size>(count); ++n) {
         const int32_t value = static_cast<int32_t>(x[n]) - x_zero;
-        const int32_t units = value < 0 ? rescale(value, below, below_by) : rescale(value, above, above_by);
+        const int32_t units = value < 0 ? sloped(value, below, below_by) : sloped(value, above, above_by);
         out[n] = saturate<Out>(static_cast<int32_t>(units + zero));
     }
 }
