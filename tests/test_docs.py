@@ -57,7 +57,7 @@ def test_files_named_in_the_docs_exist(page: Path) -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("page", PAGES_WITH_LINKS, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [ROOT / "CHANGELOG.md", *PAGES_WITH_LINKS], ids=lambda page: page.name)
 def test_lines_can_be_read_in_an_editor(page: Path) -> None:
     """Rows of tables are as long as they are."""
     lines = enumerate(page.read_text().splitlines(), 1)
