@@ -21,7 +21,7 @@ MODEL ?= fastgrnn_har
 TESTS := $(BIN)/python -m pytest -n 2 --dist loadfile
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: setup setup-dev run check lint-cpp test test-slow claims mutate tables docs doctor clean packages emulators natives avr8js rp2040js
+.PHONY: setup setup-dev run check lint-cpp test test-slow claims mutate tables docs doctor clean packages emulators natives avr8js rp2040js axe
 
 run: setup
 	$(BIN)/hil run --board $(BOARD) --model $(MODEL)
@@ -77,7 +77,7 @@ doctor: setup
 
 setup: packages $(VENV)/.base emulators natives
 
-setup-dev: packages $(VENV)/.dev $(VENV)/.labgrid emulators natives avr8js
+setup-dev: packages $(VENV)/.dev $(VENV)/.labgrid emulators natives avr8js axe
 
 packages:
 	@test -n "$(PYTHON)" && "$(PYTHON)" -c '$(RECENT)' 2>/dev/null || \
@@ -120,18 +120,19 @@ emulators: | $(BIN)/python
 natives: | $(BIN)/python
 	@$(BIN)/python -m tinyhil.harness.build.natives
 
-# Second opinions on the Uno and the Pico, for tests only: they are skipped without them.
-SCRIPTED := avr8js rp2040js
+# For tests only, which are skipped without them: second opinions on the Uno and the Pico, and on how pages can be read.
+SCRIPTED := avr8js rp2040js axe
+FOLDER_OF = $(firstword $(wildcard emulators/$@ tests/$@))
 # Node knows only its own certificates: behind a proxy with one of its own it needs those of the system.
 SYSTEM_CERTIFICATES := $(wildcard /etc/ssl/certs/ca-certificates.crt)
 NPM_REASON := sed -nE 's/^npm (error|ERR!) //p' | grep -vE 'complete log|^$$' | head -n 3 | paste -sd ' ' | cut -c -300
 $(SCRIPTED):
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
-	    [[ emulators/$@/node_modules -nt emulators/$@/package-lock.json ]] || { \
-	        echo "setup: installing $@ into emulators/$@"; \
+	    [[ $(FOLDER_OF)/node_modules -nt $(FOLDER_OF)/package-lock.json ]] || { \
+	        echo "setup: installing $@ into $(FOLDER_OF)"; \
 	        export NODE_EXTRA_CA_CERTS="$${NODE_EXTRA_CA_CERTS:-$(SYSTEM_CERTIFICATES)}"; \
-	        said=$$(timeout 600 npm ci --prefix emulators/$@ --no-audit --no-fund --loglevel error --fetch-retries 1 --fetch-timeout 20000 2>&1) \
-	            && touch emulators/$@/node_modules \
+	        said=$$(timeout 600 npm ci --prefix $(FOLDER_OF) --no-audit --no-fund --loglevel error --fetch-retries 1 --fetch-timeout 20000 2>&1) \
+	            && touch $(FOLDER_OF)/node_modules \
 	            || echo "setup: $@ could not be installed, its tests will be skipped: $$({ $(NPM_REASON); } <<<"$$said")" >&2; }; \
 	else echo "setup: no node and npm: the tests of $@ will be skipped" >&2; fi
 

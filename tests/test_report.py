@@ -23,6 +23,7 @@ from tinyhil.harness.records.schema import read_any
 from tinyhil.harness.records.verdict import ISSUES, verdict_of
 from tinyhil.harness.report.html import escape
 from tinyhil.harness.report.page import make_page
+from tinyhil.harness.report.sentence import search_sentence, sentence
 
 ROOT = Path(__file__).resolve().parent.parent
 HOSTILE = "</script><script>alert(1)</script>\"'<b>&"
@@ -100,6 +101,7 @@ def test_the_page_says_all_that_the_record_knows(records: list[Path]) -> None:
     text = " ".join(page.text)
     assert page.fetched == []
     for title in (
+        "Where the time goes",
         "Graph",
         "Layers",
         "Memory over time",
@@ -138,16 +140,68 @@ def test_parts_of_the_record_are_consistent(records: list[Path]) -> None:
     assert max(tops) == record["plan"]["peak_bytes"]
 
 
-def test_differences_stand_in_front(records: list[Path], tmp_path: Path) -> None:
+def test_nothing_is_compared_unless_asked(records: list[Path], tmp_path: Path) -> None:
     record = json.loads(records[0].read_text())
     record["flash_bytes"] += 100
     record["model"] = HOSTILE
     record["layers"][0]["name"] = HOSTILE
+    record["provenance"]["image_hash"] = "0" * 16
     (tmp_path / "other.json").write_text(json.dumps(record))
-    page = make_page([records[0], tmp_path / "other.json"])
-    assert "Differences" in read(page).text
+    assert "Against" not in read(make_page([records[0], tmp_path / "other.json"])).text
+    page = make_page([records[0], tmp_path / "other.json"], against=records[0])
+    assert read(page).text.count("Against") == 1  # not the record with itself
+    assert "flash is worse, +100 (" in page
     assert HOSTILE not in page
     assert escape(HOSTILE) in page
+
+
+def test_a_run_is_not_held_against_its_own_profile(records: list[Path], tmp_path: Path) -> None:
+    run = json.loads(records[0].read_text())
+    del run["profile"]
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    done = hil("report", tmp_path / "run.json", "--against", records[0], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    page = read((tmp_path / "report.html").read_text())
+    assert "tiny on uno, fixed16: the same image; there is nothing to compare." in page.text
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {},
+            "tiny fits the board uno and is right (12 of 12 results equal the reference bit for bit): one sample",
+        ),
+        (
+            {"bit_exact": False, "equal_samples": 3},
+            "fits the board uno and is not right (3 of 12 results equal the ref",
+        ),
+        ({"memory": {"total_bytes": 3000}}, "tiny does not fit the board uno and is right"),
+        ({"flash_bytes": 40000}, "tiny does not fit the board uno and is right"),
+        ({"board": "host"}, "tiny runs on this computer and is right"),
+        (
+            {"accuracy": 0.5, "float_accuracy": 0.9},
+            "; 50.0 % of its answers are those of the labels, 90.0 % in floating ",
+        ),
+        ({"accuracy": 0.5, "float_accuracy": 0.9}, "point; but 5 points of accuracy or more are lost against float."),
+        ({"accuracy": None, "disagreements": 2}, "; 2 of 12 decisions differ from the float model's."),
+        ({"memory": {"total_bytes": 1024, "limit_bytes": 2048}}, "with 50 % of the RAM and "),
+    ],
+)
+def test_the_verdict_is_a_sentence(changed: dict[str, Any], said: str, records: list[Path]) -> None:
+    record = json.loads(records[0].read_text())
+    for key, value in changed.items():
+        record[key] = {**record[key], **value} if isinstance(value, dict) else value
+    assert said in sentence(record)
+
+
+def test_the_verdict_of_a_search_names_the_best_single_format() -> None:
+    assert search_sentence(SEARCH) == (
+        "The search chose formats that take 80 B of arena and 20 µs and keep 100.0 % of the answers; "
+        "fixed16 for all tensors takes 80 B of arena and 20 µs and keeps 100.0 %."
+    )
+    front = {**SEARCH, "points": [{"quality": 0.5}, {"quality": 0.875}]}
+    assert search_sentence(front) == "The search found 2 choices that no other beats, 50.0 to 87.5 % right."
 
 
 def test_a_model_too_large_for_sensitivities_says_so(records: list[Path], tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ import click
 
 from tinyhil.harness.commands.common import FILE, write_result
 
+RECORD = click.Path(exists=True, path_type=Path, dir_okay=False)
 DEFAULT = Path("report.html")
 
 
 @click.command()
-@click.argument("records", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path, dir_okay=False))
+@click.argument("records", nargs=-1, required=True, type=RECORD)
 @click.option("--out", "-o", type=FILE, help="The page; default: report.html, if no other file is asked for.")
+@click.option("--against", type=RECORD, help="A record to hold each of them to.")
 @click.option("--md", type=FILE, help="A line per record as Markdown; -: to stdout, for $GITHUB_STEP_SUMMARY.")
 @click.option("--csv", "csv_", type=FILE, help="A line per operation as CSV; -: to stdout.")
 @click.option("--trace", type=FILE, help="The operations of a profiled sample over time, for ui.perfetto.dev.")
@@ -21,6 +23,7 @@ DEFAULT = Path("report.html")
 def report(
     records: tuple[Path, ...],
     out: Path | None,
+    against: Path | None,
     md: Path | None,
     csv_: Path | None,
     trace: Path | None,
@@ -28,7 +31,7 @@ def report(
 ) -> None:
     """Show records as one page that needs no network: of runs, profiles, benches and searches.
 
-    Several runs are compared with the first. Cycles per operation are in the records of `hil profile`.
+    Nothing is compared unless --against names a record. Cycles per operation are in the records of `hil profile`.
     """
     import json
 
@@ -51,4 +54,4 @@ def report(
     if overlay is not None:
         write_result(overlay, json.dumps(exports.as_overlay(runs[0])) + "\n")
     if out is not None or not (md or csv_ or trace or overlay):
-        write_result(out or DEFAULT, make_page(records))
+        write_result(out or DEFAULT, make_page(records, against=against))

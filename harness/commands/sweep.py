@@ -52,7 +52,7 @@ def sweep(out: Path | None, md: Path | None, as_json: bool, **options: Any) -> N
         records = [
             row.folder / row.outcome[key] for key in ("record", "search") for row in swept.rows if row.outcome[key]
         ]
-        write_result(out, make_page(records, table.as_html(swept.rows), each_model=True))
+        write_result(out, make_page(records, table.as_html(swept.rows)))
     if as_json:
         cells = [row.as_json() for row in swept.rows]
         click.echo(json.dumps({"cells": cells, "known": swept.known, "failed": swept.failed}))

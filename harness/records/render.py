@@ -77,7 +77,7 @@ def as_markdown(name: str, rows: Sequence[Row]) -> str:
 
 def as_html(name: str, rows: Sequence[Row]) -> str:
     """A table; the page around it is `page_of`'s."""
-    head = "".join(f"<th>{title}</th>" for title in TITLES)
+    head = "".join(f'<th scope="col">{title}</th>' for title in ("figure", *TITLES[1:-1], "so it is"))
     body = []
     for row in rows:
         cells = "".join(f"<td>{escape(cell)}</td>" for cell in _cells(row)[1:])

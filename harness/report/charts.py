@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # a name: nothing is fetched
 Spec = dict[str, Any]
+MOST_NAMED = 24  # instants that are called by their operations
 MOST_TEXT = 20  # classes of a confusion matrix whose counts are written
 NARROW_BUFFER, LOW_BUFFER = 0.07, 0.05  # of the map's width and height: smaller rectangles carry no name
 
@@ -26,8 +28,7 @@ def memory_map(plan: Mapping[str, Any]) -> Spec | None:
     for r in rectangles:
         wide, high = (r["end"] - r["start"]) / last, (r["high"] - r["low"]) / top
         r["label"] = r["name"] if wide >= NARROW_BUFFER and high >= LOW_BUFFER else ""
-    whole = {"tickMinStep": 1, "format": "d"}
-    x = {"field": "start", "type": "quantitative", "title": "instant", "axis": whole}
+    x = {"field": "start", "type": "quantitative", "title": "operation", "axis": _instants(plan.get("steps", ()), last)}
     x["scale"] = {"domain": [0, last], "nice": False}
     y = {"field": "low", "type": "quantitative", "title": "bytes", "scale": {"domain": [0, top], "nice": False}}
     over = {
@@ -56,6 +57,21 @@ def memory_map(plan: Mapping[str, Any]) -> Spec | None:
         },
     }
     return _spec(rectangles, 340, layer=[boxes, _names(), *_peak(plan, top)])
+
+
+def _instants(steps: Sequence[str], last: int) -> Spec:
+    """Below the middle of each instant the operation that runs in it; numbers where they are too many to be read."""
+    names = [*map(str, steps[:last]), *["end"] * (last - len(steps))]  # outputs live on behind the last operation
+    if not steps or last > MOST_NAMED:
+        step = max(1, last // 10)
+        return {"values": list(range(0, last + 1, step)), "format": "d"}
+    return {
+        "values": [instant + 0.5 for instant in range(last)],
+        "labelExpr": f"{json.dumps(names)}[floor(datum.value)]",
+        "labelAngle": -35,
+        "labelLimit": 110,
+        "grid": False,
+    }
 
 
 def _names() -> Spec:
@@ -150,6 +166,7 @@ def latencies(ticks: Sequence[int], unit: str) -> Spec | None:
     if len(set(ticks)) < 2:
         return None
     x = {"bin": {"maxbins": 40, "minstep": 1}, "field": "ticks", "type": "quantitative", "title": f"{unit} per sample"}
+    x["axis"] = {"format": ",.0f"}
     return _spec(
         [{"ticks": tick} for tick in ticks],
         160,
@@ -209,8 +226,21 @@ def pareto(points: Sequence[Mapping[str, Any]], field: str, title: str, quality:
         "encoding": {"x": x, "y": y},
     }
     names = {
-        "transform": [{"filter": "datum.kind === 'uniform' || datum.kind === 'answer'"}],
+        "data": {"values": _joined_names(points, field)},
         "mark": {"type": "text", "dy": -11, "fontSize": 11, "tooltip": None},
         "encoding": {"x": x, "y": y, "text": {"field": "name"}},
     }
     return _spec(list(points), 280, layer=[line, marks, names])
+
+
+def _joined_names(points: Sequence[Mapping[str, Any]], field: str) -> list[dict[str, Any]]:
+    """One name for each place where something named lies; answers last, which keep their name where room is short."""
+    found: dict[tuple[float, float], list[Mapping[str, Any]]] = {}
+    for point in points:
+        if point["kind"] in ("uniform", "answer"):
+            found.setdefault((point[field], point["quality"]), []).append(point)
+    named = [
+        {field: x, "quality": y, "name": " = ".join(str(one["name"]) for one in same), "kind": same[-1]["kind"]}
+        for (x, y), same in found.items()
+    ]
+    return sorted(named, key=lambda one: one["kind"] == "answer")

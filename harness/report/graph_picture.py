@@ -24,10 +24,14 @@ def draw_graph(layers: Sequence[Mapping[str, Any]], ticks: Sequence[float | None
     high = 2 * MARGIN + (max(ranks) + 1) * (HIGH + BETWEEN) - BETWEEN
     total = sum(tick for tick in ticks if tick is not None) or 1.0
     lines = [_edge(places[i], places[j]) for j, sources in enumerate(before) for i in sources]
-    boxes = [_box(place, layer, tick, total, unit) for place, layer, tick in zip(places, layers, ticks, strict=True)]
+    boxes = [
+        _box(number, place, layer, tick, total, unit)
+        for number, (place, layer, tick) in enumerate(zip(places, layers, ticks, strict=True))
+    ]
     return (
         f'<div class="scroll graph" tabindex="0"><svg viewBox="0 0 {wide} {high}" width="{wide}" height="{high}" '
-        f'role="img" aria-label="graph of {len(layers)} operations">{"".join(lines)}{"".join(boxes)}</svg></div>'
+        f'role="group" aria-label="graph of {len(layers)} operations">{"".join(lines)}{"".join(boxes)}</svg></div>'
+        '<div class="chosen" aria-live="polite">Choose an operation: its figures stand here.</div>'
     )
 
 
@@ -83,7 +87,9 @@ def _edge(start: tuple[int, int], end: tuple[int, int]) -> str:
     return f'<path class="edge" d="{path}"/>'
 
 
-def _box(place: tuple[int, int], layer: Mapping[str, Any], tick: float | None, total: float, unit: str) -> str:
+def _box(
+    number: int, place: tuple[int, int], layer: Mapping[str, Any], tick: float | None, total: float, unit: str
+) -> str:
     x, y = _corner(place)
     clipped = layer["saturations"]
     cost = "" if tick is None else f"{tick:,.0f} {unit} · {100 * tick / total:.0f} %"
@@ -96,7 +102,7 @@ def _box(place: tuple[int, int], layer: Mapping[str, Any], tick: float | None, t
         ("", 51, _cut(f"→ {format_}")),
         ("", 68, _cut(cost or f"{layer['elements']:,} elements")),
     ]
-    lines = "".join(
+    lines = " ".join(
         f'<text class="{kind}" x="{x + 10}" y="{y + down}">{escape(text)}</text>' for kind, down, text in texts
     )
     badge = ""
@@ -104,7 +110,11 @@ def _box(place: tuple[int, int], layer: Mapping[str, Any], tick: float | None, t
         badge = f'<text class="clipped" x="{x + WIDE - 8}" y="{y + 18}" text-anchor="end">⚠ {clipped:,}</text>'
     bar = f'<rect class="heat" x="{x}" y="{y + HIGH - 5}" width="{WIDE * heat:.1f}" height="5" rx="2"/>'
     frame = f'<rect class="node" x="{x}" y="{y}" width="{WIDE}" height="{HIGH}" rx="6"/>'
-    return f"<g><title>{escape(tooltip)}</title>{frame}{bar}{lines}{badge}</g>"
+    seen = " ".join([*(text for _, _, text in texts), f"⚠ {clipped:,}" if clipped else ""]).strip()
+    return (
+        f'<g class="op" tabindex="0" role="button" aria-pressed="false" aria-label="{escape(seen)}" '
+        f'data-layer="{number}"><title>{escape(tooltip)}</title>{frame}{bar}{lines} {badge}</g>'
+    )
 
 
 def _cut(text: str) -> str:

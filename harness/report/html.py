@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+FEW = 4  # columns that stand beside each other on a telephone, too
+
 
 def escape(text: object) -> str:
     """Text as HTML."""
@@ -31,28 +33,34 @@ def number(value: float | None, digits: int = 0, unit: str = "") -> Cell:
     return Cell(f"{value:,.{digits}f}{unit}", float(value))
 
 
-def table(titles: Sequence[str | tuple[str, str]], rows: Iterable[Sequence[Cell]], caption: str = "") -> str:
-    """A table that its reader sorts by its titles, each perhaps with an explanation."""
+def table(
+    titles: Sequence[str | tuple[str, str]], rows: Iterable[Sequence[Cell]], caption: str = "", layers: bool = False
+) -> str:
+    """A table that its reader sorts by its titles, each perhaps with an explanation. `layers`: rows are operations,
+    which the page's other pictures point at by their number."""
     rows = list(rows)
+    names = [title if isinstance(title, str) else title[0] for title in titles]
     head = []
     for column, title in enumerate(titles):
         name, note = (title, "") if isinstance(title, str) else title
         figures = any(row[column].key is not None for row in rows)
         kind = ' class="number"' if figures else ""
         head.append(f'<th scope="col"{kind} title="{escape(note)}"><button type="button">{escape(name)}</button></th>')
-    body = "".join(f"<tr>{''.join(_cell(cell) for cell in row)}</tr>" for row in rows)
+    marks = [f' data-layer="{place}"' if layers else "" for place in range(len(rows))]
+    body = "".join(f"<tr{mark}>{''.join(map(_cell, row, names))}</tr>" for mark, row in zip(marks, rows, strict=True))
+    kinds = "sortable" if len(names) > FEW else "sortable few"
     said = f"<caption>{escape(caption)}</caption>" if caption else ""
     return (
-        f'<div class="scroll"><table class="sortable">{said}<thead><tr>{"".join(head)}</tr></thead>'
+        f'<div class="scroll" tabindex="0"><table class="{kinds}">{said}<thead><tr>{"".join(head)}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: Cell, title: str) -> str:
     classes = " ".join(filter(None, ("number" if cell.key is not None or cell.text == "–" else "", cell.kind)))
     note = f' title="{escape(cell.note)}"' if cell.note else ""
     key = "" if cell.key is None else f' data-key="{cell.key!r}"'
-    return f'<td class="{classes}"{key}{note}>{escape(cell.text)}</td>'
+    return f'<td class="{classes}" data-title="{escape(title)}"{key}{note}>{escape(cell.text)}</td>'
 
 
 def pairs(rows: Iterable[tuple[str, object]]) -> str:

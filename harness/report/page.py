@@ -9,40 +9,52 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.errors import ConfigError
-from tinyhil.harness.records.render import as_html, shown
-from tinyhil.harness.records.schema import read_any
+from tinyhil.harness.records.render import as_html
+from tinyhil.harness.records.render import shown as shown_rows
+from tinyhil.harness.records.schema import read_any, read_record
 from tinyhil.harness.records.side_by_side import changes
 from tinyhil.harness.report.html import escape, section
+from tinyhil.harness.report.overview import overview
 from tinyhil.harness.report.run_sections import run_article
 from tinyhil.harness.report.search_sections import search_article
+from tinyhil.harness.report.sentence import against_sentence
 
 FOLDER = Path(__file__).parent
 POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"
+APART_SAYS = "What may not be compared says why."
 EXTRA = "hil report needs the package vl-convert-python; type: pip install 'tinyhil[report]'"
 
 
-def make_page(paths: Sequence[Path], head: str = "", each_model: bool = False) -> str:
-    """One self-contained page of these records, in this order, below `head`; the first run (`each_model`: of the same
-    model) is compared with each further one.
+MOST_OPEN = 3  # records that are shown whole; more of them are opened one by one
+
+
+def make_page(paths: Sequence[Path], head: str = "", against: Path | None = None) -> str:
+    """One self-contained page of these records, in this order, below `head`; each run held `against` one, if asked.
 
     DataError where a file is no record, ConfigError without the library of charts.
     """
-    runs: list[tuple[Path, dict[str, Any]]] = []
-    searches: list[tuple[Path, dict[str, Any]]] = []
+    runs: list[tuple[str, str, dict[str, Any]]] = []  # anchors, files, records
+    searches: list[tuple[str, str, dict[str, Any]]] = []
     for path in paths:
         record = read_any(path)
-        (searches if "strategy" in record else runs).append((path, record))
-    articles = [run_article(record, str(path), f"run-{n}") for n, (path, record) in enumerate(runs)]
-    articles += [search_article(record, str(path), f"search-{n}") for n, (path, record) in enumerate(searches)]
-    names = [(f"run-{n}", _name(record)) for n, (_, record) in enumerate(runs)]
-    names += [(f"search-{n}", f"search {path.stem}") for n, (path, _) in enumerate(searches)]
-    links = "".join(f'<a href="#{anchor}">{escape(name)}</a>' for anchor, name in names)
-    models = dict.fromkeys(record["model"] for _, record in runs) if each_model else ("",)
-    groups = [[record for _, record in runs if not model or record["model"] == model] for model in models]
+        kind, found = ("search", searches) if "strategy" in record else ("run", runs)
+        found.append((f"{kind}-{len(found)}", str(path), record))
+    other = None if against is None else read_record(against)
+    articles = [
+        (anchor, _name(record), run_article(record, source, anchor, _against(record, other)))
+        for anchor, source, record in runs
+    ]
+    articles += [
+        (anchor, f"search {Path(source).stem}", search_article(record, source, anchor))
+        for anchor, source, record in searches
+    ]
+    glance = overview([(anchor, record) for anchor, _, record in runs]) if len(runs) > 1 else ""
+    closed = len(articles) > MOST_OPEN
+    shown = "".join(_closed(name, text) if closed else text for _, name, text in articles)
+    shown = f'<div class="records">{shown}</div>' if closed else shown
     return _document(
-        title=names[0][1] if len(names) == 1 else f"{len(names)} records",
-        nav=f"<nav>{links}</nav>" if len(names) > 1 else "",
-        body=head + "".join(map(_beside, groups)) + "".join(articles),
+        title=articles[0][1] if len(articles) == 1 else f"{len(articles)} records",
+        body=glance + head + shown,
     )
 
 
@@ -50,18 +62,27 @@ def _name(record: Mapping[str, Any]) -> str:
     return f"{record['model']} on {record['board']}, {record['format']}"
 
 
-def _beside(runs: Sequence[Mapping[str, Any]]) -> str:
-    """What changed from the first run to each other one."""
-    first, *others = runs or [{}]
-    found = []
-    for other in others:
-        rows = shown(changes(first, other))
-        name = f"{_name(first)} → {_name(other)}"
-        found.append(as_html(name, rows) if rows else f"<p>{escape(name)}: equal</p>")
-    return section("Differences", "".join(found), "What may not be compared says why." if found else "")
+def _closed(name: str, article: str) -> str:
+    return f'<details class="record"><summary>{escape(name)}</summary>{article}</details>'
 
 
-def _document(title: str, nav: str, body: str) -> str:
+def _against(record: Mapping[str, Any], other: Mapping[str, Any] | None) -> str:
+    """What changed from the other record to this one. A run and its profile are of one image: nothing to compare."""
+    if other is None or record == other:
+        return ""
+    if _image(record) is not None and _image(record) == _image(other):
+        return section("Against", f"<p>{escape(_name(other))}: the same image; there is nothing to compare.</p>")
+    said = f'<p class="verdict">{escape(against_sentence(record, other))}</p>'
+    rows = [row for row in shown_rows(changes(other, record)) if row.why or (row.before and row.now)]
+    return section("Against", said + as_html(f"{_name(other)} → {_name(record)}", rows), APART_SAYS)
+
+
+def _image(record: Mapping[str, Any]) -> tuple[str, str] | None:
+    known = record["provenance"].get("image_hash")
+    return None if known is None else (record["board"], known)
+
+
+def _document(title: str, body: str) -> str:
     style = (FOLDER / "style.css").read_text(encoding="utf-8")
     script = (FOLDER / "page.js").read_text(encoding="utf-8")
     version = metadata.version("tinyhil")
@@ -70,7 +91,7 @@ def _document(title: str, nav: str, body: str) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<link rel="icon" href="data:,"><title>{escape(title)} · tinyhil</title><style>{style}</style></head>'
-        f'<body><main><header class="top"><h1>tinyhil report</h1></header>{nav}{body}'
+        f'<body><main><header class="top"><h1>tinyhil report</h1></header>{body}'
         f"<footer>Made by hil {escape(version)}; this file needs no network.</footer></main>"
         f"<script>{{{charts_library()}}}</script>\n<script>{script}</script></body></html>\n"
     )

@@ -10,6 +10,8 @@ from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.report import charts
 from tinyhil.harness.report.graph_picture import draw_graph
 from tinyhil.harness.report.html import Cell, chart, escape, number, pairs, section, table
+from tinyhil.harness.report.sentence import sentence
+from tinyhil.harness.report.time_bar import time_bar
 from tinyhil.harness.report.worst_samples import worst_samples
 
 RecordLike = Mapping[str, Any]
@@ -36,12 +38,14 @@ COLUMNS: tuple[str | tuple[str, str], ...] = (
 )
 
 
-def run_article(record: RecordLike, source: str, anchor: str) -> str:
-    """The whole of one record; `source`: the file it is in."""
+def run_article(record: RecordLike, source: str, anchor: str, against: str = "") -> str:
+    """The whole of one record; `source`: the file it is in; `against`: what sets it beside another one."""
     found = verdict_of(record)
     parts = [
         _head(record, found, source),
         _tiles(record),
+        against,
+        section("Where the time goes", _time_bar(record)),
         section("Graph", _graph(record), _about_graph(record)),
         section("Layers", _layers(record), _about_layers(record)),
         section("Memory over time", _memory(record), "Point at a buffer to see it alone; click to keep it."),
@@ -61,12 +65,10 @@ def _head(record: RecordLike, found: Mapping[str, Any], source: str) -> str:
     issues = "".join(f"<li><code>{escape(i['code'])}</code> {escape(i['text'])}</li>" for i in found["issues"])
     emulated = f" (emulated by {record['emulator']['name']})" if record["emulator"] else ""
     title = f"{record['model']} on {record['board']}, {record['format']}"
-    exact = f"{record['samples']} samples, every output bit for bit that of the reference"
-    if not record["bit_exact"]:
-        exact = f"{record.get('equal_samples', 'not all')} of {record['samples']} samples equal to the reference"
+    listed = f'<ul class="issues">{issues}</ul>' if issues else ""
     return (
-        f'<h2>{escape(title)} {badge}</h2><p class="fidelity">{escape(exact)}. '
-        f"Figures: {escape(where + emulated)}.</p>" + (f'<ul class="issues">{issues}</ul>' if issues else "")
+        f'<h2>{escape(title)} {badge}</h2><p class="verdict">{escape(sentence(record))}</p>'
+        f'<p class="fidelity">Figures: {escape(where + emulated)}.</p>{listed}'
     )
 
 
@@ -135,6 +137,11 @@ def ticks_of(record: RecordLike) -> list[float | None]:
     return [operation["ticks"] for operation in operations]
 
 
+def _time_bar(record: RecordLike) -> str:
+    outside = (record.get("profile") or {}).get("outside") or 0.0
+    return time_bar(record.get("layers") or [], ticks_of(record), outside, record["latency"]["unit"])
+
+
 def _graph(record: RecordLike) -> str:
     return draw_graph(record.get("layers") or [], ticks_of(record), record["latency"]["unit"])
 
@@ -150,7 +157,7 @@ def _layers(record: RecordLike) -> str:
         return ""
     total = sum(tick for tick in ticks if tick is not None) or 1.0
     rows = [_layer(place, layer, tick, total) for place, (layer, tick) in enumerate(zip(layers, ticks, strict=True))]
-    return table(COLUMNS, rows)
+    return table(COLUMNS, rows, layers=True)
 
 
 def _about_layers(record: RecordLike) -> str:
@@ -191,8 +198,26 @@ def _memory(record: RecordLike) -> str:
     drawn = charts.memory_map(plan) if plan and plan.get("buffers") else None
     if plan is None or drawn is None:
         return ""
-    said = f"<pre>{escape(plan.get('certificate', ''))}</pre>"
-    return chart(drawn, f"memory map, peak {plan['peak_bytes']} bytes") + said
+    proven = ", the least possible" if plan["proven"] else f"; at least {plan['lower_bound_bytes']:,} B are needed"
+    said = f'<p class="about">The arena takes {plan["peak_bytes"]:,} B{proven}.</p>'
+    rows = [
+        (
+            Cell(r["name"]),
+            number(r["bytes"]),
+            number(r["offset"]),
+            Cell(r["from"], r["start"]),
+            Cell(r["until"], r["end"]),
+        )
+        for r in sorted(charts.map_rectangles(plan), key=lambda r: -r["bytes"])
+    ]
+    label = f"memory map of {len(rows)} buffers, peak {plan['peak_bytes']} bytes; the table below says the same"
+    buffers = table(("buffer", "bytes", "offset", "from", "until"), rows)
+    return (
+        said
+        + chart(drawn, label)
+        + f"<details><summary>{len(rows)} buffers as a table</summary>{buffers}</details>"
+        + f"<pre>{escape(plan.get('certificate', ''))}</pre>"
+    )
 
 
 def _parts(record: RecordLike) -> str:

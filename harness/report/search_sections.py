@@ -7,6 +7,7 @@ from typing import Any
 
 from tinyhil.harness.report import charts
 from tinyhil.harness.report.html import Cell, chart, escape, number, pairs, section, table
+from tinyhil.harness.report.sentence import search_sentence
 
 RESOURCES = (("arena_bytes", "arena, bytes"), ("latency_us", "latency, µs"), ("flash_bytes", "flash, bytes"))
 
@@ -25,7 +26,8 @@ def search_article(record: Mapping[str, Any], source: str, anchor: str) -> str:
             panels.append(f"<div>{chart(charts.pareto(points, field, label, label_y), label)}</div>")
     about = "Quality: accuracy where there are labels, else agreement with the float model."
     return (
-        f'<article id="{anchor}"><h2>{escape(title)}</h2><p class="fidelity">{escape(effort)}</p>'
+        f'<article id="{anchor}"><h2>{escape(title)}</h2><p class="verdict">{escape(search_sentence(record))}</p>'
+        f'<p class="fidelity">{escape(effort)}</p>'
         + section("Pareto fronts", f'<div class="two">{"".join(panels)}</div>' if panels else "", about)
         + section(f"{'The front' if 'points' in record else 'The answer'} beside uniform formats", _uniform(record))
         + section("What each tensor alone costs", _sensitivity(record), SENSITIVITY)

@@ -1,0 +1,61 @@
+"""Many records at a glance: for each model a card per board and format, all on the same scales."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tinyhil.harness.records.verdict import VALID, verdict_of
+from tinyhil.harness.report.html import escape
+from tinyhil.harness.report.sentence import percent, time_of
+
+RecordLike = Mapping[str, Any]
+ABOUT = "A card per board and format; bars are shares of that board's RAM and flash. A card leads to all that is known."
+
+
+def overview(runs: Sequence[tuple[str, RecordLike]]) -> str:
+    """One sentence over all, then the cards by model; `runs`: anchors and records."""
+    models: dict[str, list[str]] = {}
+    for anchor, record in runs:
+        models.setdefault(record["model"], []).append(_card(anchor, record))
+    groups = "".join(
+        f'<h3>{escape(model)}</h3><div class="multiples">{"".join(cards)}</div>' for model, cards in models.items()
+    )
+    said = escape(_sentence([record for _, record in runs]))
+    about = f'<p class="about">{escape(ABOUT)}</p>'
+    return f'<p class="verdict">{said}</p><section><h2>All records</h2>{about}{groups}</section>'
+
+
+def _sentence(records: Sequence[RecordLike]) -> str:
+    wrong = [record for record in records if verdict_of(record)["verdict"] != VALID]
+    if not wrong:
+        return f"All {len(records)} records fit their boards and are right, bit for bit."
+    names = ", ".join(f"{r['model']} on {r['board']} ({verdict_of(r)['issues'][0]['code']})" for r in wrong[:3])
+    more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+    return f"{len(records) - len(wrong)} of {len(records)} records fit and are right; to be looked at: {names}{more}."
+
+
+def _card(anchor: str, record: RecordLike) -> str:
+    memory, verdict = record["memory"], verdict_of(record)["verdict"]
+    meters = _meter("RAM", memory.get("total_bytes"), memory.get("limit_bytes"))
+    meters += _meter("flash", record["flash_bytes"], record.get("flash_limit_bytes"))
+    accuracy = "" if record["accuracy"] is None else f'<span class="more">{100 * record["accuracy"]:.1f} % right</span>'
+    badge = "" if verdict == VALID else f' <span class="badge {verdict}">{verdict}</span>'
+    return (
+        f'<a class="multiple" href="#{anchor}"><span class="what">{escape(record["board"])} · '
+        f'{escape(record["format"])}</span>{badge}<span class="value">{escape(time_of(record["latency"]))}</span>'
+        f"{meters}{accuracy}</a>"
+    )
+
+
+def _meter(what: str, used: int | None, limit: int | None) -> str:
+    if used is None:
+        return ""
+    if not limit:
+        return f'<span class="more">{what} {used:,} B</span>'
+    share = used / limit
+    full = " full" if share > 1 else ""
+    return (
+        f'<span class="more">{what} {percent(share)}</span>'
+        f'<span class="meter{full}"><i style="width:{min(100, 100 * share):.1f}%"></i></span>'
+    )

@@ -1,0 +1,125 @@
+"""The verdict of a record as one sentence for somebody who knows neither arenas nor formats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tinyhil.harness.records.side_by_side import APART, EQUAL, changes
+from tinyhil.harness.records.verdict import DEGRADED, INVALID, ISSUES, verdict_of
+
+RecordLike = Mapping[str, Any]
+MEANINGS = {issue.code: issue.meaning for issue in ISSUES}
+UNFIT = {"ram-exceeded", "stack-could-overflow", "flash-exceeded"}
+FIGURES = {"median": "time", "RAM B": "RAM", "flash B": "flash", "accuracy %": "accuracy"}
+
+
+def sentence(record: RecordLike) -> str:
+    """Does it fit, is it right, how fast, against what. Of a run, bench, profile or golden record."""
+    found = verdict_of(record)["issues"]
+    codes = {issue["code"] for issue in found}
+    fits = not codes & UNFIT and not _flash_exceeded(record)
+    said = f"{record['model']} {_fits(record, fits)} and {_right(record)}"
+    cost = f"one sample takes {time_of(record['latency'])}{_shares(record)}"
+    others = [MEANINGS[i["code"]] for i in found if i["severity"] == DEGRADED and i["code"] not in UNFIT]
+    worse = [MEANINGS[i["code"]] for i in found if i["severity"] == INVALID and i["code"] != "not-bit-exact"]
+    but = "; but " + ", and ".join([*worse, *others]) if worse or others else ""
+    return f"{said}: {cost}{_decided(record)}{but}."
+
+
+def _fits(record: RecordLike, fits: bool) -> str:
+    if record["board"] == "host":
+        return "runs on this computer"
+    return f"{'fits' if fits else 'does not fit'} the board {record['board']}"
+
+
+def _flash_exceeded(record: RecordLike) -> bool:
+    limit = record.get("flash_limit_bytes")
+    return limit is not None and record["flash_bytes"] > limit
+
+
+def _right(record: RecordLike) -> str:
+    total = record["samples"]
+    if not total:
+        return "nothing is known of its results"
+    if record["bit_exact"]:
+        return f"is right ({total:,} of {total:,} results equal the reference bit for bit)"
+    return f"is not right ({record.get('equal_samples', 'not all')} of {total:,} results equal the reference)"
+
+
+def time_of(latency: Mapping[str, Any]) -> str:
+    """The median in the unit that suits it; instructions stay instructions."""
+    us = latency.get("median_us")
+    if us is None and latency["unit"] == "cycles" and latency["clock_hz"]:
+        us = latency["median"] / latency["clock_hz"] * 1e6
+    if us is None:
+        return f"{latency['median']:,.0f} {latency['unit']}"
+    return f"{us / 1000:,.2f} ms" if us >= 1000 else f"{us:,.1f} µs"
+
+
+def _shares(record: RecordLike) -> str:
+    memory = record["memory"]
+    pairs = (
+        ("RAM", memory.get("total_bytes"), memory.get("limit_bytes")),
+        ("flash", record["flash_bytes"], record.get("flash_limit_bytes")),
+    )
+    known = [f"{percent(used / limit)} of the {what}" for what, used, limit in pairs if used is not None and limit]
+    return f", with {' and '.join(known)}" if known else ""
+
+
+def percent(share: float) -> str:
+    """Two significant digits are enough for a share."""
+    return f"{100 * share:.0f} %" if share >= 0.095 else f"{100 * share:.1f} %"
+
+
+def _decided(record: RecordLike) -> str:
+    accuracy, wanted = record["accuracy"], record.get("float_accuracy")
+    if accuracy is None:
+        differ, total = record.get("disagreements"), record["samples"]
+        return "" if differ is None else f"; {differ} of {total:,} decisions differ from the float model's"
+    beside = "" if wanted is None else f", {100 * wanted:.1f} % in floating point"
+    return f"; {100 * accuracy:.1f} % of its answers are those of the labels{beside}"
+
+
+def against_sentence(record: RecordLike, other: RecordLike) -> str:
+    """How the record stands to another one that somebody asked to hold it against."""
+    said = []
+    for row in changes(other, record):
+        what = FIGURES.get("median" if row.what.startswith("median ") and row.what != "median us" else row.what)
+        if what is None or not (row.before and row.now):
+            continue
+        if row.status == APART:
+            said.append(f"{what} is not comparable ({row.why})")
+        elif row.status == EQUAL:
+            said.append(f"{what} is the same")
+        else:
+            said.append(f"{what} is {row.status}, {row.change}")
+    name = f"{other['model']} on {other['board']} in {other['format']}"
+    return f"Against {name}: {'; '.join(said) or 'no figure is known of both'}."
+
+
+def search_sentence(record: RecordLike) -> str:
+    """What a search chose, beside the best it could have had with one format for all tensors."""
+    points = record.get("points")
+    if points is not None:
+        span = sorted(100 * p["quality"] for p in points)
+        if not span:
+            return "The search found nothing that keeps the limits."
+        return f"The search found {len(points)} choices that no other beats, {span[0]:.1f} to {span[-1]:.1f} % right."
+    quality = (record.get("search") or {}).get("quality")
+    within = [u for u in record["uniform"] if u.get("keeps_limits", True) and u.get("quality") is not None]
+    said = f"The search chose formats that take {_resources(record)}"
+    said += "" if quality is None else f" and keep {100 * quality:.1f} % of the answers"
+    if not within:
+        return f"{said}; no single format for all tensors keeps the limits."
+    best = max(within, key=lambda u: (u["quality"], -(u.get("arena_bytes") or 0)))
+    return f"{said}; {best['format']} for all tensors takes {_resources(best)} and keeps {100 * best['quality']:.1f} %."
+
+
+def _resources(found: RecordLike) -> str:
+    parts = []
+    if found.get("arena_bytes") is not None:
+        parts.append(f"{found['arena_bytes']:,} B of arena")
+    if found.get("latency_us") is not None:
+        parts.append(f"{found['latency_us']:,.0f} µs")
+    return " and ".join(parts) or "unknown memory"
