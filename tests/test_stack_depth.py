@@ -26,7 +26,7 @@ from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.stream import Options, greet, stream
 from tinyhil.references.evaluate import shape_inputs
-from tinyhil.references.reference import quantize_inputs
+from tinyhil.references.reference import quantize_inputs, run_reference
 
 AVR = ("avr-gcc", "-mmcu=atmega328p")
 THUMB = ("arm-none-eabi-gcc", "-mthumb")
@@ -225,11 +225,13 @@ def test_forms_of_prologues(form: Form, tmp_path: Path) -> None:
 PROGRAM = """
 #include <avr/interrupt.h>
 #include <avr/io.h>
+#include <avr/pgmspace.h>
+const uint16_t like_jumps[] PROGMEM = {0xc1a6, 0xc002};  // lie behind the vectors
 volatile char *p;
 __attribute__((noinline)) void deep(char a) { volatile char b[100]; b[0] = a; p = b; }
 ISR(TIMER1_OVF_vect) { deep(1); }
 ISR(USART_RX_vect) { %s }
-int main() { sei(); for (;;) deep(2); }
+int main() { sei(); for (;;) deep(pgm_read_byte(like_jumps)); }
 """
 
 
@@ -320,8 +322,14 @@ def run_watched(board_name: str, model: str, fmt: str, x: np.ndarray, calibrate:
     with connected(board, image, folder) as device, Link(device.port, board.baud, device.starved_s) as link:
         hello = greet(link, 60.0, device.banner_s, device.alive)
         samples = [row.astype(storage).tobytes() for row in integers]
+        outputs: dict[int, bytes] = {}
         options = Options(protocol.STREAM, 60.0, 1.0)
-        stats = stream(link, hello, samples, options, lambda index, result: None, device.alive)
+        stats = stream(
+            link, hello, samples, options, lambda index, result: outputs.update({index: result.output}), device.alive
+        )
+    wanted = run_reference(compiled.program, integers).outputs
+    kind = storage_dtype(compiled.program.tensors[compiled.program.output].format)
+    assert [outputs[index] for index in range(len(x))] == [row.astype(kind).tobytes() for row in wanted]
     bound = stack_bound(image, board.chip.core).limit_bytes
     assert stats.stack_bytes is not None
     assert bound is not None

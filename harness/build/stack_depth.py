@@ -22,6 +22,7 @@ from tinyhil.harness.build.stack_walk import Core, Given, NotUnderstood, Walk, w
 from tinyhil.processes import run
 
 SECONDS = 60.0
+BEHIND_VECTORS = "__trampolines_start"  # of avr-libc's linker scripts
 VECTORS = ".isr_vector"
 FIRST_SERVED = 11  # exceptions below are faults
 LOADED = re.compile(r"r(\d+), 0x([0-9A-Fa-f]+)")
@@ -165,9 +166,13 @@ def _avr_bytes(code: Code, depths: Depths) -> int:
 
 
 def _slots(code: Code) -> list[int]:
-    """Of the vector table: jumps from address 0 on."""
+    """Of the vector table: jumps from address 0 on, up to where constants begin, of which some look like jumps.
+    NotUnderstood without that place."""
+    end = code.symbols.get(BEHIND_VECTORS)
+    if end is None:
+        raise NotUnderstood(code, 0, f"no symbol {BEHIND_VECTORS}: where the vector table ends is not known")
     found, at = [], code.at(0)
-    while at is not None and at.mnemonic in ("jmp", "rjmp"):
+    while at is not None and at.address < end and at.mnemonic in ("jmp", "rjmp"):
         found.append(at.address)
         at = code.at(at.next)
     return found
