@@ -30,7 +30,10 @@ def _ordered(pair: list[int]) -> list[int]:
     return pair
 
 
-Span = Annotated[list[Count], Field(min_length=2, max_length=2), AfterValidator(_ordered)]
+# From the first instant to the one behind the last; at -1, before all operations, the sample comes into the arena.
+Span = Annotated[
+    list[Annotated[int, Field(ge=-1, le=MOST)]], Field(min_length=2, max_length=2), AfterValidator(_ordered)
+]
 
 
 class Part(BaseModel):

@@ -13,10 +13,17 @@
 #include "firmware/kernels/common/dense.hpp"
 #ifndef __AVR__
 #include "firmware/kernels/arm/dense_blocks.hpp"
+#include "firmware/kernels/arm/dense_rows.hpp"
 #include "firmware/kernels/arm/pair_blocks.hpp"
 #include "firmware/kernels/arm/rescaled.hpp"
 #include "firmware/kernels/arm/rescaled_blocks.hpp"
 #include "firmware/kernels/arm/rescaled_columns.hpp"
+#endif
+#if defined(__ARM_FEATURE_DSP) || defined(HIL_DSP_PORTABLE)
+#include "firmware/kernels/arm/decided_matrices.hpp"
+#include "firmware/kernels/arm/decided_softmax.hpp"
+#include "firmware/kernels/arm/largest_bytes.hpp"
+#include "firmware/kernels/arm/normalize_rows.hpp"
 #endif
 #include "firmware/kernels/common/division.hpp"
 #include "firmware/kernels/common/elementwise.hpp"

@@ -17,7 +17,8 @@ class Arithmetic(StrEnum):
     EXACT: exact sums in units of a power of two, one shift. SINGLE: single precision. CODES: none, codes are moved or
     chosen as they are. AFFINE: asymmetric integers, with biases, multipliers and shifts as three constants; RESCALED:
     as one record for each output, FACTORED: as one of a start and a factor. CHANNELS: a shift for each output,
-    CODED_CHANNELS: the same of minifloats.
+    CODED_CHANNELS: the same of minifloats. DECIDED: the results of single precision, by integers wherever these can not
+    round otherwise.
     """
 
     EXACT = "exact"
@@ -28,6 +29,7 @@ class Arithmetic(StrEnum):
     FACTORED = "factored"
     CHANNELS = "channels"
     CODED_CHANNELS = "channels_coded"
+    DECIDED = "decided"
 
 
 class Weights(StrEnum):

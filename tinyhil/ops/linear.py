@@ -12,7 +12,7 @@ from tinyhil.formats.format import INTEGER, Format
 from tinyhil.formats.quire import place_pair
 from tinyhil.language.arithmetic import rounded, start_of_sums, sum_of_products
 from tinyhil.language.form import Form
-from tinyhil.language.graph import Node, Shape
+from tinyhil.language.graph import Node, Shape, element_count
 from tinyhil.language.kernel import QUIRE
 from tinyhil.language.lowering_context import Lowering
 from tinyhil.language.program import Op
@@ -107,7 +107,7 @@ def _lower_gemm(node: Node, lowering: Lowering) -> None:
     bias = node.inputs[2] if len(node.inputs) == 3 else None
     if bias is not None and lowering.constant(bias) is None:
         raise refuse(node, "the bias is computed at run time", "use MatMul and Add")
-    rows = lowering.shape(node.inputs[0])[0]
+    rows = element_count(lowering.shape(node.inputs[0])[:-1])  # those that a fusion makes may have more than two axes
     matrix = weights if attr(node, "transB", 0) else weights.T
     _dense(node, lowering, node.inputs[0], rows, node.inputs[1], matrix, bias)
 
@@ -119,7 +119,7 @@ def _dense(node: Node, lowering: Lowering, x: str, rows: int, w: str, matrix: np
     if bias is not None:
         values = lowering.constant(bias)
         assert values is not None
-        by_row = np.broadcast_to(values, (rows, outputs))
+        by_row = np.broadcast_to(values.reshape(-1, values.shape[-1] if values.ndim else 1), (rows, outputs))
         if (by_row != by_row[0]).any():
             raise refuse(node, "a bias of its own for each row", "use MatMul and Add")
         by_output = Constant(bias, by_row[0], lowering.format(bias))

@@ -8,7 +8,7 @@ an operand of 8 bits or less there are at most 256 results: a table in flash hol
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -260,7 +260,7 @@ DIV = Kernel(
 
 def _execute_softmax(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
-    x = f.scaled(arrays[0], p["power"]).reshape(-1, p["outer"], p["along"], p["inner"])
+    x = f.scaled(arrays[-1], p.get("power", 0)).reshape(-1, p["outer"], p["along"], p.get("inner", 1))
     top = x[:, :, 0]
     for k in range(1, p["along"]):
         top = np.where(x[:, :, k] > top, x[:, :, k], top)
@@ -295,6 +295,15 @@ SOFTMAX = Kernel(
     ("power", "shift"),
     coded=SINGLE,
 )
+SOFTMAX_DECIDED = Kernel(  # tinyhil/passes/decided.py
+    replace(SOFTMAX.form, arithmetic=Arithmetic.DECIDED),
+    "rows of exponentials over their sum in single precision, by a table where that decides",
+    _execute_softmax,
+    ("outer", "along", "shift"),
+    ("shift",),
+    coded=SINGLE,
+    codes=(0,),
+)
 
 OF_ONE_OPERAND = tuple(KERNEL_BY_OPERATOR.values())
-KERNELS = (LOOKUP, DIV, SOFTMAX, *OF_ONE_OPERAND)
+KERNELS = (LOOKUP, DIV, SOFTMAX, SOFTMAX_DECIDED, *OF_ONE_OPERAND)

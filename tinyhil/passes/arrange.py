@@ -18,9 +18,11 @@ from tinyhil.passes.affine_layers import bias_of_pair, bias_of_rows, records_of_
 from tinyhil.passes.binary_layers import with_signs
 from tinyhil.passes.code_tables import with_tables
 from tinyhil.passes.constant_channels import without_constant_channels
+from tinyhil.passes.decided import with_decisions
 from tinyhil.passes.folded import folded
 from tinyhil.passes.layout import with_input_as_it_is
 from tinyhil.passes.linear_sums import with_linear_forms
+from tinyhil.passes.many_rows import with_patches
 from tinyhil.passes.ranges import without_needless_clipping
 from tinyhil.passes.rescalings import LARGEST_SUM, with_records
 from tinyhil.passes.streams import with_streams
@@ -162,11 +164,25 @@ ON_CORE: tuple[Pass[Program], ...] = (
     ),
     Pass("streams", "on an AVR, sparse weights become one stream of bytes", LOWERED, SAME, _for_avr),
     Pass(
+        "decided",
+        "on DSP cores, products of computed matrices and softmax of bytes are decided by exact integers",
+        LOWERED,
+        f"{SAME}; scratch for two columns, tables of exponentials",
+        lambda program, core: with_decisions(program) if core in DSP else program,
+    ),
+    Pass(
         "blocks",
         "weights lie in flash as the core's kernels read them; on ARM bias, multiplier and shift are one record",
         LOWERED,
         f"{SAME}; constants in another order, scratch as blocks of sums need it",
         _in_blocks,
+    ),
+    Pass(
+        "dense-rows",
+        "on DSP cores, dense layers take two rows at a time",
+        LOWERED,
+        f"{SAME}; scratch for two rows",
+        lambda program, core: with_patches(program) if core in DSP else program,
     ),
     Pass(
         "input",

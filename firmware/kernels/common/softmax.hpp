@@ -34,6 +34,16 @@ void softmax(Out *out, Table table, X x, Size outer, Size count, Size inner, int
             for (Size n = i; n < end; n += inner) {
                 total += exp_negative(table, static_cast<uint16_t>(static_cast<uint16_t>(top) - static_cast<uint16_t>(x[n])), scale);
             }
+#ifndef __AVR__
+            if (fraction_bits <= 12) {  // e is at most 2^19, total below 2^31: 32 bits hold all
+                for (Size n = i; n < end; n += inner) {
+                    const uint32_t e =
+                        exp_negative(table, static_cast<uint16_t>(static_cast<uint16_t>(top) - static_cast<uint16_t>(x[n])), scale);
+                    out[n] = saturate<Out>(static_cast<int32_t>(((e << fraction_bits) + total / 2) / total));
+                }
+                continue;
+            }
+#endif
             for (Size n = i; n < end; n += inner) {
                 const uint64_t e =
                     exp_negative(table, static_cast<uint16_t>(static_cast<uint16_t>(top) - static_cast<uint16_t>(x[n])), scale);

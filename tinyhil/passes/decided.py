@@ -1,0 +1,104 @@
+"""Products of computed matrices, softmax and normalisation -> what decides nearly all of them in exact integers.
+
+For chips that multiply pairs of halfwords. What operations compute stays as it is: of asymmetric bytes, whose results
+are defined in single precision, kernels round exact integers wherever floats can not round otherwise, and fall back to
+floats elsewhere (firmware/kernels/arm/decided.hpp). A product gets scratch for two columns, softmax a table of
+exponentials; normalisation needs neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tinyhil.formats.fixed import Fixed
+from tinyhil.formats.format import AFFINE, INTEGER, SINGLE
+from tinyhil.language.program import Op, Program, Role, Tensor, walk
+from tinyhil.names import free_name
+from tinyhil.ops import batched, linear, real_functions
+from tinyhil.passes.exchange import Place, exchanged
+
+PRODUCTS = (batched.BATCH_MATMUL.form, linear.MATMUL.form)
+WORD = Fixed(32, 0)
+MOST_TERMS = 1 << 12  # of a sum of bytes: its squares fit 31 bits
+FEWEST_TERMS = 8  # below, packing costs more than it saves
+FRACTION_BITS = 30
+MULTIPLE = 4  # of the elements of a packed column
+CODES = 256
+MOST_RANGE = 64.0  # of a softmax's operand: beyond it exponentials of floats are too far from the table's
+LEAST_SCALE = 2.0**-40  # products of three scales and their reciprocals are normal floats
+
+
+def with_decisions(program: Program) -> Program:
+    """`program` for chips with these kernels; the same object if nothing changes."""
+    made: dict[Place, Op] = {}
+    tensors: dict[str, Tensor] = {}
+    tables: dict[str, np.ndarray] = {}
+    for op in walk(program.body):
+        if _is_product(program, op):
+            name = free_name(f"{op.output}.columns", program.tensors, tensors)
+            words = -(-op.params["inner"] // MULTIPLE) * MULTIPLE
+            tensors[name] = Tensor(name, words, WORD, Role.ARENA)
+            made[op.kernel, op.output] = replace(op, scratch=name)
+        elif _is_softmax_of_rows(program, op):
+            entries = exponentials(_scale(program, op.inputs[0]))
+            name = next((one for one, other in tables.items() if np.array_equal(other, entries)), "")
+            if not name:
+                name = free_name(f"{op.output}.exponentials", program.tensors, tensors)
+                tensors[name], tables[name] = Tensor(name, CODES, WORD, Role.TABLE), entries
+            params = {key: op.params[key] for key in ("outer", "along", "shift")}
+            form = real_functions.SOFTMAX_DECIDED.form
+            made[op.kernel, op.output] = replace(op, kernel=form, inputs=(name, *op.inputs), params=params)
+    return exchanged(program, made, tensors, tables) if made else program
+
+
+def exponentials(scale: float) -> np.ndarray:
+    """exp(-scale * d) of the distances d from 255 down to 0, with FRACTION_BITS."""
+    return np.floor(np.exp(-scale * np.arange(CODES - 1, -1, -1.0)) * 2.0**FRACTION_BITS + 0.5).astype(np.int64)
+
+
+def _scale(program: Program, name: str) -> float:
+    grid = program.tensors[name].format.grid
+    assert grid is not None
+    return grid[0]
+
+
+def _is_computed(tensor: Tensor) -> bool:
+    return tensor.role not in (Role.CONSTANT, Role.TABLE)
+
+
+def _is_of_bytes(program: Program, op: Op) -> bool:
+    """Whether operands, all of run time, and the result are asymmetric bytes, and the operation is one of floats."""
+    return op.domain == SINGLE and all(
+        tensor.format.domain == AFFINE
+        and tensor.format.storage_bytes == 1
+        and _is_computed(tensor)
+        and LEAST_SCALE <= _scale(program, tensor.name) <= 1 / LEAST_SCALE
+        for tensor in (program.tensors[name] for name in op.tensors)
+    )
+
+
+def _is_product(program: Program, op: Op) -> bool:
+    if op.kernel not in PRODUCTS or op.crossbar is not None or op.scratch or op.params["inner"] < FEWEST_TERMS:
+        return False
+    if op.domain == INTEGER:
+        return _is_of_fixed_point(program, op)
+    return _is_of_bytes(program, op) and op.params["inner"] <= MOST_TERMS and op.params["shift"] == 0
+
+
+def _is_of_fixed_point(program: Program, op: Op) -> bool:
+    """Whether two computed matrices of bytes, or of 16 bits, are multiplied in sums that these kernels have."""
+    a, b = (program.tensors[name] for name in op.inputs)
+    width = a.format.storage_bytes
+    if width != b.format.storage_bytes or width > 2 or op.accumulator_bits > (32 if width == 1 else 64):
+        return False
+    return all(_is_computed(t) and t.format.is_binary_point and not t.format.is_sign for t in (a, b))
+
+
+def _is_softmax_of_rows(program: Program, op: Op) -> bool:
+    if op.kernel != real_functions.SOFTMAX.form or not _is_of_bytes(program, op):
+        return False
+    p = op.params
+    is_row = p["inner"] == 1 and p["along"] <= MOST_TERMS and p["power"] == p["shift"] == 0
+    return is_row and _scale(program, op.inputs[0]) * CODES <= MOST_RANGE
