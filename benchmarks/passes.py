@@ -90,26 +90,37 @@ def cost_of(made: Compiled, job: Job, board: BoardSpec, work: Path) -> Cost:
 def measured(model: str, fmt: str, board: BoardSpec) -> dict[str, object] | None:
     """Costs with all passes, and without each that changes the sources; None where the model does not fit."""
     with tempfile.TemporaryDirectory() as folder:
-        work, ran = Path(folder), set[str]()
+        work, changing, latest = Path(folder), set[str](), dict[type, object]()
+
+        def seen(name: str, made: object) -> None:
+            if latest.get(type(made)) is not made:
+                changing.add(name)
+            latest[type(made)] = made
+
         try:
-            job = job_of(model, fmt, board.name, (), work)
-            with watched(lambda name, _: ran.add(name)):
+            with watched(seen):
+                job = job_of(model, fmt, board.name, (), work)
                 whole = compiled(job, board, ())
             cost = cost_of(whole, job, board, work)
         except DoesNotFit:
             return None
-        without: dict[str, Mapping[str, int] | None] = {}
-        for one in PASSES:
-            if one.name in ran:
-                try:
-                    other = job_of(model, fmt, board.name, [one.name], work)
-                    made = compiled(other, board, [one.name])
-                    if made.sources != whole.sources:
-                        without[one.name] = asdict(cost_of(made, other, board, work))
-                except DoesNotFit:
-                    without[one.name] = None
+        costs = {one.name: without(one.name, model, fmt, board, whole, work) for one in PASSES if one.name in changing}
         name = Path(model).stem.removeprefix("mlperftiny_")
-        return {"model": name, "format": fmt, "board": board.name, "all": asdict(cost), "without": without}
+        found = {name: one for name, one in costs.items() if one != SAME}
+        return {"model": name, "format": fmt, "board": board.name, "all": asdict(cost), "without": found}
+
+
+SAME: Mapping[str, int] = {}
+
+
+def without(name: str, model: str, fmt: str, board: BoardSpec, whole: Compiled, work: Path) -> Mapping[str, int] | None:
+    """Costs without one pass; SAME if it changes no source, None if the model does not fit then."""
+    try:
+        job = job_of(model, fmt, board.name, [name], work)
+        made = compiled(job, board, [name])
+        return SAME if made.sources == whole.sources else asdict(cost_of(made, job, board, work))
+    except DoesNotFit:
+        return None
 
 
 def main(names: Sequence[str]) -> None:

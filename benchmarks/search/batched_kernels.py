@@ -1,9 +1,9 @@
 """The firmware's kernels as a host engine: sixteen samples at once, shifts, sizes and limits known at run time alone.
 
-    python -m benchmarks.search.lanes [MODEL ...]
+    python -m benchmarks.search.batched_kernels [MODEL ...]
 
 Microseconds of processor per sample, beside those of search/engine/: whether searches could run what boards run. The
-generated calls of a model in fixed8 take lanes (lanes.hpp) in the place of elements; functions by table run for one
+generated calls of a model in fixed8 take batches (batched_kernels.hpp) for elements; functions by table run for one
 sample after the other. SystemExit if an output differs from the reference's.
 """
 
@@ -30,11 +30,11 @@ from tinyhil.references.reference import quantize_inputs, run_reference
 from tinyhil.search.engine.library import load_engine
 
 MODELS, AT_ONCE, MOST, REPEATS = ("digits_mlp", "digits_cnn", "lenet5_mnist", "fastgrnn_har"), 16, 160, 7
-HEADER = Path(__file__).with_name("lanes.hpp")
+HEADER = Path(__file__).with_name("batched_kernels.hpp")
 COMPILE = ("g++", "-O3", "-std=c++17", "-march=native", "-shared", "-fPIC", "-w", "-DHIL_BOARD_HOST", "-DHIL_CHIP_HOST")
 CALLED = """
 extern "C" void many(const int8_t *x, int count, int inputs, int outputs, int8_t *y) {
-    static hil::Lanes in[65536], out[4096];
+    static hil::Batch in[65536], out[4096];
     for (int first = 0; first < count; first += 16) {
         for (int k = 0; k < inputs; ++k)
             for (int s = 0; s < 16; ++s) in[k].v[s] = x[(first + s) * inputs + k];
@@ -46,53 +46,55 @@ extern "C" void many(const int8_t *x, int count, int inputs, int outputs, int8_t
 """
 # What generated text becomes, in this order
 REWRITES = (
-    (r"hil::(?:Sum|Wide)<\d+>", "hil::Lanes"),
+    (r"hil::(?:Sum|Wide)<\d+>", "hil::Batch"),
     (
         r"int8_t \*const (\w+) = reinterpret_cast<int8_t \*>\(hil_arena \+ (\d+)\);",
-        r"hil::Lanes *const \1 = lanes + \2;",
+        r"hil::Batch *const \1 = values + \2;",
     ),
-    (r"void run\(const uint8_t \*input, uint8_t \*output\)", "void run(const hil::Lanes *input, hil::Lanes *output)"),
+    (r"void run\(const uint8_t \*input, uint8_t \*output\)", "void run(const hil::Batch *input, hil::Batch *output)"),
     (
         r"const int8_t \*const (\w+) = reinterpret_cast<const int8_t \*>\(input\);",
-        r"const hil::Lanes *const \1 = input;",
+        r"const hil::Batch *const \1 = input;",
     ),
     (
         r"const int8_t \*const (\w+) = hil::input_row<int8_t>\(input, (\w+), (\d+)\);",
-        r"const hil::Lanes *const \1 = input + \2 * \3;",
+        r"const hil::Batch *const \1 = input + \2 * \3;",
     ),
     (
         r"hil::copy<int32_t>\(reinterpret_cast<int8_t \*>\(output\), hil::ram\((\w+)\), (\d+)\);",
         r"for (int n = 0; n < \2; ++n) output[n] = \1[n];",
     ),
     (
-        r"hil::fill<hil::Lanes>\((\w+), ([^,]+), [^;]*?\);",
-        r"for (uint32_t n = 0; n < \2; ++n) \1[n] = hil::Lanes(0);",
+        r"hil::fill<hil::Batch>\((\w+), ([^,]+), [^;]*?\);",
+        r"for (uint32_t n = 0; n < \2; ++n) \1[n] = hil::Batch(0);",
     ),
-    (r"const int8_t (\w+) = ", r"const hil::Lanes \1 = "),
-    (r"(?m)^(\s+)int8_t (\w+);", r"\1hil::Lanes \2;"),
+    (r"const int8_t (\w+) = ", r"const hil::Batch \1 = "),
+    (r"(?m)^(\s+)int8_t (\w+);", r"\1hil::Batch \2;"),
     (
-        r"(?s)hil::(sigmoid|tanh)<hil::Lanes>\(&(\w+), hil::flash\((\w+)\), hil::ram\(&(\w+)\),([^;]*)\);",
+        r"(?s)hil::(sigmoid|tanh)<hil::Batch>\(&(\w+), hil::flash\((\w+)\), hil::ram\(&(\w+)\),([^;]*)\);",
         r"for (int s = 0; s < 16; ++s) { const int8_t x = static_cast<int8_t>(\4.v[s]); int8_t y; "
         r"hil::\1<int32_t>(&y, hil::flash(\3), hil::ram(&x),\5); \2.v[s] = y; }",
     ),
 )
 
 
-def on_lanes(text: str) -> tuple[str, list[int]]:
-    """The program of a model.cpp with lanes for elements, and what it is told at run time."""
+def batched(text: str) -> tuple[str, list[int]]:
+    """The program of a model.cpp with batches for elements, and what is known at run time."""
     constants, body = text.split("void run(")
-    told: list[int] = []
+    known: list[int] = []
 
     def at_run_time(found: re.Match[str]) -> str:
-        told.append(int(found[1]))
-        return f"told[{len(told) - 1}]"
+        known.append(int(found[1]))
+        return f"known[{len(known) - 1}]"
 
     body = re.sub(r"hil::(?:Bias|A|B)?(?:Shift|Lift)<(-?\d+)>\(\)", at_run_time, f"void run({body}")
     body = re.sub(r"(?<=\*/ )(\d+)\b", at_run_time, body)
     for pattern, made in REWRITES:
         body = re.sub(pattern, made, body)
-    head = '#include "lanes.hpp"\nextern "C" int told[];\nint told[1024];\nstatic hil::Lanes lanes[65536];\n'
-    return head + constants.replace('#include "model/model.hpp"', "") + body + CALLED, told
+    head = (
+        '#include "batched_kernels.hpp"\nextern "C" int known[];\nint known[1024];\nstatic hil::Batch values[65536];\n'
+    )
+    return head + constants.replace('#include "model/model.hpp"', "") + body + CALLED, known
 
 
 def least_us(run: Callable[[], object], samples: int) -> float:
@@ -106,7 +108,7 @@ def least_us(run: Callable[[], object], samples: int) -> float:
 
 
 def row(name: str, folder: Path) -> str:
-    """Of the table: the engine's time, that of lanes, and how they compare."""
+    """Of the table: the engine's time, that of batches, and how they compare."""
     opened = open_model(name)
     graph, ranges, host = opened.model.graph, opened.required_ranges(None), load_boards().board("host")
     made = compile_model(opened.model, opened.assignment(None, "fixed8"), ranges, [host], {"host"})
@@ -118,13 +120,15 @@ def row(name: str, folder: Path) -> str:
     engine = replace(load_engine(default_cache_dir()), threads=1, least_work=1 << 60)  # nothing kept between runs
     theirs = least_us(lambda: engine.run(made.lowered, codes), len(codes))
     write_sources(made.sources, folder)
-    text, told = on_lanes((folder / "model" / "model.cpp").read_text())
-    (folder / "lanes.cpp").write_text(text)
+    text, known = batched((folder / "model" / "model.cpp").read_text())
+    (folder / "batched.cpp").write_text(text)
     subprocess.run(
-        [*COMPILE, f"-I{folder}", f"-I{HEADER.parent}", "-o", "lanes.so", "lanes.cpp"], cwd=folder, check=True
+        [*COMPILE, f"-I{folder}", f"-I{HEADER.parent}", "-o", "batched.so", "batched.cpp"], cwd=folder, check=True
     )
-    library = ctypes.CDLL(str(folder / "lanes.so"))
-    ctypes.memmove((ctypes.c_int * len(told)).in_dll(library, "told"), (ctypes.c_int * len(told))(*told), 4 * len(told))
+    library = ctypes.CDLL(str(folder / "batched.so"))
+    ctypes.memmove(
+        (ctypes.c_int * len(known)).in_dll(library, "known"), (ctypes.c_int * len(known))(*known), 4 * len(known)
+    )
     given = np.ascontiguousarray(codes.reshape(len(codes), -1).astype(np.int8))
     found = np.zeros(wanted.reshape(len(codes), -1).shape, np.int8)
     arguments = (
@@ -140,7 +144,7 @@ def row(name: str, folder: Path) -> str:
 
 
 def main(names: Sequence[str]) -> None:
-    print("| Model | Engine, us | Kernels on lanes, us | Ratio |\n|---|---|---|---|")
+    print("| Model | Engine, us | Kernels on batches, us | Ratio |\n|---|---|---|---|")
     for name in names or MODELS:
         with tempfile.TemporaryDirectory() as folder:
             print(row(name, Path(folder)), flush=True)
