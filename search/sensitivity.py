@@ -11,7 +11,7 @@ from tinyhil.errors import ModelError
 from tinyhil.search.evaluator import Score
 from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Candidate, Choice
-from tinyhil.search.tradeoffs import FEWEST, widest
+from tinyhil.search.tradeoffs import FEWEST, is_long, widest
 
 MOST = 0.5  # evaluations that the table may take beside what the search has asked anyway
 
@@ -38,10 +38,12 @@ class Sensitivities:
 def sensitivities(problem: SearchProblem, *, ask: bool = True) -> Sensitivities:
     """Of every tensor alone in every choice on offer.
 
-    What the search has asked is taken from its answers; the rest is measured on as many samples, unless not to `ask`.
+    What the search has asked is taken from its answers; the rest is measured on as many samples, unless not to `ask`,
+    or that would take minutes.
     """
     wide, samples = _asked(problem)
     everywhere = problem.space.uniform(wide)
+    ask = ask and not is_long(problem, wide, samples * len(problem.space.groups))
     if not ask and (everywhere, samples, None) not in problem.answers:
         return Sensitivities(str(wide), samples, ())
     base = _score(problem, everywhere, samples)

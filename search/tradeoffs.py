@@ -9,11 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil.formats import named
+from tinyhil.memplan.arena.row_costs import executions, products_of_op
+from tinyhil.search.layerwise_errors import layerwise_losses
 from tinyhil.search.search_problem import Ask, SearchProblem
 from tinyhil.search.space import ARENA, Candidate, Choice, Group
 from tinyhil.search.trial import Trial
 
 FEWEST = 8  # samples of a sensitivity
+MOST_PRODUCTS = 500_000_000_000  # of all sensitivities by integer runs, about a minute
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +82,18 @@ def measure(
     problem: SearchProblem, wide: Choice, probe: int, lowest_offset: int, most: float
 ) -> Generator[Ask, Trial, Tradeoffs]:
     """Each tensor of the arena alone in each choice, all others in `wide`, on at most `probe` samples; at most `most`
-    evaluations in all, unless that left fewer than FEWEST samples. What is fused away is not asked about."""
+    evaluations in all, unless that left fewer than FEWEST samples. What is fused away is not asked about. Nothing is
+    asked where that takes more than MOST_PRODUCTS: each tensor's own error foretells what it costs."""
     space = problem.space
     offered = {index: choices(problem, index, lowest_offset) for index in problem.free()}
     everywhere = space.uniform(wide)
     present = space.present(everywhere)
     asked = [(index, choice) for index, found in offered.items() if index in present for choice in found]
     probe = min(probe, max(FEWEST, int(len(problem.evaluator.examples) * most) // (1 + len(asked))))
+    if is_long(problem, wide, probe * len(asked)):
+        foretold = layerwise_losses(space, problem.evaluator, asked)
+        losses = {(index, choice): foretold.get((index, choice), 0.0) for index in offered for choice in offered[index]}
+        return _tradeoffs(problem, wide, offered, losses, set(losses) - set(asked))
     alone = {(index, choice): space.with_choices(everywhere, {index: choice}) for index, choice in asked}
     problem.foresee((everywhere, *alone.values()), probe)
     base = (yield Ask(everywhere, probe=probe)).score
@@ -96,7 +104,23 @@ def measure(
         losses[which] = max(0.0, score.loss - base.loss)
         if score != base:
             silent.discard(which)
-    groups = space.groups
+    return _tradeoffs(problem, wide, offered, losses, silent)
+
+
+def is_long(problem: SearchProblem, wide: Choice, runs: int) -> bool:
+    """Whether so many integer runs of one sample would take minutes."""
+    program = problem.space.lower(problem.space.uniform(wide))
+    return runs * sum(times * products_of_op(program, op) for op, times in executions(program.body)) > MOST_PRODUCTS
+
+
+def _tradeoffs(
+    problem: SearchProblem,
+    wide: Choice,
+    offered: Mapping[int, list[Choice]],
+    losses: Mapping[tuple[int, Choice], float],
+    silent: set[tuple[int, Choice]],
+) -> Tradeoffs:
+    groups = problem.space.groups
     widths = {
         index: _widths(groups[index], {choice: losses[index, choice] for choice in found}, wide)
         for index, found in offered.items()

@@ -81,3 +81,32 @@ def test_no_second_is_left_for_anything_but_an_answer(tmp_path: Path) -> None:
     assert outcome.found.best.fits
     assert not outcome.record["sensitivity"]["tensors"]
     assert [row["format"] for row in outcome.record["uniform"]] == list(outcome.space.formats)
+
+
+def test_the_first_answer_comes_before_anything_is_built(tmp_path: Path) -> None:
+    """By the table of costs of `hil fit`: what it says of an Uno within a limit of latency is within its band there."""
+    request = SearchRequest(
+        "digits_mlp", board="uno", latency_us=20_000, samples=60, evaluations=2, results=tmp_path, seconds=1e-6
+    )
+    said: list[str] = []
+    outcome = run_search(request, default_cache_dir(), said.append, Interrupting(), load_boards())
+    first = next(number for number, line in enumerate(said) if "an answer after" in line)
+    built = [line for line in said[:first] if "built" in line or "compiling" in line]
+    assert not built
+    assert any(
+        "the time is over; the best so far is the answer; its latency and flash are estimates" in x for x in said
+    )
+    assert outcome.found.best.fits
+    assert {str(choice) for choice in outcome.found.best.candidate} == {"fixed16"}
+    assert outcome.record["latency_us"] is None  # nothing but the image of the answer was built
+
+
+def test_what_the_table_puts_beyond_a_limit_is_no_first_answer(tmp_path: Path) -> None:
+    """Between what fixed8 and fixed16 may take by it, only fixed8 is one."""
+    request = SearchRequest(
+        "digits_mlp", board="uno", latency_us=4000, samples=60, evaluations=2, results=tmp_path, seconds=1e-6
+    )
+    said: list[str] = []
+    outcome = run_search(request, default_cache_dir(), said.append, Interrupting(), load_boards())
+    assert {str(choice) for choice in outcome.found.best.candidate} == {"fixed8"}
+    assert sum("an answer after" in line for line in said) == 1

@@ -49,11 +49,13 @@ from tinyhil.harness.commands.common import (
 )
 @click.option("--passes", is_flag=True, help="With --model: every pass, its contract, and what it won.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the memory map into this .svg or .png file.")
+@click.option("--header", type=click.Path(path_type=Path), help="Write the plan into this file as a C header.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan alone on stdout.")
 @BOARDS_OPTION
 def plan(
     boards_file: Path | None,
     plot: Path | None,
+    header: Path | None,
     as_json: bool,
     passes: bool,
     pareto: bool,
@@ -67,6 +69,7 @@ def plan(
 
     from tinyhil.harness.offline.memory_map import check_picture, print_map, save_map
     from tinyhil.harness.offline.plan import Wanted, find_plan
+    from tinyhil.memplan.c_header import write_header
 
     if plot is not None:
         check_picture(plot)
@@ -96,5 +99,7 @@ def plan(
         print_map(found.map(), Console(highlight=False))
     if plot is not None:
         save_map(found.map(), plot)
+    if header is not None:
+        write_header(header, found.problem, found.plan)
     if found.complaint is not None:
         raise errors.DoesNotFit(found.complaint)

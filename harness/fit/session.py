@@ -11,10 +11,11 @@ from tinyhil.compiler.calibrate import Ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, DoesNotFit, ModelError
 from tinyhil.formats import named
-from tinyhil.harness.build.pipeline import arranged_for, place_for
+from tinyhil.harness.build.pipeline import arranged_for
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.fit.core_costs import CoreCosts, Estimate, costs_of
-from tinyhil.harness.fit.features import code_features, flash_constants, time_features
+from tinyhil.harness.fit.core_costs import Estimate, costs_of
+from tinyhil.harness.fit.features import flash_constants
+from tinyhil.harness.fit.needs import needs_of, ram_of
 from tinyhil.harness.job.inputs import read_inputs
 from tinyhil.harness.job.job import Opened, Say, Streamed, method_of, open_model
 from tinyhil.harness.offline.plan import planning_ranges
@@ -180,28 +181,18 @@ def _fit(lowered: Program, name: str, board: BoardSpec, prefer: str) -> Fit:
         why = f"constants take {constants:,} B of flash"
         return replace(base, flash_bytes=_exactly(constants), reason=why)
     try:
-        placed, transfer = place_for(lowered, board, Wish(prefer))
+        needs = needs_of(lowered, board, Wish(prefer))
     except DoesNotFit:
         arena = place(arranged_for(lowered, board)).plan.peak_bytes
-        return replace(base, ram_bytes=_ram(arena, costs), arena_bytes=arena, reason="RAM is too small")
-    program, plan = placed.program, placed.plan
-    flash = None if costs is None else costs.code_of(code_features(program, plan)).plus(flash_constants(program))
-    ram = _ram(plan.peak_bytes + transfer.input_bytes, costs)
-    cycles = None if costs is None else costs.cycles_of(time_features(program, plan))
-    latency = None if cycles is None else cycles.times(1e6 / chip.clock_hz)
+        return replace(base, ram_bytes=ram_of(arena, costs), arena_bytes=arena, reason="RAM is too small")
+    flash, ram = needs.flash_bytes, needs.ram_bytes
     fits, reason = _verdict(flash, chip.flash_bytes, ram, chip.ram_bytes or 0)
-    found = replace(base, fits=fits, flash_bytes=flash, ram_bytes=ram, arena_bytes=plan.peak_bytes)
-    return replace(found, latency_us=latency, reason=reason)
+    found = replace(base, fits=fits, flash_bytes=flash, ram_bytes=ram, arena_bytes=needs.arena_bytes)
+    return replace(found, latency_us=needs.latency_us, reason=reason)
 
 
 def _exactly(value: float) -> Estimate:
     return Estimate(value, value, value)
-
-
-def _ram(planned: int, costs: CoreCosts | None) -> Estimate:
-    """Arena and input are exact; the runtime and the stack are as on other images."""
-    median, most = costs.beside_bytes if costs is not None else (0.0, 0.0)
-    return Estimate(planned + median, planned + median, planned + most)
 
 
 def _verdict(flash: Estimate | None, flash_limit: int, ram: Estimate, ram_limit: int) -> tuple[str, str]:

@@ -21,6 +21,10 @@ def processor_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
+class OutOfTime(Exception):
+    """`--seconds` are over, and there is an answer: the rest of the search is left out."""
+
+
 @dataclass(slots=True)
 class Phases:
     """`tell` hears of each phase as it begins. `taken`: seconds and processor seconds of each, in order. `best`: the

@@ -29,6 +29,7 @@ from tinyhil.search.trial import Trial, TrialLog
 PROFILED_SAMPLES = 5
 MOST_PILOTS = 12
 PILOTS_LEAVE = 0.5  # of `--seconds`, for the search
+MATTERS = 0.02  # of an image's time: of operations that take less, no mixture is profiled
 DRAWN = 24  # assignments among which each pilot is the one that covers most
 NAMED = 3
 OTHER_SAMPLES = 1.02  # times the worst of a few samples: what more of them may take
@@ -122,8 +123,8 @@ def _make_meter(task: Task) -> Meter:
 
 
 def _profile_pilots(meter: Meter) -> None:
-    """Each format for all tensors, or for all weights; then mixtures until every pair of formats of two operands of an
-    operation was measured, or MOST_PILOTS were."""
+    """Each format for all tensors, or for all weights; then mixtures until every pair of formats of two operands was
+    measured of each operation that counts (`_counting`), or MOST_PILOTS were."""
     task, table = meter.task, meter.table
     assert task.board is not None
     space, random = task.problem.space, np.random.default_rng(task.request.seed)
@@ -138,7 +139,12 @@ def _profile_pilots(meter: Meter) -> None:
         left = task.phases.seconds_left(task.request.seconds)
         if left is not None and left < PILOTS_LEAVE * (task.request.seconds or 0.0) and table.runs(0):
             break
-        candidate = first[number] if number < len(first) else _covering(space, random, seen)
+        if number == len(first):
+            names = _counting(table)
+            wanted = {pair for pair in wanted if pair[0] in names}
+            if wanted <= seen:
+                break
+        candidate = first[number] if number < len(first) else _covering(space, random, seen, wanted)
         number += 1
         if candidate is None:
             break
@@ -157,15 +163,22 @@ def _profile_pilots(meter: Meter) -> None:
         raise BuildError(f"search: none of {number} assignments runs on {task.board.name}: {why}")
 
 
-def _covering(space: Space, random: np.random.Generator, seen: set[Pair]) -> Candidate | None:
-    """Of some random assignments the one with the most pairs that are not in `seen`; None if none has any."""
+def _counting(table: CostTable) -> set[str]:
+    """Operations that took MATTERS of the time of one of the images measured before the search, or more."""
+    most = max((run.summed for run in table.runs(0)), default=0.0)
+    rows = table.rows(0)
+    return {row.operation.name for row in rows if row.ticks * row.operation.executions >= MATTERS * most}
+
+
+def _covering(space: Space, random: np.random.Generator, seen: set[Pair], wanted: set[Pair]) -> Candidate | None:
+    """Of some random assignments the one with the most of the pairs `wanted` not `seen` yet; None if none has any."""
     best: tuple[int, Candidate | None] = (0, None)
     for _ in range(DRAWN):
         drawn = random.integers(0, [len(space.offered(index)) for index in range(len(space.groups))])
         candidate = tuple(Choice(space.offered(index)[number]) for index, number in enumerate(drawn))
         found = _pairs(space, candidate)
-        if found is not None and len(found - seen) > best[0]:
-            best = len(found - seen), candidate
+        if found is not None and len(found & wanted - seen) > best[0]:
+            best = len(found & wanted - seen), candidate
     return best[1]
 
 

@@ -18,6 +18,7 @@ from tinyhil.harness.search.board_fit import require_fit
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.offering import together, with_all_offers, with_weights
 from tinyhil.harness.search.pareto import ParetoOutcome, sweep
+from tinyhil.harness.search.phases import OutOfTime
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.resource_limits import Meter, anchored, as_tried, limited, make_meters
 from tinyhil.harness.search.rounds import minimized, search_once, searched_on_device
@@ -143,7 +144,7 @@ def _searched(task: Task) -> SearchOutcome:
         if instead is None:
             raise
         found, measured = instead
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, OutOfTime):
         interrupted = True
         found, measured = _best_so_far(task)
     over = interrupted or task.phases.seconds_left(request.seconds) == 0.0
@@ -205,7 +206,8 @@ def _best_so_far(task: Task) -> tuple[Found, tuple[Measured, ...]]:
     if best is None:
         raise KeyboardInterrupt
     sure = "" if best is task.phases.sure or not task.request.costs else "; its latency and flash are estimates"
-    task.say(f"search: interrupted; the best so far is the answer{sure}; the same command goes on with the search")
+    why = "the time is over" if task.phases.seconds_left(task.request.seconds) == 0.0 else "interrupted"
+    task.say(f"search: {why}; the best so far is the answer{sure}; the same command goes on with the search")
     return Found(best, (best,), 0.0, task.phases.elapsed(), False), ()
 
 

@@ -55,6 +55,14 @@ class Split:
         chosen = np.linspace(0, len(self.x) - 1, samples).astype(np.int64)
         return replace(self, x=self.x[chosen], y=None if self.y is None else self.y[chosen])
 
+    def reported_on(self, samples: int) -> Split:
+        """At most so many of the samples held out, evenly spread."""
+        if samples >= len(self.x_held_out):
+            return self
+        chosen = np.linspace(0, len(self.x_held_out) - 1, samples).astype(np.int64)
+        labels = None if self.y_held_out is None else self.y_held_out[chosen]
+        return replace(self, x_held_out=self.x_held_out[chosen], y_held_out=labels, judged={})
+
 
 def load_split(opened: Opened, inputs: Path | None, held_out: Path | None, say: Callable[[str], None]) -> Split:
     """Training and test part of the data set, two files, or the two halves of one (said).

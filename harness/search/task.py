@@ -50,7 +50,8 @@ Say = Callable[[str], None]
 Progress = Callable[[Trial, Trial | None], None]
 FOR_FLASH, FOR_LATENCY = ("fixed8pc", "fixed6", "fixed4pc", "kmeans16"), ("fixed8pc",)  # for weights alone
 USUAL, USUAL_ON_CROSSBARS = "fixed8,fixed16", ",".join(f"fixed{bits}" for bits in range(2, 9))
-MOST_PRODUCTS, FEWEST_SAMPLES = 20_000_000_000, 200  # of one evaluation, a few seconds; whatever a sample takes
+MOST_PRODUCTS, FEWEST_SAMPLES = 20_000_000_000, 200  # of one evaluation, a few seconds; whatever a sample takes,
+MANY_PRODUCTS, LEAST_SAMPLES = 80_000_000_000, 8  # unless even so many take much longer
 PLAN_NODES = 20_000  # of one plan: a search makes thousands, and the bound is nearly always met before
 
 
@@ -186,14 +187,18 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
 
 
 def _thinned(request: SearchRequest, split: Split, space: Space, say: Say) -> Split:
-    """`--samples` of them; without it of a large network as many as MOST_PRODUCTS allow, so that answers come soon."""
+    """`--samples` of them; without it of a large network as many as MOST_PRODUCTS allow, so that answers come soon;
+    of a very large one no more are held out, either."""
     if request.samples is not None:
         return split.thinned(request.samples)
     try:
         products = work_of(space.lower(space.uniform(space.high)))
     except ModelError:  # said where the format is evaluated
         return split
-    most = max(FEWEST_SAMPLES, MOST_PRODUCTS // max(1, products))
+    some = max(LEAST_SAMPLES, min(FEWEST_SAMPLES, MANY_PRODUCTS // max(1, products)))
+    most = max(some, MOST_PRODUCTS // max(1, products))
+    if some < FEWEST_SAMPLES:
+        split = split.reported_on(some)
     if len(split.x) > most:
         say(
             f"search: on {most:,} of {len(split.x):,} samples, evenly spread, for each takes {products:,} products; "

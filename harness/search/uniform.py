@@ -9,6 +9,8 @@ from typing import Any
 from tinyhil.codegen.profile_calls import stored_bytes
 from tinyhil.errors import BuildError, ConfigError, Infeasible, ModelError
 from tinyhil.harness.search.device import Measured
+from tinyhil.harness.search.first_answer import foresee
+from tinyhil.harness.search.phases import OutOfTime
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.evaluator import Evaluator
@@ -43,11 +45,21 @@ def uniforms(task: Task) -> tuple[Uniform, ...]:
     log = trial_log(task, f"uniform/{task.stem(task.ram_bytes)}")
     known = {trial.number: trial for trial in log.read()}
     log.start(list(known.values()))
-    found = (_evaluated(task, log, known.get(at), at, name) for at, name in enumerate(task.problem.space.formats))
-    return tuple(
-        _with_first_answer(task, _measured(task, log, one) if task.measures and one.trial is not None else one)
-        for one in found
-    )
+    found = []
+    for at, name in enumerate(task.problem.space.formats):
+        found.append(_evaluated(task, log, known.get(at), at, name))
+        if task.measures and found[-1].trial is not None:
+            foresee(task, found[-1].trial)
+    return tuple(_with_first_answer(task, _measured_in_time(task, log, one) if task.measures else one) for one in found)
+
+
+def _measured_in_time(task: Task, log: TrialLog, one: Uniform) -> Uniform:
+    """OutOfTime where `--seconds` are over and there is an answer."""
+    if one.trial is None:
+        return one
+    if task.phases.best is not None and task.phases.seconds_left(task.request.seconds) == 0.0:
+        raise OutOfTime
+    return _measured(task, log, one)
 
 
 def _with_first_answer(task: Task, one: Uniform) -> Uniform:
@@ -55,6 +67,8 @@ def _with_first_answer(task: Task, one: Uniform) -> Uniform:
     if one.trial is not None and len(one.on_all) == len(one.measured) and _keeps(task, one):
         task.phases.held(one.trial)
         task.progress(one.trial, task.phases.best)
+    elif one.trial is not None and one.trial is task.phases.best:  # foreseen to fit
+        task.phases.failed()
     return one
 
 

@@ -1,0 +1,39 @@
+"""What a model in one format needs on one board, nothing built: the arena exactly, the rest by the table of costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinyhil.harness.build.pipeline import place_for
+from tinyhil.harness.fit.core_costs import CoreCosts, Estimate, costs_of
+from tinyhil.harness.fit.features import code_features, flash_constants, time_features
+from tinyhil.harness.settings.config import BoardSpec
+from tinyhil.language.program import Program
+from tinyhil.preference import Wish
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Bytes of the arena, exact; of flash, None on a core that was never measured; of RAM; microseconds of a sample,
+    None where the table knows nothing of a layer's kind."""
+
+    arena_bytes: int
+    flash_bytes: Estimate | None
+    ram_bytes: Estimate
+    latency_us: Estimate | None
+
+
+def needs_of(lowered: Program, board: BoardSpec, wish: Wish) -> Needs:
+    """Estimates with their bands; DoesNotFit where no plan fits the RAM of the board."""
+    placed, transfer = place_for(lowered, board, wish)
+    costs, program, plan = costs_of(board.chip.core), placed.program, placed.plan
+    flash = None if costs is None else costs.code_of(code_features(program, plan)).plus(flash_constants(program))
+    cycles = None if costs is None else costs.cycles_of(time_features(program, plan))
+    latency = None if cycles is None else cycles.times(1e6 / board.chip.clock_hz)
+    return Needs(plan.peak_bytes, flash, ram_of(plan.peak_bytes + transfer.input_bytes, costs), latency)
+
+
+def ram_of(planned_bytes: int, costs: CoreCosts | None) -> Estimate:
+    """Arena and input are exact; the runtime and the stack are as on other images."""
+    median, most = costs.beside_bytes if costs is not None else (0.0, 0.0)
+    return Estimate(planned_bytes + median, planned_bytes + median, planned_bytes + most)
