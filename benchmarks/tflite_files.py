@@ -3,9 +3,10 @@
     python -m benchmarks.tflite_files FOLDER [--samples 3] [--all]
 
 The oracle is the package `tflite-micro`: the runtime itself, all tensors kept. Inputs are random; a file with states is
-run step by step, and each step is compared from the states that the runtime had before it. Integers have to be equal;
-float32 within 1e-4 of the tensor's largest value, since sums have another order. One line for each file that is not
-equal everywhere (`--all`: for every file), counts at the end; exits with 1 if one file that is read differs.
+run step by step, and each step is compared from the states that the runtime had before it; where these are numbers of
+another kind than the input, it is run as a stream from its start. Integers have to be equal; float32 within 1e-4 of the
+tensor's largest value, since sums have another order. One line for each file that is not equal everywhere (`--all`: for
+every file), counts at the end; exits with 1 if one file that is read differs.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tinyhil.frontend.ports import Stream
 from tinyhil.frontend.tflite import tflite_model
 from tinyhil.frontend.tflite_file import File, read_file
 from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
 from tinyhil.references.evaluate import evaluate
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
@@ -56,7 +58,6 @@ def oracle(data: bytes, file: File, samples: int, seed: int = 0) -> dict[int, np
     )
     rng, found = np.random.default_rng(seed), dict[int, list[np.ndarray]]()
     wanted = {*file.inputs, *(number for operation in file.operations for number in operation.outputs)}
-    wanted |= {state.read for state in file.states}
     for _ in range(samples):
         given = [_random(rng, file.tensors[number].kind, file.tensors[number].shape) for number in file.inputs]
         for index, values in enumerate(given):
@@ -89,26 +90,56 @@ def _random(rng: np.random.Generator, kind: str, shape: tuple[int, ...]) -> np.n
 
 def record(file: File, parts: list[str], tensors: Mapping[int, np.ndarray]) -> np.ndarray:
     """What our model takes for what the oracle took: its inputs and states, flat, behind each other."""
-    numbers = {file.tensors[number].name: number for number in file.inputs}
-    numbers |= {state.name: state.read for state in file.states}
+    numbers = _numbers(file)
     columns = [tensors[numbers[name]].astype(np.float32) for name in parts]
     return np.concatenate([column.reshape(len(column), -1) for column in columns], axis=1)
 
 
 def ours(data: bytes, path: Path, file: File, tensors: Mapping[int, np.ndarray], output: int) -> np.ndarray:
     """Our integers (real numbers for floats) of tensor number `output`, (samples, elements)."""
+    is_real = file.tensors[output].kind == "float32"
+    if is_mixed(file):
+        return streamed(data, path, file, tensors, output)
     graph = tflite_model(data, path, output, STEP).graph
     names = (
         [part.name for part in graph.parts]
         or [port for port in _ports(file) if port in graph.inputs]
         or _ports(file)[:1]
     )
-    x = record(file, names, tensors).reshape(-1, *graph.shapes[graph.inputs[0]])
+    return results(file, graph, record(file, names, tensors), is_real)
+
+
+def is_mixed(file: File) -> bool:
+    """Whether states are of another kind than the inputs, so that they are no part of a record of one step."""
+    return bool(file.states) and len({file.tensors[number].kind for number in _numbers(file).values()}) > 1
+
+
+def streamed(data: bytes, path: Path, file: File, tensors: Mapping[int, np.ndarray], output: int) -> np.ndarray:
+    """The same of every step of a stream that the states of the file go through."""
+    found, is_real = [], file.tensors[output].kind == "float32"
+    for steps in range(1, len(tensors[file.inputs[0]]) + 1):
+        graph = tflite_model(data, path, output, Stream(steps=steps)).graph
+        names = [part.name for part in graph.parts] or [file.tensors[number].name for number in file.inputs]
+        found.append(results(file, graph, record(file, names, tensors)[None, :steps], is_real))
+    return np.concatenate(found)
+
+
+def results(file: File, graph: Graph, records: np.ndarray, is_real: bool) -> np.ndarray:
+    """What the model in `graph` makes of records that are its inputs, (samples, elements); `is_real`: floats."""
+    x = records.reshape(len(records), *graph.shapes[graph.inputs[0]])
     if not _is_quantized(file):
         return np.asarray(evaluate(graph, x)).reshape(len(x), -1)
-    program = lower(graph, Assignment("int8", {}), calibrate(graph, x, {"name": "random"}))
+    real = "float32" if is_real else "int8"
+    program = lower(graph, Assignment(real, {}), calibrate(graph, x, {"name": "random"}))
     run = run_reference(program, quantize_inputs(program, x)[0])
     return dequantize_outputs(program, run.outputs)
+
+
+def _numbers(file: File) -> dict[str, int]:
+    """Tensor of every input and state, by name."""
+    return {file.tensors[number].name: number for number in file.inputs} | {
+        state.name: state.read for state in file.states
+    }
 
 
 def _ports(file: File) -> list[str]:
@@ -133,7 +164,7 @@ def verdict(path: Path, samples: int) -> Verdict:
     data = path.read_bytes()
     try:
         file = read_file(data)
-        tflite_model(data, path, None, STEP)
+        tflite_model(data, path, None, Stream(steps=1) if is_mixed(file) else STEP)
     except HilError as error:
         return Verdict(REFUSED, str(error).removeprefix(f"{path}: "))
     try:

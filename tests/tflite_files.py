@@ -8,10 +8,12 @@ from typing import Any
 import flatbuffers
 import numpy as np
 import tflite
+from flatbuffers import flexbuffers
 
 FLOAT, INT32, INT8 = tflite.TensorType.FLOAT32, tflite.TensorType.INT32, tflite.TensorType.INT8
 INT16, UINT8, BOOL = tflite.TensorType.INT16, tflite.TensorType.UINT8, tflite.TensorType.BOOL
 INT64, RESOURCE = tflite.TensorType.INT64, tflite.TensorType.RESOURCE
+UINT32, UINT64 = tflite.TensorType.UINT32, tflite.TensorType.UINT64
 OPERATOR, OPTIONS = tflite.BuiltinOperator, tflite.BuiltinOptions
 Grid = tuple[Sequence[float], Sequence[int], int]
 
@@ -26,7 +28,7 @@ class Writer:
         self.buffers = [self._buffer(None)]
         self.tensors: list[int] = []
         self.operators: list[int] = []
-        self.codes: list[int] = []
+        self.codes: list[int | str] = []  # numbers, or names of custom ones
         self.metadata: list[int] = []
 
     def vector(self, numbers: Any, kind: type) -> int:
@@ -75,21 +77,37 @@ class Writer:
         self.tensors.append(self.table("Tensor", **fields))
         return len(self.tensors) - 1
 
+    def custom(self, name: str, inputs: Sequence[int], outputs: int | Sequence[int], **options: Any) -> None:
+        """A custom operator with its options as a FlexBuffer."""
+        made = self.vector(np.frombuffer(bytes(flexbuffers.Dumps(options)), np.uint8), np.uint8)
+        self.operator(name, inputs, outputs, custom=made)
+
     def operator(
-        self, code: int, inputs: Sequence[int], outputs: int | Sequence[int], kind: str = "", **options: Any
+        self,
+        code: int | str,
+        inputs: Sequence[int],
+        outputs: int | Sequence[int],
+        kind: str = "",
+        custom: int = 0,
+        **options: Any,
     ) -> None:
         if code not in self.codes:
             self.codes.append(code)
         fields = {"Inputs": self.vector(inputs, np.int32), "Outputs": self.vector(_several(outputs), np.int32)}
         if kind:
             fields |= {"BuiltinOptions": self.table(kind, **options), "BuiltinOptionsType": getattr(OPTIONS, kind)}
+        if custom:
+            fields["CustomOptions"] = custom
         self.operators.append(self.table("Operator", OpcodeIndex=self.codes.index(code), **fields))
 
+    def _code(self, code: int | str) -> int:
+        name = {"CustomCode": self.b.CreateString(code)} if isinstance(code, str) else {}
+        number = OPERATOR.CUSTOM if isinstance(code, str) else code
+        kind = {"BuiltinCode": number, "DeprecatedBuiltinCode": min(number, 127), "Version": 1}
+        return self.table("OperatorCode", **kind, **name)
+
     def file(self, sources: int | Sequence[int], outputs: int | Sequence[int]) -> bytes:
-        codes = [
-            self.table("OperatorCode", BuiltinCode=code, DeprecatedBuiltinCode=min(code, 127), Version=1)
-            for code in self.codes
-        ]
+        codes = [self._code(code) for code in self.codes]
         tensors, operators = self.offsets(self.tensors), self.offsets(self.operators)
         ends = {"Inputs": self.vector(_several(sources), np.int32), "Outputs": self.vector(_several(outputs), np.int32)}
         graph = self.table("SubGraph", Tensors=tensors, Operators=operators, **ends)

@@ -10,7 +10,7 @@ import numpy as np
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.compiler.cell_scales import with_cell_scales
 from tinyhil.compiler.columns import scaled_columns
-from tinyhil.compiler.pins import asymmetric_weights, pinned_formats, stated_operands
+from tinyhil.compiler.pins import asymmetric_weights, moved_constants, pinned_formats, stated_operands
 from tinyhil.compiler.shared_scales import leaders_of, ranges_together, share_scales
 from tinyhil.compiler_pass import Pass, Stage, fold
 from tinyhil.formats import named
@@ -190,7 +190,7 @@ def scale_leaders(graph: Graph, assignment: Assignment, ranges: Ranges, chosen: 
 def _fixed(graph: Graph, groups: list[tuple[str, ...]], ranges: Ranges) -> dict[str, Format]:
     """What no assignment changes: values that are whole numbers, and formats that the model itself states."""
     pins = pinned_formats(graph, groups)
-    constants = {**asymmetric_weights(graph, pins), **stated_operands(graph, pins)}
+    constants = {**moved_constants(graph, pins), **asymmetric_weights(graph, pins), **stated_operands(graph, pins)}
     return {**integral_formats(graph, groups, ranges.values), **pins, **constants}
 
 

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from tinyhil.formats.affine import Affine, fit
+from tinyhil.formats.format import Format
 from tinyhil.language.graph import Graph, Node
 from tinyhil.ops.quantize import FAKE, stated
+from tinyhil.ops.whole import KIND, constant_format, kind_of
 
 # Results are elements of the first operand, or (Concat) of all; zeros may join, which every grid has
 CHOOSING = frozenset(
@@ -34,7 +36,7 @@ def chooses(node: Node) -> bool:
     return node.op in CHOOSING or (node.op == "Pad" and node.attrs["value"] == 0)
 
 
-def pinned_formats(graph: Graph, groups: Iterable[tuple[str, ...]]) -> dict[str, Affine]:
+def pinned_formats(graph: Graph, groups: Iterable[tuple[str, ...]]) -> dict[str, Format]:
     """The stated format of every run-time value that has one. `groups`: values that share memory, hence a format."""
     nodes = list(graph.walk())
     if not graph.pinned and not any(stated(node) for node in nodes):
@@ -48,15 +50,16 @@ def pinned_formats(graph: Graph, groups: Iterable[tuple[str, ...]]) -> dict[str,
         if chooses(node) or node.op == "Relu":
             found = {pins.get(leader[name]) for name in node.inputs if name not in constants}
             fmt = found.pop() if len(found) == 1 else None
-            if fmt is not None and len(node.inputs) == sum(name not in constants for name in node.inputs):
+            if fmt is not None and all(name not in constants or _fits(constants[name], fmt) for name in node.inputs):
                 for name in node.outputs:
                     pins.setdefault(leader[name], fmt)
     return {name: pins[top] for name, top in leader.items() if top in pins}
 
 
-def _own(graph: Graph, nodes: Iterable[Node], leader: Mapping[str, str]) -> dict[str, Affine]:
+def _own(graph: Graph, nodes: Iterable[Node], leader: Mapping[str, str]) -> dict[str, Format]:
     """By the leader of a group; a group of which two formats are stated has none."""
-    pins, torn = {leader[name]: fmt for name, fmt in graph.pinned.items()}, set[str]()
+    pins: dict[str, Format] = {leader[name]: fmt for name, fmt in graph.pinned.items()}
+    torn = set[str]()
     for node in nodes:
         fmt = stated(node)
         if fmt is not None and pins.setdefault(leader[node.outputs[0]], fmt) != fmt:
@@ -64,7 +67,7 @@ def _own(graph: Graph, nodes: Iterable[Node], leader: Mapping[str, str]) -> dict
     return {name: fmt for name, fmt in pins.items() if name not in torn}
 
 
-def _backwards(graph: Graph, nodes: list[Node], leader: Mapping[str, str], pins: dict[str, Affine]) -> None:
+def _backwards(graph: Graph, nodes: list[Node], leader: Mapping[str, str], pins: dict[str, Format]) -> None:
     readers: dict[str, list[Node]] = {}
     for node in nodes:
         for name in node.inputs:
@@ -81,7 +84,7 @@ def _backwards(graph: Graph, nodes: list[Node], leader: Mapping[str, str], pins:
             pins[top] = fmt
 
 
-def _wanted(node: Node, leader: Mapping[str, str], pins: Mapping[str, Affine]) -> Affine | None:
+def _wanted(node: Node, leader: Mapping[str, str], pins: Mapping[str, Format]) -> Format | None:
     """The format into which `node` brings its operand without computing; None if it does more."""
     if node.op == FAKE:
         return stated(node)
@@ -89,7 +92,7 @@ def _wanted(node: Node, leader: Mapping[str, str], pins: Mapping[str, Affine]) -
     return found.pop() if chooses(node) and len(found) == 1 else None
 
 
-def asymmetric_weights(graph: Graph, pins: Mapping[str, Affine]) -> dict[str, Affine]:
+def asymmetric_weights(graph: Graph, pins: Mapping[str, Format]) -> dict[str, Affine]:
     """Formats of constants that only layers of pinned values read: their own integers, or int8 if they are floats."""
     found: dict[str, bool] = {}
     constants = graph.all_constants()
@@ -102,7 +105,26 @@ def asymmetric_weights(graph: Graph, pins: Mapping[str, Affine]) -> dict[str, Af
     return {name: fit(float(np.abs(constants[name]).max(initial=0.0)), 8) for name, good in found.items() if good}
 
 
-def stated_operands(graph: Graph, pins: Mapping[str, Affine]) -> dict[str, Affine]:
+def _fits(values: np.ndarray, fmt: Format) -> bool:
+    """Whether constants are codes of whole numbers in `fmt`, so that they may stand beside run-time ones."""
+    is_whole = bool(kind_of(fmt)) and values.size > 0 and bool((values == np.rint(values)).all())
+    return is_whole and fmt.lowest <= values.min() and bool(values.max() <= fmt.highest)
+
+
+def moved_constants(graph: Graph, pins: Mapping[str, Format]) -> dict[str, Format]:
+    """Formats of whole numbers that only operators of whole numbers read, or that are moved beside those."""
+    constants, found = graph.all_constants(), dict[str, Format | None]()
+    for node in graph.walk():
+        fmt = pins.get(node.outputs[0]) if node.op in CHOOSING else None
+        for name in node.inputs:
+            if name in constants:
+                wanted = constant_format(constants[name]) if KIND in node.attrs else fmt
+                wanted = wanted if wanted is not None and _fits(constants[name], wanted) else None
+                found[name] = wanted if found.get(name, wanted) == wanted else None
+    return {name: fmt for name, fmt in found.items() if fmt is not None}
+
+
+def stated_operands(graph: Graph, pins: Mapping[str, Format]) -> dict[str, Affine]:
     """Formats of constants of one scale of their own that only sums and products with pinned values read: the model's
     integers, the zero point such that all of them are codes."""
     constants, found = graph.all_constants(), dict[str, Affine | None]()
@@ -115,8 +137,8 @@ def stated_operands(graph: Graph, pins: Mapping[str, Affine]) -> dict[str, Affin
     return {name: fmt for name, fmt in found.items() if fmt is not None}
 
 
-def _grid_of(values: np.ndarray, steps: np.ndarray | None, other: Affine | None) -> Affine | None:
-    if steps is None or other is None or values.size == 0 or (steps != steps.flat[0]).any():
+def _grid_of(values: np.ndarray, steps: np.ndarray | None, other: Format | None) -> Affine | None:
+    if steps is None or not isinstance(other, Affine) or values.size == 0 or (steps != steps.flat[0]).any():
         return None
     scale = float(steps.flat[0])
     units = np.rint(values / scale)

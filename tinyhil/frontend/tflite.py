@@ -17,9 +17,10 @@ from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.ports import ANY_STREAM, WHOLE, Fill, Port, Stream, connect
 from tinyhil.frontend.rewrite_quantized import KINDS
-from tinyhil.frontend.tflite_file import File, Tensor, read_file, whole
+from tinyhil.frontend.tflite_file import File, State, Tensor, read_file, whole
 from tinyhil.frontend.tflite_operators import OPERATORS
 from tinyhil.frontend.tflite_reader import Reader
+from tinyhil.frontend.tflite_signal import WHOLE as OF_WHOLES
 
 
 def load_tflite(path: Path, stream: Stream = ANY_STREAM) -> Model:
@@ -35,11 +36,14 @@ def load_tflite(path: Path, stream: Stream = ANY_STREAM) -> Model:
 
 
 def tflite_model(data: bytes, path: Path, output: int | None = None, stream: Stream = ANY_STREAM) -> Model:
-    """The model in `data`, called after `path`; its result is tensor number `output` alone where that is given."""
+    """The model in `data`, called after `path`; its result is tensor number `output` alone where that is given, of one
+    step without its states, or of the last of as many steps as `stream` says."""
     file = read_file(data)
+    is_step = output is not None and stream.steps is None
     if output is not None:
-        file, stream = replace(file, outputs=(output,)), Stream(())
-    return whole(lambda: _model(file, path, hashlib.sha256(data).hexdigest(), stream, output is None))
+        file = replace(file, outputs=(output,))
+    stream = Stream(()) if is_step else stream
+    return whole(lambda: _model(file, path, hashlib.sha256(data).hexdigest(), stream, not is_step))
 
 
 def _model(file: File, path: Path, sha256: str, stream: Stream, with_states: bool) -> Model:
@@ -50,7 +54,7 @@ def _model(file: File, path: Path, sha256: str, stream: Stream, with_states: boo
     unread = [name for name, number in numbers.items() if number not in read or _gives_a_shape(file, number)]
 
     def start() -> tuple[Builder, Fill]:
-        reader = Reader(file, OPERATORS)
+        reader = Reader(file, OPERATORS, OF_WHOLES)
 
         def fill(values: Mapping[str, str]) -> tuple[str, ...]:
             for name, value in values.items():
@@ -63,7 +67,7 @@ def _model(file: File, path: Path, sha256: str, stream: Stream, with_states: boo
         return reader.builder, fill
 
     ports = [_port(file.tensors[number]) for name, number in numbers.items() if name not in unread]
-    ports += [replace(_port(file.tensors[state.read]), name=state.name, start=state.start) for state in file.states]
+    ports += [_state_port(file.tensors[state.read], state) for state in file.states]
     names = [*(file.tensors[number].name for number in file.outputs), *(_next(state.name) for state in lasting)]
     builder, ends = connect(start, ports, names, _with_states(stream, file))
     graph, listing = builder.finish(path.stem, ends)
@@ -91,6 +95,12 @@ def _gives_a_shape(file: File, number: int) -> bool:
     return bool(readers) and readers <= {("TRANSPOSE_CONV", 0), ("RESHAPE", 1), ("BROADCAST_TO", 1), ("FILL", 0)}
 
 
+def _state_port(tensor: Tensor, state: State) -> Port:
+    """Of whole numbers of 32 bits what computes the next one says the format (tinyhil/ops/whole.py)."""
+    port = Port("", tensor.shape) if tensor.kind in ("int32", "uint32") else _port(tensor)
+    return replace(port, name=state.name, start=state.start)
+
+
 def _port(tensor: Tensor) -> Port:
     if tensor.kind in ("bool", "int32", "int64") and tensor.scales is None:
         return Port(tensor.name, tensor.shape, WHOLE)
@@ -98,6 +108,8 @@ def _port(tensor: Tensor) -> Port:
         raise ModelError(f"input '{tensor.name}' is {tensor.kind or 'of an unknown type'}; use float32 or int8")
     if tensor.kind == "float32":
         return Port(tensor.name, tensor.shape)
+    if tensor.kind in ("int8", "int16") and tensor.scales is None:
+        return Port(tensor.name, tensor.shape, tensor.kind)
     if tensor.scales is None or tensor.zeros is None:
         raise ModelError(f"input '{tensor.name}' is {tensor.kind} without a scale; convert again")
     return Port(tensor.name, tensor.shape, tensor.kind, int(tensor.zeros.reshape(-1)[0]))

@@ -15,6 +15,7 @@ import numpy as np
 import tflite
 
 from tinyhil.errors import ModelError
+from tinyhil.frontend.flexible_options import options_of
 from tinyhil.language.graph import Shape, element_count
 
 IDENTIFIER = b"TFL3"
@@ -27,6 +28,7 @@ TYPES = {
     6: "bool",
     7: "int16",
     9: "int8",
+    15: "uint32",
     16: "uint16",
     17: "int8",
 }
@@ -93,6 +95,35 @@ OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "UNPACK": ("UnpackOptions", ("Axis", "Num")),
     "VAR_HANDLE": ("VarHandleOptions", ("Container", "SharedName")),
 }
+
+
+# options of custom operators, in the order of their names: TensorFlow Lite Micro reads them by their places
+_NOISE = ("alternate_one_minus_smoothing", "alternate_smoothing", "clamping", "min_signal_remaining", "num_channels")
+_NOISE_REST = ("one_minus_smoothing", "smoothing", "smoothing_bits", "spectral_subtraction_bits")
+CUSTOM: dict[str, tuple[str, ...]] = {
+    "SignalDelay": ("delay_length",),
+    "SignalEnergy": ("end_index", "start_index"),
+    "SignalFftAutoScale": (),
+    "SignalFilterBank": ("num_channels",),
+    "SignalFilterBankLog": ("input_correction_bits", "output_scale"),
+    "SignalFilterBankSpectralSubtraction": (*_NOISE, *_NOISE_REST),
+    "SignalFilterBankSquareRoot": (),
+    "SignalFramer": ("frame_size", "frame_step", "prefill"),
+    "SignalIrfft": ("T", "fft_length"),
+    "SignalOverlapAdd": ("T", "frame_step"),
+    "SignalPCAN": ("snr_shift",),
+    "SignalRfft": ("T", "fft_length"),
+    "SignalStacker": ("num_channels", "stacker_left_context", "stacker_right_context", "stacker_step"),
+    "SignalWindow": ("shift",),
+}
+
+
+def custom_options(op: str, data: bytes) -> dict[str, Any]:
+    """Of a signal operator; ValueError where the file does not hold exactly those that it has."""
+    found = options_of(data)
+    if tuple(found) != CUSTOM[op]:
+        raise ValueError(f"{op} with options {', '.join(found)}; it has {', '.join(CUSTOM[op])}")
+    return dict(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +245,43 @@ def with_states(subgraphs: Sequence[File]) -> File:
             if number >= 0 and main.tensors[number].is_variable:
                 state = State(main.tensors[number].name, number, _start(main.tensors[number], None))
                 states += [state] if state.name not in {other.name for other in states} else []
+    held = memories(main)
+    tensors = (*main.tensors, *(tensor for tensor in held))
+    states += [State(tensor.name, len(main.tensors) + n, np.zeros(tensor.shape)) for n, tensor in enumerate(held)]
     names = [*(main.tensors[number].name for number in main.inputs), *(state.name for state in states)]
     if len(set(names)) != len(names):
         raise ModelError(f"inputs and variables share a name: {', '.join(sorted(names))}; rename them")
-    return replace(main, states=tuple(states), handles=handles)
+    return replace(main, tensors=tensors, states=tuple(states), handles=handles)
+
+
+def memory_name(operation: Operation, part: str) -> str:
+    """Of what a signal operator keeps from step to step."""
+    return f"{operation.name}.{part}"
+
+
+def memories(graph: File) -> list[Tensor]:
+    """What signal operators keep from step to step, all of it 0 before the first; ValueError in a damaged file."""
+    found = []
+    for operation in graph.operations:
+        o, size = operation.options, graph.tensors[operation.inputs[0]].shape if operation.inputs else ()
+        parts: list[tuple[str, str, Shape]] = []
+        if operation.op == "SignalFilterBankSpectralSubtraction":
+            parts = [("noise", "uint32", size)]
+        elif operation.op == "SignalDelay":
+            parts = [("held", "int16", (*size[:-1], int(o["delay_length"])))]
+        elif operation.op == "SignalOverlapAdd":
+            parts = [("held", "int16", (*size[:-2], size[-1]))]
+        elif operation.op == "SignalFramer":
+            length, step = int(o["frame_size"]), int(o["frame_step"])
+            if step < 1 or size[-1] % step or length < step:
+                raise ValueError(f"frames of {length} each {step} of {list(size)}")
+            kept = length - step if o["prefill"] else (-(-length // step) - 1) * step
+            parts = [("held", "int16", (*size[:-1], kept)), ("steps", "int32", (1,))]
+        for part, kind, shape in parts:
+            if min(shape, default=1) < 1:
+                raise ValueError(f"{operation.op} that keeps {list(shape)}")
+            found.append(Tensor(memory_name(operation, part), shape, kind, None, None, None, 0))
+    return found
 
 
 def _handles(graph: File) -> dict[int, str]:
@@ -366,4 +430,7 @@ def _operation(model: Any, operator: Any, number: int, tensors: int) -> Operatio
             raise ValueError(f"{op} without options")
         found.Init(given.Bytes, given.Pos)
         options = {name: getattr(found, name)() for name in names}
+    elif op in CUSTOM:
+        given = operator.CustomOptionsAsNumpy() if operator.CustomOptionsLength() else np.zeros(0, np.uint8)
+        options = custom_options(op, given.tobytes())
     return Operation(op, number, inputs, outputs, options)

@@ -10,6 +10,7 @@ from tinyhil.errors import ModelError
 from tinyhil.frontend import tflite_moves as moves
 from tinyhil.frontend.tflite_file import Operation, Tensor
 from tinyhil.frontend.tflite_reader import ENDS, FILE, PLANES, TO_PLANES, Convert, Reader
+from tinyhil.frontend.tflite_signal import SIGNAL, cast
 
 SAME = 0
 
@@ -311,6 +312,7 @@ OPERATORS: dict[str, Convert] = {
     "BROADCAST_ARGS": moves.broadcast_args,
     "BROADCAST_TO": moves.broadcast_to,
     "CALL_ONCE": moves.nothing,
+    "CAST": cast,
     "CEIL": _chain("Ceil"),
     "CONCATENATION": moves.concat,
     "CONV_2D": _conv,
@@ -394,4 +396,5 @@ OPERATORS: dict[str, Convert] = {
     "UNPACK": moves.unpack,
     "VAR_HANDLE": moves.nothing,
     "ZEROS_LIKE": moves.zeros_like,
+    **SIGNAL,
 }

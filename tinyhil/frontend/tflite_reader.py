@@ -17,22 +17,27 @@ from tinyhil.frontend.tflite_file import ACTIVATIONS, File, Operation, Tensor
 TO_PLANES, TO_FILE = (0, 3, 1, 2), (0, 2, 3, 1)
 FILE, PLANES = "file", "planes"
 ENDS = {"RELU": (0.0, None), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}
+WHOLE_KINDS = ("int8", "int16", "int32", "uint32")  # of numbers that have no scale
 Convert = Callable[["Reader", Operation], None]
 
 
 class Reader:
     """Lives for one file. `values` are real numbers, `codes` the integers behind them, by tensor and form."""
 
-    def __init__(self, file: File, operators: Mapping[str, Convert]) -> None:
-        self.file, self.builder, self.operators = file, Builder(rewritten), operators
+    def __init__(self, file: File, operators: Mapping[str, Convert], of_wholes: Mapping[str, Convert]) -> None:
+        self.file, self.builder, self.operators, self.of_wholes = file, Builder(rewritten), operators, of_wholes
         self.values: dict[tuple[int, str], str] = {}
         self.codes: dict[tuple[int, str], str] = {}
         self.held: dict[str, str] = {}  # state -> its value at this place: codes, or real numbers
+        self.wholes: set[int] = set()  # tensors of whole numbers that are no codes
+        self.banks: dict[int, tuple[list[str], int]] = {}  # sums of 64 bits: operands and channels
 
     def take(self, number: int, value: str) -> None:
         """Tensor `number` is this value of the builder: real numbers, or codes of the tensor's kind."""
-        if self.file.tensors[number].kind not in KINDS:
+        tensor = self.file.tensors[number]
+        if tensor.kind not in KINDS or tensor.scales is None:
             self.values[number, FILE] = value
+            self.wholes |= {number} if tensor.kind in KINDS else set()
             return
         self.codes[number, FILE] = value
         self.values[number, FILE] = self._real(number, value, self.name(number))
@@ -44,7 +49,7 @@ class Reader:
         for operation in self.file.operations:
             if not with_states and set(outputs) <= {number for number, _ in self.values}:
                 break
-            convert = self.operators.get(operation.op)
+            convert = self._converter(operation)
             if convert is None:
                 raise ModelError(
                     f"node '{operation.name}': operator {operation.op} is not supported; "
@@ -54,6 +59,12 @@ class Reader:
         for number in outputs:
             self.value(number)  # in the file's form
         return tuple(self.result(number) for number in outputs)
+
+    def _converter(self, operation: Operation) -> Convert | None:
+        """Of integers without a scale, if one of its operands is one; else of real numbers."""
+        if operation.op in self.of_wholes and self.wholes.intersection(operation.inputs):
+            return self.of_wholes[operation.op]
+        return self.operators.get(operation.op)
 
     # ---- tensors
 
@@ -138,6 +149,9 @@ class Reader:
                 f"node '{operation.name}': its result is {list(shape)}, the file says {list(tensor.shape)}; "
                 "the file is damaged"
             )
+        signal = operation.op.startswith("Signal") or self.wholes.intersection(operation.inputs)
+        if signal and tensor.scales is None and tensor.kind in WHOLE_KINDS:
+            self.wholes.add(number)
         if self._quantized(number):
             self.codes[number, form] = self._to_codes(number, value)
             value = self._real(number, self.codes[number, form], f"{tensor.name}.real")
@@ -170,7 +184,7 @@ class Reader:
 
     def _quantized(self, number: int) -> bool:
         tensor = self.file.tensors[number]
-        if tensor.kind not in KINDS:
+        if tensor.kind not in KINDS or number in self.wholes:
             return False
         if tensor.scales is None or tensor.scales.size != 1:
             raise ModelError(f"tensor '{tensor.name}' is {tensor.kind} without one scale; convert again")

@@ -21,6 +21,7 @@ from tinyhil.ops import (
     division,
     elementwise,
     exponential,
+    fourier,
     gathered,
     index,
     linear,
@@ -39,12 +40,14 @@ from tinyhil.ops import (
     rows,
     scan,
     shape,
+    signal,
     signs,
     slope,
     softmax,
     sparse,
     top,
     upsample,
+    whole,
 )
 from tinyhil.ops.operator import Kernel, Operator
 
@@ -75,6 +78,9 @@ OPERATORS: tuple[Operator, ...] = (
     *residual.OPERATORS,
     *pair.OPERATORS,
     *top.OPERATORS,
+    *whole.OPERATORS,
+    *fourier.OPERATORS,
+    *signal.OPERATORS,
 )
 LOOPS: tuple[scan.LoopOperator, ...] = (scan.SCAN, repeat.REPEAT)
 KERNELS: tuple[Kernel, ...] = (
@@ -113,6 +119,9 @@ KERNELS: tuple[Kernel, ...] = (
     *rescaled.KERNELS,
     *rows.KERNELS,
     *signs.KERNELS,
+    *whole.KERNELS,
+    *fourier.KERNELS,
+    *signal.KERNELS,
 )
 
 OPERATOR_BY_NAME = {operator.name: operator for operator in OPERATORS}

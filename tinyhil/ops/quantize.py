@@ -18,6 +18,7 @@ from tinyhil.formats.format import Format
 from tinyhil.language.graph import Node, Shape, element_count
 from tinyhil.language.lowering_context import Lowering
 from tinyhil.language.program import Op, Tensor
+from tinyhil.ops import whole
 from tinyhil.ops.movement import MOVE, block
 from tinyhil.ops.operator import Arrays, Operator, by_domain
 from tinyhil.ops.scan import COPY
@@ -36,8 +37,10 @@ def codes_format(bits: int, offset: int) -> Affine:
     return Affine(bits, 1.0, -offset)
 
 
-def stated(node: Node) -> Affine | None:
+def stated(node: Node) -> Format | None:
     """The format that the result of `node` has by itself; None if it has none."""
+    if whole.KIND in node.attrs:
+        return whole.format_of(node.attrs[whole.KIND])
     if node.op in (FAKE, FROM_CODES):
         return grid_of(node)
     return codes_format(int(node.attrs["bits"]), int(node.attrs["offset"])) if node.op == TO_CODES else None
