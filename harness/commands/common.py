@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -171,6 +172,28 @@ def stream_options(command: Command) -> Command:
         help="Models with states: steps of one sample. Default: what the inputs show.",
     )
     return state(steps(command))
+
+
+def then_options(command: Command) -> Command:
+    """A second model that takes what the first gives: both become one name (harness/job/zoo.py)."""
+
+    @functools.wraps(command)
+    def joined(*args: Any, then: str | None, hop: int | None, **options: Any) -> Any:
+        if then is not None and options.get("model"):
+            from tinyhil.harness.job.zoo import pair_name
+
+            options["model"] = pair_name(options["model"], then, hop)
+        elif then is not None or hop is not None:
+            raise click.UsageError("--then names a second model, and --hop belongs to it: give --model and --then")
+        return command(*args, **options)
+
+    second = click.option("--then", metavar="MODEL", help="A second .tflite model that takes what the first one gives.")
+    hop = click.option(
+        "--hop",
+        type=click.IntRange(min=1),
+        help="With --then: how many numbers of a window of the first model are new. Default: all.",
+    )
+    return cast(Command, second(hop(joined)))
 
 
 def read_boards(path: Path | None, bench: Path | None = None) -> Boards:

@@ -17,6 +17,7 @@ from tinyhil.harness.commands.common import read_boards, say
 @click.option("--board", required=True, help="Board to compare with this computer, named as for `hil run`.")
 @common.MODEL_OPTION
 @common.stream_options
+@common.then_options
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @common.INPUTS_OPTION

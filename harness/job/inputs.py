@@ -17,7 +17,7 @@ from tinyhil.errors import DataError
 from tinyhil.formats.clipping import METHODS
 from tinyhil.frontend.listing import Model
 from tinyhil.harness.job.zoo import ModelSource
-from tinyhil.language.graph import Part
+from tinyhil.language.graph import Part, element_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,10 @@ def joined_inputs(arrays: Mapping[str, Any], parts: Sequence[Part], where: str) 
     return np.concatenate(found, axis=2)
 
 
+def _stream_size(model: Model) -> int:
+    return element_count(model.graph.shapes[model.graph.inputs[0]])
+
+
 def read_inputs(path: Path, model: Model | None = None) -> Inputs:
     """A .npz with key `x` (and `y`), with an array for each of several inputs, or with one array alone, or a .npy;
     DataError if it is damaged or lacks them."""
@@ -136,6 +140,8 @@ def read_inputs(path: Path, model: Model | None = None) -> Inputs:
         y = positions_of(y.reshape(-1), classes, path)
         if len(y) != len(x) or not np.issubdtype(y.dtype, np.integer):
             raise DataError(f"{path}: 'y' must hold one integer label per sample ({len(x)}), not {y.dtype} {len(y)}")
+    if model is not None and model.stream and x.ndim == 2 and x[0].size == _stream_size(model):
+        x = x.reshape(len(x), *model.graph.shapes[model.graph.inputs[0]])  # a stream as it is recorded, without steps
     if np.issubdtype(x.dtype, np.floating) and (np.abs(x[np.isfinite(x)]) > np.finfo(np.float32).max).any():
         raise DataError(f"{path}: 'x' holds values beyond the range of float32; scale the data")
     return Inputs(path.name, "file", hashlib.sha256(content).hexdigest(), x.astype(np.float32), y)

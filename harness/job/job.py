@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, Protocol
@@ -38,6 +38,8 @@ class Streamed:
     states: tuple[str, ...] | None = None
     steps: int | None = None
     samples: Path | None = None
+    then: Path | None = None
+    hop: int = 0
 
     def of(self, model: Path) -> Stream:
         """For the front end; steps are counted in the samples where they are not said.
@@ -45,10 +47,10 @@ class Streamed:
         DataError if samples are no whole steps.
         """
         pairs = None if self.states is None else tuple(_pair(text) for text in self.states)
-        stream = Stream(pairs, self.steps)
+        stream = Stream(pairs, self.steps, self.then, self.hop)
         if self.steps is not None or self.samples is None or pairs == ():
             return stream
-        step = load_model(model, Stream(pairs, 1))  # with one step, to see what a step takes
+        step = load_model(model, replace(stream, steps=1))  # with one step, to see what a step takes
         if not step.stream:
             return stream
         x = read_inputs(self.samples, step).x
@@ -56,7 +58,7 @@ class Streamed:
         steps, rest = divmod(x[0].size, row)
         if rest or not steps:
             raise DataError(f"{self.samples}: {x[0].size} numbers per sample, a step of the model takes {row}")
-        return Stream(pairs, steps)
+        return replace(stream, steps=steps)
 
 
 NO_STREAM = Streamed()
@@ -301,6 +303,7 @@ def open_model(
     Raises ModelError if there is none, or if it can not be read.
     """
     source = find_model(name)
+    streamed = replace(streamed, then=source.then, hop=source.hop)
     model = load_model(source.path, streamed.of(source.path), without)
     if say is not None:
         for note in model.notes:

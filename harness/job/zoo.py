@@ -26,10 +26,34 @@ class ModelSource:
     dataset: str | None = None
     ranges: Path | None = None
     classes: tuple[str, ...] = ()
+    then: Path | None = None  # a model that takes what this one gives
+    hop: int = 0  # numbers of a window of this one that are new; 0: all
+
+
+# What `--then` makes of two models' names: FIRST[@HOP] THEN SECOND
+THEN = " then "
+
+
+def pair_name(first: str, second: str, hop: int | None) -> str:
+    """One name for two models, the second of which takes what the first gives; `find_model` knows it."""
+    return f"{first}{f'@{hop}' if hop else ''}{THEN}{second}"
 
 
 def find_model(name_or_path: str) -> ModelSource:
-    """The zoo model of this name, or the file; ModelError lists what there is."""
+    """The zoo model of this name, or the file, or both of `pair_name`; ModelError lists what there is."""
+    first, then, second = name_or_path.partition(THEN)
+    if not then:
+        return _find_one(name_or_path)
+    name, at, hop = first.rpartition("@")
+    if at and hop.isdecimal():
+        first = name
+    front, network = _find_one(first), _find_one(second)
+    joined = f"{front.name}_{network.name}"
+    new = int(hop) if at and hop.isdecimal() else 0
+    return ModelSource(joined, front.path, classes=network.classes, then=network.path, hop=new)
+
+
+def _find_one(name_or_path: str) -> ModelSource:
     try:
         Path(name_or_path).is_file()
     except (OSError, ValueError):  # longer than a path may be, or a NUL in it

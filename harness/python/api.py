@@ -20,6 +20,7 @@ from tinyhil.errors import ConfigError, DataError, ModelError
 from tinyhil.formats.clipping import METHODS
 from tinyhil.harness.build.pipeline import compile_model
 from tinyhil.harness.job.job import Opened, Request, Streamed, method_of, open_model, preference_of
+from tinyhil.harness.job.zoo import pair_name
 from tinyhil.harness.python import calls
 from tinyhil.harness.python.wording import FOLDER, in_python, worded_for_python
 from tinyhil.harness.records.view import Record
@@ -64,6 +65,16 @@ class Model:
         """The shape of each input by its name, of one sample (of a stream: of one step, where there are several)."""
         graph = self.opened.model.graph
         return {part.name: part.shape for part in graph.parts} or {graph.inputs[0]: self.input_shape}
+
+    def then(self, other: Model, hop: int | None = None, steps: int | None = None) -> Model:
+        """One model of two .tflite files: `other` takes what this one gives, in one loop over one stream.
+
+        `hop`: how many numbers of a window of this one are new (None: all); `steps` of one sample, each one step of
+        `other`. ModelError where they do not fit.
+        """
+        _of_kind("other", other, Model)
+        _of_kind("hop", hop, int, type(None))
+        return load(pair_name(self.name, other.name, hop), say=self.say, steps=steps or other.steps or self.steps or 1)
 
     @property
     def outputs(self) -> dict[str, tuple[int, ...]]:

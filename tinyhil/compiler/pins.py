@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from tinyhil.formats.affine import Affine, fit
-from tinyhil.formats.format import Format
+from tinyhil.formats.format import AFFINE, Format
 from tinyhil.language.graph import Graph, Node
 from tinyhil.ops.quantize import FAKE, stated
 from tinyhil.ops.whole import KIND, constant_format, kind_of
@@ -138,7 +138,7 @@ def stated_operands(graph: Graph, pins: Mapping[str, Format]) -> dict[str, Affin
 
 
 def _grid_of(values: np.ndarray, steps: np.ndarray | None, other: Format | None) -> Affine | None:
-    if steps is None or not isinstance(other, Affine) or values.size == 0 or (steps != steps.flat[0]).any():
+    if steps is None or other is None or other.domain != AFFINE or values.size == 0 or (steps != steps.flat[0]).any():
         return None
     scale = float(steps.flat[0])
     units = np.rint(values / scale)

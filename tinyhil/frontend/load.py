@@ -14,6 +14,7 @@ from tinyhil.frontend.listing import Model
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.frontend.ports import ANY_STREAM, Stream
 from tinyhil.frontend.tflite import load_tflite
+from tinyhil.frontend.tflite_pair import load_pair
 from tinyhil.references.verify import checked
 
 READERS = dict(zip(SUFFIXES, (load_onnx, lambda path, _: load_dsl(path), load_tflite), strict=True))
@@ -23,7 +24,7 @@ def load_model(path: Path, stream: Stream = ANY_STREAM, without: Collection[str]
     """The model in `path`, without the channels that are constant; ModelError if it is damaged, unsupported, or in no
     known language. `stream`: what is known of its states (frontend/ports.py). `without`: names of passes to leave out.
     """
-    reader = READERS.get(path.suffix.lower())
+    reader = load_pair if stream.then is not None else READERS.get(path.suffix.lower())
     if reader is None:
         raise ModelError(f"{path}: not a model file; known are {', '.join(SUFFIXES)}")
     model = reader(path, stream)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from onnx import TensorProto
@@ -45,10 +46,13 @@ class Port:
 @dataclass(frozen=True, slots=True)
 class Stream:
     """What the user says of states: `states` are pairs (input, output), None to find them by their names; `steps` is
-    how many records a sample has, None if nobody knows."""
+    how many records a sample has, None if nobody knows. `then`: the file of a model that takes what this one gives,
+    `hop`: how many numbers of a window of this one are new; 0: all (tflite_pair.py)."""
 
     states: tuple[tuple[str, str], ...] | None = None
     steps: int | None = None
+    then: Path | None = None
+    hop: int = 0
 
 
 ANY_STREAM = Stream()

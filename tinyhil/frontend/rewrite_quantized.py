@@ -16,6 +16,7 @@ import onnx
 from tinyhil.compiler.pins import CHOOSING
 from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.rewrite import MICROSOFT, Results, Rewrite, Site
+from tinyhil.ops import whole
 from tinyhil.ops.quantize import FROM_CODES, TO_CODES, nearest
 
 # (bits, what ONNX's integers exceed ours by)
@@ -120,8 +121,10 @@ def _kind(builder: Builder, codes: str) -> str:
         fmt, node = builder.pinned.get(codes), builder.producer(codes)
         if fmt is not None:
             return next(kind for kind, (bits, offset) in KINDS.items() if (bits, -offset) == (fmt.bits, fmt.zero))
-        if node is None or node.op not in CHOOSING | {TO_CODES, "Pad"}:
+        if node is None or (node.op not in CHOOSING | {TO_CODES, "Pad"} and whole.KIND not in node.attrs):
             return ""
+        if whole.KIND in node.attrs:
+            return str(node.attrs[whole.KIND])
         if node.op == TO_CODES:
             bits, offset = int(node.attrs["bits"]), int(node.attrs["offset"])
             return next(kind for kind, made in KINDS.items() if made == (bits, offset))

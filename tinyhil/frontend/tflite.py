@@ -66,8 +66,8 @@ def _model(file: File, path: Path, sha256: str, stream: Stream, with_states: boo
 
         return reader.builder, fill
 
-    ports = [_port(file.tensors[number]) for name, number in numbers.items() if name not in unread]
-    ports += [_state_port(file.tensors[state.read], state) for state in file.states]
+    ports = [port_of(file.tensors[number]) for name, number in numbers.items() if name not in unread]
+    ports += [state_port(file.tensors[state.read], state) for state in file.states]
     names = [*(file.tensors[number].name for number in file.outputs), *(_next(state.name) for state in lasting)]
     builder, ends = connect(start, ports, names, _with_states(stream, file))
     graph, listing = builder.finish(path.stem, ends)
@@ -95,13 +95,14 @@ def _gives_a_shape(file: File, number: int) -> bool:
     return bool(readers) and readers <= {("TRANSPOSE_CONV", 0), ("RESHAPE", 1), ("BROADCAST_TO", 1), ("FILL", 0)}
 
 
-def _state_port(tensor: Tensor, state: State) -> Port:
+def state_port(tensor: Tensor, state: State) -> Port:
     """Of whole numbers of 32 bits what computes the next one says the format (tinyhil/ops/whole.py)."""
-    port = Port("", tensor.shape) if tensor.kind in ("int32", "uint32") else _port(tensor)
+    port = Port("", tensor.shape) if tensor.kind in ("int32", "uint32") else port_of(tensor)
     return replace(port, name=state.name, start=state.start)
 
 
-def _port(tensor: Tensor) -> Port:
+def port_of(tensor: Tensor) -> Port:
+    """An input; ModelError for what is none."""
     if tensor.kind in ("bool", "int32", "int64") and tensor.scales is None:
         return Port(tensor.name, tensor.shape, WHOLE)
     if tensor.kind not in ("float32", *KINDS):

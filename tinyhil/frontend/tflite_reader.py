@@ -24,8 +24,15 @@ Convert = Callable[["Reader", Operation], None]
 class Reader:
     """Lives for one file. `values` are real numbers, `codes` the integers behind them, by tensor and form."""
 
-    def __init__(self, file: File, operators: Mapping[str, Convert], of_wholes: Mapping[str, Convert]) -> None:
-        self.file, self.builder, self.operators, self.of_wholes = file, Builder(rewritten), operators, of_wholes
+    def __init__(
+        self,
+        file: File,
+        operators: Mapping[str, Convert],
+        of_wholes: Mapping[str, Convert],
+        builder: Builder | None = None,
+    ) -> None:
+        self.file, self.operators, self.of_wholes = file, operators, of_wholes
+        self.builder = builder or Builder(rewritten)
         self.values: dict[tuple[int, str], str] = {}
         self.codes: dict[tuple[int, str], str] = {}
         self.held: dict[str, str] = {}  # state -> its value at this place: codes, or real numbers

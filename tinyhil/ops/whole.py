@@ -134,7 +134,7 @@ def whole_operand(node: Node, lowering: Lowering, value: str) -> str:
             raise refuse(node, f"'{value}' holds numbers beside 32 bits", "the file is damaged")
         return lowering.add_constant(value, numbers, held)
     fmt = lowering.format(value)
-    if not kind_of(fmt) and not (isinstance(fmt, Fixed) and fmt.exponent == 0):
+    if fmt.grid != (1.0, 0):
         raise refuse(node, f"'{value}' is {fmt}", "whole numbers are needed; convert again")
     return lowering.operand(value)
 
