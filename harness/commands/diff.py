@@ -14,7 +14,8 @@ from tinyhil.harness.commands.common import read_boards, say
 
 
 @click.command()
-@click.option("--board", required=True, help="Board to compare with this computer, named as for `hil run`.")
+@click.argument("engines", nargs=-1, metavar="[A B]")
+@click.option("--board", help="Board to compare with this computer, named as for `hil run`. With A B: default host.")
 @common.MODEL_OPTION
 @common.stream_options
 @common.then_options
@@ -27,6 +28,7 @@ from tinyhil.harness.commands.common import read_boards, say
 @click.option("--sample", type=click.IntRange(min=0), default=0, show_default=True, help="Which of the inputs.")
 @common.PORT_OPTION
 @common.EMULATOR_OPTION
+@click.option("--engine-source", type=click.Path(path_type=Path), help="With A B: a checkout. Default: HIL_ENGINES.")
 @click.option("--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image.")
 @common.TIMEOUT_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison alone on stdout, as one JSON object.")
@@ -34,15 +36,21 @@ from tinyhil.harness.commands.common import read_boards, say
 @common.BENCH_OPTION
 @common.BOARDS_OPTION
 def diff(
-    board: str,
+    engines: tuple[str, ...],
+    board: str | None,
     sample: int,
     as_json: bool,
     boards_file: Path | None,
     bench_file: Path | None,
     format_: str,
+    engine_source: Path | None,
     **options: Any,
 ) -> None:
-    """Compare board and host tensor by tensor for one sample; exits with 1 and names the first that differs."""
+    """Compare board and host tensor by tensor for one sample; exits with 1 and names the first that differs.
+
+    With A B: compare two engines (`tinyhil` is ours, the others are those of `hil engines`), with the float model as
+    the judge, and say whose rounding it is.
+    """
     import json
 
     from rich.console import Console
@@ -52,12 +60,42 @@ def diff(
     from tinyhil.harness.measure.diff import diff as diff_request
     from tinyhil.harness.measure.terminal_diff import print_diff
 
-    request = Request(board=board, format=format_, **options)
-    found = diff_request(request, sample, read_boards(boards_file, bench_file), default_cache_dir(), say)
+    if len(engines) not in (0, 2) or (not engines and board is None):
+        raise click.UsageError("give --board, or two engines")
+    request = Request(board=board or "host", format=format_, **options)
+    boards, console = (
+        read_boards(boards_file, bench_file),
+        Console(highlight=False, width=None if sys.stdout.isatty() else 120),
+    )
+    if engines:
+        _between(engines, engine_source, request, sample, boards, as_json, console)
+        return
+    found = diff_request(request, sample, boards, default_cache_dir(), say)
     if as_json:
         click.echo(json.dumps(found.as_json()))
     else:
-        print_diff(found, Console(highlight=False, width=None if sys.stdout.isatty() else 120))
+        print_diff(found, console)
     if found.first is not None:
         click.echo(f"hil: {found.board}: first to differ is {found.first}", err=True)
+        sys.exit(errors.EXIT_GATE)
+
+
+def _between(
+    engines: tuple[str, ...], source: Path | None, request: Any, sample: int, boards: Any, as_json: bool, console: Any
+) -> None:
+    import json
+
+    from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness.engines.difference import diff_engines, lines, print_pairs
+    from tinyhil.harness.engines.firmware_run import Bench
+
+    bench = Bench(boards, default_cache_dir(), say, lambda done, total: None)
+    found = diff_engines((engines[0], engines[1]), source, request, sample, bench)
+    if as_json:
+        click.echo(json.dumps(found.as_json()))
+    else:
+        print_pairs(found, console)
+        click.echo("\n".join(lines(found)))
+    if found.first is not None:
+        click.echo(f"hil: {engines[0]} and {engines[1]}: first to differ is tensor '{found.first.tensor}'", err=True)
         sys.exit(errors.EXIT_GATE)

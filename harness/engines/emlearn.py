@@ -10,10 +10,9 @@ import numpy as np
 
 from tinyhil import files
 from tinyhil.errors import ModelError
-from tinyhil.harness.engines.engine import Built, Engine, Task, tree_hash
-from tinyhil.harness.engines.objects import Recipe, archive, engine_folder
+from tinyhil.harness.engines.engine import Built, Engine, Tap, Task, tree_hash
+from tinyhil.harness.engines.objects import Recipe, archive, engine_folder, header_of_bench
 from tinyhil.harness.engines.port import Port
-from tinyhil.harness.settings.assets import asset
 from tinyhil.language.graph import Graph, Node
 
 ACTIVATIONS = {"Relu": "Relu", "Sigmoid": "Logistic", "Tanh": "Tanh", "Softmax": "Softmax"}
@@ -27,6 +26,15 @@ GLUE = """\
 static const EmlNetLayer layers[] = {{{layers}}};
 static float first[{largest}], second[{largest}], input[{inputs}], output[{outputs}];
 static EmlNet net = {{{count}, layers, first, second, {largest}}};
+#ifdef HIL_TELLS
+static float told[{count}][{largest}];
+const void *hil_engine_tensor(uint16_t number) {{
+    const EmlNetLayer *const layer = &layers[number];
+    const float *const from = number == 0 ? input : told[number - 1];
+    if (eml_net_layer_forward(layer, from, layer->n_inputs, told[number], layer->n_outputs) != EmlOk) __builtin_trap();
+    return told[number];
+}}
+#endif
 void hil_engine_init(void) {{}}
 void *hil_engine_input(void) {{ return input; }}
 void hil_engine_invoke(void) {{
@@ -38,10 +46,11 @@ const void *hil_engine_output(void) {{ return output; }}
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """`weights` (inputs, outputs), as emlearn stores them."""
+    """`weights` (inputs, outputs), as emlearn stores them; `output`: the tensor of the graph that it ends with."""
 
     weights: np.ndarray
     bias: np.ndarray
+    output: str
     activation: str = "Identity"
 
 
@@ -64,9 +73,12 @@ def build(task: Task) -> Built:
     )
     glue = engine_folder(task) / f"emlearn-{hashlib.sha256(text.encode()).hexdigest()[:16]}.c"
     files.write_text(glue, text)
-    recipe = Recipe((f"-I{asset('firmware').parent}", f"-I{task.source}", f"-DHIL_OF=0x{tree_hash(task.source)[:8]}"))
+    tells = ("-DHIL_TELLS",) if task.tells else ()
+    includes = header_of_bench(task), f"-I{task.source}"
+    recipe = Recipe((*includes, f"-DHIL_OF=0x{tree_hash(task.source)[:8]}", *tells))
     ends, made = Port("float32"), archive(task, [(glue, recipe)])
-    return Built(ends, ends, sizes[0], sizes[-1], archive=made, arena_bytes=2 * 4 * max(sizes))
+    taps = tuple(Tap(layer.output, ends, (layer.weights.shape[1],)) for layer in layers if task.tells)
+    return Built(ends, ends, sizes[0], sizes[-1], archive=made, arena_bytes=2 * 4 * max(sizes), taps=taps)
 
 
 def layers_of(graph: Graph, where: str) -> list[Layer]:
@@ -80,7 +92,7 @@ def layers_of(graph: Graph, where: str) -> list[Layer]:
         if node.op in WITHOUT_EFFECT:
             continue
         if node.op in ACTIVATIONS and found and found[-1].activation == "Identity":
-            found[-1] = Layer(found[-1].weights, found[-1].bias, ACTIVATIONS[node.op])
+            found[-1] = Layer(found[-1].weights, found[-1].bias, value, ACTIVATIONS[node.op])
         elif node.op in ("Gemm", "MatMul") and node.inputs[1] in graph.constants:
             found.append(_dense(graph, node))
         else:
@@ -94,7 +106,7 @@ def _dense(graph: Graph, node: Node) -> Layer:
     weights = graph.constants[node.inputs[1]].astype(np.float32)
     weights = weights.T if node.attrs.get("transB") else weights
     bias = graph.constants[node.inputs[2]] if len(node.inputs) > 2 else np.zeros(weights.shape[1], np.float32)
-    return Layer(weights * np.float32(node.attrs.get("alpha", 1)), bias.reshape(-1).astype(np.float32))
+    return Layer(weights * np.float32(node.attrs.get("alpha", 1)), bias.reshape(-1).astype(np.float32), node.outputs[0])
 
 
 def _arrays(number: int, layer: Layer) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec
+from math import prod
 from pathlib import Path
 
 from tinyhil.codegen.model import Source
@@ -27,7 +28,9 @@ GIT_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A model for a board, the checkout `source`, the compilers, and where what is made may be put."""
+    """A model for a board, the checkout `source`, the compilers, and where what is made may be put.
+
+    `tells`: the four functions are to be five, see Built.taps."""
 
     opened: Opened
     board: BoardSpec
@@ -35,11 +38,26 @@ class Task:
     source: Path
     cache_dir: Path
     say: Say
+    tells: bool = False
 
     @property
     def model(self) -> Path:
         """The model's file."""
         return self.opened.source.path
+
+
+@dataclass(frozen=True, slots=True)
+class Tap:
+    """A tensor that an engine tells of: its name and shape in the model's file."""
+
+    name: str
+    port: Port
+    shape: tuple[int, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its elements."""
+        return prod(self.shape) * self.port.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +68,9 @@ class Built:
 
     `resized`: the same with so many bytes of working memory, where the engine itself says how many it needs
     (`hil_engine_arena_bytes`, an uint32_t that is known once hil_engine_init() has run); None: it is as it will be.
+
+    `taps`: of a task that tells, the tensors that `const void *hil_engine_tensor(uint16_t number)` gives after
+    hil_engine_invoke(), in the order in which they are computed; an engine that knows none leaves it empty.
     """
 
     input: Port
@@ -61,6 +82,7 @@ class Built:
     arena_bytes: int | None = None
     beside: tuple[Path, ...] = ()
     resized: Callable[[int], Built] | None = None
+    taps: tuple[Tap, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,11 +66,30 @@ namespace model {{
 void run(const uint8_t *, uint8_t *output) {{ memcpy(output, &hil_engine_arena_bytes, 4); }}
 }}  // namespace model
 """
+TELL = """\
+#include "model/model.hpp"
+
+#include <string.h>
+
+#include "firmware/wire/input.hpp"
+
+extern "C" const void *hil_engine_tensor(uint16_t number);
+namespace model {{
+{begin}
+void run(const uint8_t *, uint8_t *output) {{
+    static const uint32_t bytes[] = {{{sizes}}};
+    hil_engine_invoke();
+    memcpy(output, hil_engine_output(), output_bytes);
+    for (uint16_t i = 0; i < sizeof bytes / sizeof *bytes; ++i) hil::log_values(i, hil_engine_tensor(i), bytes[i]);
+}}
+}}  // namespace model
+"""
 PROBE_BYTES = 4
 
 
 def sources_of(built: Built, board: BoardSpec, *, probes: bool = False) -> dict[str, Source]:
-    """The whole project; `probes`: of firmware that answers with the bytes of working memory that it has used.
+    """The whole project, which tells of the taps if there are any; `probes`: of firmware that answers with the bytes of
+    working memory that it has used.
 
     ModelError for an output longer than a frame carries.
     """
@@ -78,19 +97,21 @@ def sources_of(built: Built, board: BoardSpec, *, probes: bool = False) -> dict[
     sample = built.input_count * built.input.dtype.itemsize
     if output > MAX_OUTPUT_BYTES:
         raise ModelError(f"output of {output} B, at most {MAX_OUTPUT_BYTES} B are supported")
-    header = HEADER.format(
+    tells = bool(built.taps) and not probes
+    header = ("#define HIL_LOG_VALUES\n" if tells else "") + HEADER.format(
         sample=sample,
         chunk=CHUNK_BYTES,
         output=output,
         input_element=built.input.dtype.itemsize,
         output_element=built.output.dtype.itemsize,
     )
+    sizes = ", ".join(str(tap.size_bytes) for tap in built.taps)
     bench = (asset("firmware") / "bench" / "hil_bench.h").read_text(encoding="utf-8")
     return {
         **project_sources([board]),
         "firmware/bench/hil_bench.h": bench,
         MODEL_HPP: header,
-        MODEL_CPP: (PROBE if probes else RUN).format(begin=BEGIN),
+        MODEL_CPP: (PROBE if probes else TELL if tells else RUN).format(begin=BEGIN, sizes=sizes),
         **built.files,
         **({ARCHIVE: built.archive} if built.archive else {}),
     }

@@ -33,7 +33,7 @@ from tinyhil.language.graph import element_count
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class EngineRun:
     """What the stages share."""
 
     request: Request
@@ -47,12 +47,28 @@ class _Run:
 def run_engine(name: str, source: Path | None, request: Request, bench: Bench) -> tuple[dict[str, Any], Path]:
     """The record of `name` on the request's model and board, and its file. `source`: a checkout of the engine, None:
     one of HIL_ENGINES. HilError of what failed; ConfigError without a compiler."""
+    job, inputs = prepare(name, source, request, bench)
+    require_writable(request.results / job.place.board.name)
+    with claim(job.place, bench.boards.bench.locks, request.wait_s, bench.say) as port:
+        with job.clock.stage("build"):
+            built = built_for(job, port)
+            image = image_of(job, built)
+        record, answers = _measured(job, built, image, inputs, port)
+    file = write_record(record, request.results)
+    answers.partial.discard()
+    return record, file
+
+
+def prepare(
+    name: str, source: Path | None, request: Request, bench: Bench, *, tells: bool = False
+) -> tuple[EngineRun, Inputs]:
+    """What an engine needs on a board, and the samples; nothing is built yet. HilError of what is missing, ConfigError
+    without a compiler."""
     engine = engine_named(name)
     request = replace(request, load="direct")
     place = find_place(request, bench.boards)
     clock = Clock()
     check_tools(place, request, bench.cache_dir)
-    require_writable(request.results / place.board.name)
     with clock.stage("model"):
         opened = open_model(request.model, bench.say, request.streamed)
         engine.check_reads(opened.source.path)
@@ -60,37 +76,35 @@ def run_engine(name: str, source: Path | None, request: Request, bench: Bench) -
         compiler = find_compiler(place.board, bench.cache_dir)
         if compiler.path is None:
             raise ConfigError(f"{place.board.name}: {compiler.name} is not installed; `hil doctor` says how to get it")
-        task = Task(opened, place.board, compiler, engine.checkout(source), bench.cache_dir, bench.say)
-    job = _Run(request, bench, place, engine, task, clock)
+        checkout = engine.checkout(source)
+        task = Task(opened, place.board, compiler, checkout, bench.cache_dir, bench.say, tells=tells)
     if is_simulated(place):
         compiled_emulator(place.board.chip, bench.cache_dir, bench.say)
-    with claim(place, bench.boards.bench.locks, request.wait_s, bench.say) as port:
-        with clock.stage("build"):
-            built = engine.build(task)
-            if built.resized is not None:
-                built = built.resized(_arena_used(job, built, port))
-            image = _image(job, built)
-        record, answers = _measured(job, built, image, inputs, port)
-    file = write_record(record, request.results)
-    answers.partial.discard()
-    return record, file
+    return EngineRun(request, bench, place, engine, task, clock), inputs
 
 
-def _image(job: _Run, built: Built, *, probes: bool = False) -> Image:
+def built_for(job: EngineRun, port: str | None) -> Built:
+    """The engine with the model, and with as much working memory as it has said that it needs."""
+    built = job.engine.build(job.task)
+    return built if built.resized is None else built.resized(_arena_used(job, built, port))
+
+
+def image_of(job: EngineRun, built: Built, *, probes: bool = False) -> Image:
+    """Compiled and linked; DoesNotFit if it has no room."""
     board = job.place.board
     image = build(sources_of(built, board, probes=probes), board, cache_dir=job.bench.cache_dir, log=lambda line: None)
     check_fits(image, board)
     return image
 
 
-def _arena_used(job: _Run, built: Built, port: str | None) -> int:
+def _arena_used(job: EngineRun, built: Built, port: str | None) -> int:
     """What the engine says it needs, asked of it once on the board."""
     board = job.place.board
     identity = hashlib.sha256(built.archive + board.name.encode()).hexdigest()[:16]
     known = engine_folder(job.task) / f"arena-{identity}.txt"
     if known.is_file():
         return int(known.read_text())
-    image = _image(job, built, probes=True)
+    image = image_of(job, built, probes=True)
     if port is not None:
         flash_unless_running(image, board, port, job.bench.say)
     with tempfile.TemporaryDirectory(prefix="hil-arena-") as folder:
@@ -103,8 +117,8 @@ def _arena_used(job: _Run, built: Built, port: str | None) -> int:
     return used
 
 
-def _samples(opened: Opened, built: Built, inputs: Inputs) -> list[bytes]:
-    """DataError for samples of another size."""
+def samples_of(opened: Opened, built: Built, inputs: Inputs) -> list[bytes]:
+    """As they are sent. DataError for samples of another size."""
     sizes = {row.size for row in inputs.x}
     if sizes != {built.input_count}:
         shape = opened.model.graph.shapes[opened.model.graph.inputs[0]]
@@ -113,10 +127,10 @@ def _samples(opened: Opened, built: Built, inputs: Inputs) -> list[bytes]:
 
 
 def _measured(
-    job: _Run, built: Built, image: Image, inputs: Inputs, port: str | None
+    job: EngineRun, built: Built, image: Image, inputs: Inputs, port: str | None
 ) -> tuple[dict[str, Any], Answers]:
     request, board, bench, opened = job.request, job.place.board, job.bench, job.task.opened
-    sent = _samples(opened, built, inputs)
+    sent = samples_of(opened, built, inputs)
     if port is not None and not request.no_flash:
         with job.clock.stage("flash"):
             flash_unless_running(image, board, port, bench.say)

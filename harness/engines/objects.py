@@ -14,6 +14,7 @@ from tinyhil import files
 from tinyhil.errors import BuildError
 from tinyhil.harness.build.toolchain import clean_environment
 from tinyhil.harness.engines.engine import Task, tree_hash
+from tinyhil.harness.settings.assets import asset
 from tinyhil.processes import run
 
 COMPILE_S = 600.0
@@ -37,6 +38,17 @@ def engine_folder(task: Task) -> Path:
     folder = task.cache_dir / "engines"
     files.own_folder(folder, BuildError)
     return folder
+
+
+def header_of_bench(task: Task) -> str:
+    """The flag by which generated sources find firmware/bench/hil_bench.h: a copy in the cache, the same whatever
+    checkout of ours compiles them, else every object would be made anew for each."""
+    content = (asset("firmware") / "bench" / "hil_bench.h").read_bytes()
+    root = engine_folder(task) / f"bench-{hashlib.sha256(content).hexdigest()[:16]}"
+    for folder in (root, root / "firmware", root / "firmware" / "bench"):
+        files.own_folder(folder, BuildError)
+    files.write_bytes(root / "firmware" / "bench" / "hil_bench.h", content)
+    return f"-I{root}"
 
 
 def archive(task: Task, units: Sequence[tuple[Path, Recipe]]) -> bytes:

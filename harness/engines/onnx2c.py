@@ -14,9 +14,10 @@ import filelock
 from tinyhil import files
 from tinyhil.errors import BuildError, ModelError
 from tinyhil.harness.build.toolchain import clean_environment
-from tinyhil.harness.engines.engine import Built, Engine, Task, tree_hash
-from tinyhil.harness.engines.objects import Recipe, archive, engine_folder
+from tinyhil.harness.engines.engine import Built, Engine, Tap, Task, tree_hash
+from tinyhil.harness.engines.objects import Recipe, archive, engine_folder, header_of_bench
 from tinyhil.harness.engines.port import Port
+from tinyhil.language.graph import Graph
 from tinyhil.processes import run
 
 TOOL_S, CONVERT_S = 1800.0, 300.0
@@ -26,11 +27,15 @@ GLUE = """\
 
 #include "firmware/bench/hil_bench.h"
 
-static float input[{inputs}], output[{outputs}];
+static float input[{inputs}], output[{outputs}]{tensors};
 void hil_engine_init(void) {{}}
 void *hil_engine_input(void) {{ return input; }}
-void hil_engine_invoke(void) {{ entry((const void *)input, (void *)output); }}
+void hil_engine_invoke(void) {{ entry((const void *)input, (void *)output{arguments}); }}
 const void *hil_engine_output(void) {{ return output; }}
+const void *hil_engine_tensor(uint16_t number) {{
+    static const void *const all[] = {{0{arguments}, output}};
+    return all[number + 1];
+}}
 """
 
 
@@ -41,18 +46,31 @@ def build(task: Task) -> Built:
         raise ModelError(f"{task.model}: {len(graph.inputs)} inputs and {len(graph.outputs)} outputs; one of each")
     inputs, outputs = (prod(graph.shapes[ends[0]]) for ends in (graph.inputs, graph.outputs))
     tool = _tool(task)
-    stem = f"onnx2c-{hashlib.sha256(task.model.read_bytes()).hexdigest()[:16]}"
-    generated, glue = (engine_folder(task) / name for name in (f"{stem}.inc", f"{stem}.c"))
-    files.write_text(generated, _said([str(tool), str(task.model)], CONVERT_S, task))
-    files.write_text(glue, GLUE.format(generated=generated, inputs=inputs, outputs=outputs))
-    made = archive(task, [(glue, Recipe((f"-I{_root()}", f"-DHIL_OF={hash_of(generated)}")))])
-    return Built(Port("float32"), Port("float32"), inputs, outputs, archive=made)
+    model, taps = (task.model.read_bytes(), ()) if not task.tells else with_all_outputs(task.model.read_bytes(), graph)
+    stem = f"onnx2c-{hashlib.sha256(model).hexdigest()[:16]}"
+    file, generated, glue = (engine_folder(task) / f"{stem}{ending}" for ending in (".onnx", ".inc", ".c"))
+    files.write_bytes(file, model)
+    files.write_text(generated, _said([str(tool), str(file)], CONVERT_S, task))
+    inner = taps[:-1]  # the last is the output
+    tensors = "".join(f", tensor_{number}[{prod(tap.shape)}]" for number, tap in enumerate(inner))
+    arguments = "".join(f", (void *)tensor_{number}" for number in range(len(inner)))
+    sizes = {"inputs": inputs, "outputs": outputs, "tensors": tensors, "arguments": arguments}
+    files.write_text(glue, GLUE.format(generated=generated, **sizes))
+    made = archive(task, [(glue, Recipe((header_of_bench(task), f"-DHIL_OF={hash_of(generated)}")))])
+    return Built(Port("float32"), Port("float32"), inputs, outputs, archive=made, taps=taps)
 
 
-def _root() -> Path:
-    from tinyhil.harness.settings.assets import asset
+def with_all_outputs(data: bytes, graph: Graph) -> tuple[bytes, tuple[Tap, ...]]:
+    """The file with what its nodes compute in float32 as further outputs, as far as the graph has it under its name."""
+    import onnx
 
-    return asset("firmware").parent
+    model = onnx.load_model_from_string(data)
+    output = model.graph.output[0].name
+    names = [name for node in model.graph.node for name in node.output if name in graph.shapes and name != output]
+    made = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, graph.shapes[name]) for name in names]
+    model.graph.output.extend(made)
+    taps = [Tap(name, Port("float32"), graph.shapes[name]) for name in (*names, output)]
+    return model.SerializeToString(), tuple(taps)
 
 
 def hash_of(path: Path) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import struct
+
+import tflite
+
 from tinyhil.codegen.benchmark import codes_at
 from tinyhil.errors import ModelError
 from tinyhil.frontend.tflite_file import File, Tensor
-from tinyhil.harness.engines.engine import Task
+from tinyhil.harness.engines.engine import Tap, Task
 from tinyhil.harness.engines.port import TYPES, Port
 from tinyhil.language.graph import element_count
 
 MOST_MODEL_BYTES = 1 << 26
+OUTPUTS_FIELD = 8  # of a subgraph, in its table of fields
 
 
 def ends_of(content: File, task: Task) -> tuple[Port, Port, int, int]:
@@ -33,3 +38,17 @@ def port_of(tensor: Tensor, *, codes: bool) -> Port:
         return Port(tensor.kind)
     assert tensor.zeros is not None
     return Port(tensor.kind, float(tensor.scales[0]), int(tensor.zeros[0]))
+
+
+def with_all_outputs(data: bytes, content: File) -> tuple[bytes, tuple[Tap, ...]]:
+    """The file with every tensor that it computes as a further output, behind its own, and what they are."""
+    numbers = [n for one in content.operations for n in one.outputs if content.tensors[n].kind in TYPES]
+    numbers = [n for n in dict.fromkeys(numbers) if content.tensors[n].scales is not None or not content.states]
+    graph = tflite.Model.GetRootAs(data, 0).Subgraphs(0)
+    place = graph._tab.Pos + graph._tab.Offset(OUTPUTS_FIELD)
+    outputs = (*content.outputs, *numbers)
+    padded = data + bytes(-len(data) % 4)
+    vector = struct.pack(f"<{len(outputs) + 1}i", len(outputs), *outputs)
+    changed = padded[:place] + struct.pack("<I", len(padded) - place) + padded[place + 4 :] + vector
+    tensors = [content.tensors[number] for number in numbers]
+    return changed, tuple(Tap(one.name, port_of(one, codes=False), one.shape) for one in tensors)

@@ -13,9 +13,8 @@ from tinyhil import files
 from tinyhil.errors import BuildError, ConfigError, ModelError
 from tinyhil.frontend.tflite_file import read_file
 from tinyhil.harness.engines.engine import Built, Engine, Task, tree_hash
-from tinyhil.harness.engines.objects import Recipe, archive, engine_folder
-from tinyhil.harness.engines.tflite_ends import MOST_MODEL_BYTES, ends_of
-from tinyhil.harness.settings.assets import asset
+from tinyhil.harness.engines.objects import Recipe, archive, engine_folder, header_of_bench
+from tinyhil.harness.engines.tflite_ends import MOST_MODEL_BYTES, ends_of, with_all_outputs
 
 MICRO, KERNELS = "tensorflow/lite/micro", "tensorflow/lite/micro/kernels"
 INTERPRETER = (
@@ -84,6 +83,7 @@ extern "C" void hil_engine_init(void) {{
 extern "C" void *hil_engine_input(void) {{ return interpreter->input(0)->data.raw; }}
 extern "C" void hil_engine_invoke(void) {{ if (interpreter->Invoke() != kTfLiteOk) __builtin_trap(); }}
 extern "C" const void *hil_engine_output(void) {{ return interpreter->output(0)->data.raw; }}
+extern "C" const void *hil_engine_tensor(uint16_t number) {{ return interpreter->output(number + 1)->data.raw; }}
 """
 
 
@@ -97,15 +97,20 @@ def build(task: Task, *, cmsis_nn: bool = False) -> Built:
     operators = _operators(data)
     ram = task.board.chip.ram_bytes
     most = ram * 7 // 8 // 16 * 16 if ram else HOST_ARENA_BYTES
+    model, taps = (data, ()) if not task.tells else with_all_outputs(data, content)
+    file = engine_folder(task) / f"{hashlib.sha256(model).hexdigest()[:16]}.tflite"
+    files.write_bytes(file, model)
+    archive_of = partial(_archive, task, file, operators, cmsis_nn=cmsis_nn)
     made = Built(
         *ends,
-        archive=_archive(task, operators, most, cmsis_nn=cmsis_nn),
+        archive=archive_of(most),
+        taps=taps,
         beside=tuple(_beside(task.source, name) for name in (*INCLUDES, *((CMSIS_NN,) if cmsis_nn else ()))),
     )
 
     def resized(used: int) -> Built:
         arena = (used + TEMPORARY_BYTES + 15) // 16 * 16
-        return replace(made, archive=_archive(task, operators, arena, cmsis_nn=cmsis_nn), arena_bytes=arena)
+        return replace(made, archive=archive_of(arena), arena_bytes=arena)
 
     return replace(made, resized=resized)
 
@@ -120,10 +125,10 @@ def _operators(data: bytes) -> tuple[str, ...]:
     return tuple(sorted({names[max(code.BuiltinCode(), code.DeprecatedBuiltinCode())] for code in codes}))
 
 
-def _archive(task: Task, operators: Sequence[str], arena_bytes: int, *, cmsis_nn: bool) -> bytes:
+def _archive(task: Task, file: Path, operators: Sequence[str], arena_bytes: int, *, cmsis_nn: bool) -> bytes:
     root, adds = task.source, _adds(task.source)
     beside = [f"-I{path / part}" for name, part in INCLUDES.items() for path in (_beside(root, name),)]
-    plain = Recipe((*FLAGS, f"-I{root}", f"-I{asset('firmware').parent}", *beside))
+    plain = Recipe((*FLAGS, f"-I{root}", header_of_bench(task), *beside))
     kernels, functions = _kernels(task, operators, cmsis_nn=cmsis_nn), []
     recipe = plain
     if cmsis_nn:
@@ -133,8 +138,8 @@ def _archive(task: Task, operators: Sequence[str], arena_bytes: int, *, cmsis_nn
         recipe = Recipe((*plain.flags, *own))
     calls = " && ".join(f"resolver.{adds[name]}() == kTfLiteOk" for name in operators)
     size = "long" if task.board.is_host else "int"
-    glue = engine_folder(task) / f"tflm-{hashlib.sha256(task.model.read_bytes()).hexdigest()[:16]}-{arena_bytes}.cc"
-    text = GLUE.format(model=task.model.resolve(), arena=arena_bytes, count=len(operators), adds=calls, size=size)
+    glue = engine_folder(task) / f"tflm-{file.stem}-{arena_bytes}.cc"
+    text = GLUE.format(model=file.resolve(), arena=arena_bytes, count=len(operators), adds=calls, size=size)
     files.write_text(glue, text)
     interpreter = [path for pattern in INTERPRETER for path in sorted(root.glob(pattern))]
     units = [*((path, plain) for path in (*interpreter, glue)), *((path, recipe) for path in (*kernels, *functions))]

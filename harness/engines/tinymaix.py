@@ -11,9 +11,8 @@ from tinyhil import files
 from tinyhil.errors import BuildError, ModelError
 from tinyhil.frontend.tflite_file import ACTIVATIONS, File, Operation, Tensor, read_file
 from tinyhil.harness.engines.engine import Built, Engine, Task
-from tinyhil.harness.engines.objects import Recipe, archive, engine_folder
+from tinyhil.harness.engines.objects import Recipe, archive, engine_folder, header_of_bench
 from tinyhil.harness.engines.tflite_ends import MOST_MODEL_BYTES, ends_of
-from tinyhil.harness.settings.assets import asset
 from tinyhil.language.graph import element_count
 
 CONV, GAP, FC, SOFTMAX, RESHAPE, DEPTHWISE = range(6)  # as include/tinymaix.h numbers them
@@ -58,7 +57,7 @@ def build(task: Task) -> Built:
     largest = [f"TM_MAX_{name}={max(one)}" for name, *one in zip(("KSIZE", "KCSIZE", "CSIZE"), *sizes, strict=True)]
     words = (*PORT.split(), INLINE, f"TM_ARCH={int(core in WITH_DSP)}", *largest)
     flags = [f"-D{word}" for word in words]
-    recipe = Recipe((*flags, f"-I{task.source}/include", f"-I{asset('firmware').parent}"))
+    recipe = Recipe((*flags, f"-I{task.source}/include", header_of_bench(task)))
     sources = [task.source / "src" / name for name in ("tm_model.c", "tm_layers.c", "tm_layers_O1.c")]
     made = archive(task, [(source, recipe) for source in (*sources, glue)])
     return Built(*ends_of(content, task), archive=made, arena_bytes=memory)

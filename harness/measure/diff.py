@@ -96,12 +96,18 @@ def diff(request: Request, sample: int, boards: Boards, cache_dir: Path, say: Sa
 
 def diff_compiled(device: Device, compiled: Compiled, integers: np.ndarray, sample: int) -> Diff:
     """Build with value logging, run `integers` (elements of one sample), compare."""
+    wanted, found = board_tensors(device, compiled, integers)
+    return _compare(device, compiled.program, sample, wanted, found)
+
+
+def board_tensors(
+    device: Device, compiled: Compiled, integers: np.ndarray
+) -> tuple[list[tuple[Op, np.ndarray]], list[np.ndarray]]:
+    """Every tensor of one sample, as the reference has it with the operation that writes it, and as the board says."""
     values = run_variant(device, compiled, VALUES, integers[None]).messages
     wanted = list(_expected(compiled, integers))
-    found = _assembled(
-        compiled.program, [op.output for op, _ in wanted], [value for value in values if isinstance(value, Values)]
-    )
-    return _compare(device, compiled.program, sample, wanted, found)
+    names = [op.output for op, _ in wanted]
+    return wanted, _assembled(compiled.program, names, [value for value in values if isinstance(value, Values)])
 
 
 def _expected(compiled: Compiled, integers: np.ndarray) -> Iterator[tuple[Op, np.ndarray]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.boards.claim import claim
 from tinyhil.harness.boards.locate import Place
 from tinyhil.harness.build.board_image import build_firmware
+from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.pipeline import Compiled, target_of
 from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.talk import connect, flash_unless_running, log_folder, talk
@@ -75,7 +76,7 @@ class TellingLink(Link):
 
 def run_variant(device: Device, compiled: Compiled, reports: str, integers: np.ndarray) -> Reported:
     """Build firmware that tells what `reports` says (codegen.model.REPORTS), run `integers` (samples, elements)."""
-    request, board = device.request, device.place.board
+    board = device.place.board
     target = target_of(board, compiled.transfers[board.name])
     model_hash = bytes.fromhex(compiled.model.sha256)[:8]
     laid = laid_out(compiled.program, compiled.plan, [target], ONE_BY_ONE if reports == VALUES else ())
@@ -83,7 +84,12 @@ def run_variant(device: Device, compiled: Compiled, reports: str, integers: np.n
     telling = replace(compiled, sources={**compiled.sources, **sources})
     image = build_firmware(telling, board, cache_dir=device.cache_dir, log=device.say)
     storage = storage_dtype(compiled.program.tensors[compiled.program.input].format)
-    samples = [row.astype(storage).tobytes() for row in integers]
+    return run_reporting(device, image, [row.astype(storage).tobytes() for row in integers])
+
+
+def run_reporting(device: Device, image: Image, samples: Sequence[bytes]) -> Reported:
+    """Load an image that tells, run `samples`. Errors as of `hil run`."""
+    request, board = device.request, device.place.board
     options = Options(protocol.QUIET, request.timeout_s, max(0.05, min(1.0, request.timeout_s / 4)))
     results: dict[int, Result] = {}
     with claim(device.place, device.boards.bench.locks, request.wait_s, device.say) as port:
