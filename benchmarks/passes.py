@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -57,9 +57,9 @@ def cases(names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
         yield from ((name, *WAYS[(number + turn) % len(WAYS)]) for number, name in enumerate(zoo))
 
 
-def job_of(model: str, fmt: str, board: str, without: Sequence[str], work: Path) -> Job:
-    """The model read without these passes, and its first sample: of its data set, else noise."""
-    opened, inputs = open_model(model, without=without), None
+def job_of(model: str, fmt: str, board: str, work: Path) -> Job:
+    """The model and its first sample: of its data set, else noise."""
+    opened, inputs = open_model(model), None
     if opened.source.dataset is None:
         inputs, shape = work / "x.npz", opened.model.graph.shapes[opened.model.graph.inputs[0]]
         np.savez(inputs, x=np.random.default_rng(1).normal(0, 1, (1, *shape)).astype(np.float32))
@@ -99,12 +99,12 @@ def measured(model: str, fmt: str, board: BoardSpec) -> dict[str, object] | None
 
         try:
             with watched(seen):
-                job = job_of(model, fmt, board.name, (), work)
+                job = job_of(model, fmt, board.name, work)
                 whole = compiled(job, board, ())
             cost = cost_of(whole, job, board, work)
         except DoesNotFit:
             return None
-        costs = {one.name: without(one.name, model, fmt, board, whole, work) for one in PASSES if one.name in changing}
+        costs = {one.name: without(one.name, model, job, board, whole, work) for one in PASSES if one.name in changing}
         name = Path(model).stem.removeprefix("mlperftiny_")
         found = {name: one for name, one in costs.items() if one != SAME}
         return {"model": name, "format": fmt, "board": board.name, "all": asdict(cost), "without": found}
@@ -113,10 +113,12 @@ def measured(model: str, fmt: str, board: BoardSpec) -> dict[str, object] | None
 SAME: Mapping[str, int] = {}
 
 
-def without(name: str, model: str, fmt: str, board: BoardSpec, whole: Compiled, work: Path) -> Mapping[str, int] | None:
+def without(
+    name: str, model: str, whole_job: Job, board: BoardSpec, whole: Compiled, work: Path
+) -> Mapping[str, int] | None:
     """Costs without one pass; SAME if it changes no source, None if the model does not fit then."""
     try:
-        job = job_of(model, fmt, board.name, [name], work)
+        job = replace(whole_job, opened=open_model(model, without=[name]))
         made = compiled(job, board, [name])
         return SAME if made.sources == whole.sources else asdict(cost_of(made, job, board, work))
     except DoesNotFit:
