@@ -23,6 +23,7 @@ from tinyhil.harness.commands import (
     completion,
     convert,
     diff,
+    docs,
     doctor,
     energy,
     engines,
@@ -34,10 +35,12 @@ from tinyhil.harness.commands import (
     golden,
     inspect,
     mlperf,
+    new,
     plan,
     profile,
     report,
     run,
+    schema,
     search,
     sweep,
     train,
@@ -89,8 +92,8 @@ GROUPS = {
         *(formats.formats, inspect.inspect, calibrate.calibrate, energy.energy),
     ),
     "Look and compare": (report.report, compare.compare, engines.engines, golden.golden),
-    "Take along": (export.export, generate.generate, convert.convert),
-    "Boards and tools": (boards.boards, flash.flash, doctor.doctor, completion.completion),
+    "Take along": (new.new, export.export, generate.generate, convert.convert),
+    "Boards and tools": (boards.boards, flash.flash, doctor.doctor, docs.docs, schema.schema, completion.completion),
 }
 for _commands in GROUPS.values():
     for _command in _commands:

@@ -16,33 +16,60 @@ from hil_command import hil
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
-FIRST = [line.split(" #")[0].strip() for line in README.split("```")[1].strip().splitlines()]
-SKETCH = re.findall(r"`(hil export [^`]*)`", README)[:1]
+FIRST = [line.split("  #")[0].strip() for line in README.split("```")[1].strip().splitlines()]
 PUBLISHED = "tinyhil is not on the Python package index yet" not in (ROOT / "docs/install.md").read_text()
 
 
+def test_it_takes_three_lines_to_a_run_and_six_to_ones_own_sketch() -> None:
+    """What `.ci/first-minutes` also counts, with the seconds, in empty containers."""
+    kinds = [line.split()[:2] for line in FIRST]
+    assert kinds[0] == ["git", "clone"]
+    assert kinds[1] == ["hil", "fit"], "the first command that is shown"
+    assert kinds.index(["hil", "run"]) < 3
+    assert kinds.index(["hil", "export"]) < 6
+
+
 def test_the_first_lines_run_as_typed(tmp_path: Path) -> None:
-    """One after the other, as in a fresh clone: a folder with what git has there."""
-    clone, make, cd, *lines = FIRST
+    """One after the other, as in a fresh clone; pytest's is the next test's."""
+    clone, *lines = FIRST
     address = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["repo_url"]
-    assert clone == f"git clone {address} && cd {address.rpartition('/')[2]}"
-    assert make == "make setup && . .venv/bin/activate"
+    installed = "make setup && . .venv/bin/activate"
+    assert clone == f"git clone {address} && cd {address.rpartition('/')[2]} && {installed}"
     assert re.search(r"^setup:", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    folder = tmp_path / cd.removeprefix("cd ")
-    listed = subprocess.run(["git", "ls-files", folder.relative_to(tmp_path)], cwd=ROOT, capture_output=True, text=True)
-    for name in listed.stdout.split():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, tmp_path / name)
-    typed = [line for line in [*lines, *SKETCH] if not line.startswith("pytest ")]
-    assert len(typed) == len(lines)  # pytest's is the one that the next test types, the sketch's joins them
-    for line in typed:
-        words = [str(path) for word in shlex.split(line)[1:] for path in expanded(word, folder)]
-        done = hil(*words, cwd=folder)
-        assert done.returncode == 0, (line, done.stderr)
+    folder = tmp_path
+    for line in lines:
+        for command in line.split(" && "):
+            program, *words = [str(path) for word in shlex.split(command) for path in expanded(word, folder)]
+            if program == "cd":
+                folder = folder / words[0]
+            elif program == "hil":
+                done = hil(*words, cwd=folder)
+                assert done.returncode == 0, (line, done.stderr)
+                assert "hil run" not in line or "bit-exact      yes" in done.stdout
     assert (folder / "report.html").stat().st_size > 10_000
-    header = (ROOT / "README.md").read_text()
-    for name in re.findall(r"\b(VIBRATION_\w+|vibration_predict)\b", header):
+    for name in re.findall(r"\b(VIBRATION_\w+|vibration_predict)\b", README):
         assert name in unpacked_header(folder / "vibration.zip")
+
+
+@pytest.mark.slow
+def test_the_script_that_types_them_sees_what_goes_wrong(tmp_path: Path) -> None:
+    """In a shell of its own, with the commands of this environment; a README whose command fails."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci/first-minutes", tmp_path / ".ci/first-minutes")
+
+    def typed(readme: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "README.md").write_text(readme)
+        command = [sys.executable, tmp_path / ".ci/first-minutes", "--installed", "--until", "hil run"]
+        return subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False)
+
+    done = typed(README)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"first bit-exact run: line 3, [\d.]+ s; library for a sketch: line 5; errors: 0", done.stdout)
+    done = typed(README.replace("hil fit digits_cnn", "hil fit digits_cn"))
+    assert done.returncode == 1
+    assert "line 2 ends with 3" in done.stderr
+    assert "did you mean digits_cnn" in done.stderr
 
 
 def expanded(word: str, folder: Path) -> list[str]:
@@ -57,18 +84,18 @@ def unpacked_header(path: Path) -> str:
 
 
 def test_pytest_finds_the_plugin_after_make_setup(tmp_path: Path) -> None:
-    """`make setup` installs the extra that brings pytest; the line of README passes on an emulated board."""
+    """`make setup` installs the extra that brings pytest; README's line writes golden records that then hold."""
     (line,) = (line for line in FIRST if line.startswith("pytest "))
     base = (ROOT / "Makefile").read_text().split("$(VENV)/.base:")[1].split("touch")[0]
     assert "pytest" in base.split("'.[")[1].split("]")[0].split(",")
-    shutil.copytree(
-        ROOT / "examples/vibration", tmp_path / "v", ignore=shutil.ignore_patterns("__pycache__", "results")
-    )
+    assert hil("new", "pump", cwd=tmp_path).returncode == 0
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    command = [sys.executable, "-m", *shlex.split(line), "-p", "no:cacheprovider"]
-    done = subprocess.run(command, cwd=tmp_path / "v", capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stdout[-2000:]
-    assert " passed" in done.stdout
+    for typed in (line, "pytest"):
+        command = [sys.executable, "-m", *shlex.split(typed), "-p", "no:cacheprovider"]
+        done = subprocess.run(command, cwd=tmp_path / "pump", capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stdout[-2000:]
+        assert " passed" in done.stdout
+    assert (tmp_path / "pump/golden/uno/vibration-fixed16.json").is_file()
 
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "examples/vibration/README.md"]

@@ -6,6 +6,7 @@ import json
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tinyhil.frontend.rewrite import Rewrite
 from tinyhil.frontend.rewrites import CONTROL, REWRITES
 from tinyhil.fuse.rewriting import GRAPH, PROGRAM
 from tinyhil.harness.build.platformio import MANIFESTS, project_files
+from tinyhil.harness.commands.schema import SCHEMAS, schema_text
 from tinyhil.harness.offline import formats
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.form import Form, Joined
@@ -154,7 +156,7 @@ def _project_file(name: str) -> Callable[[], str]:
     return lambda: project_files(list(load_boards().entries.values()), bundled=True)[name]
 
 
-PAGES = {
+PAGES: dict[str, Callable[[], str]] = {
     "tinyhil/formats/costs.json": costs_file,
     "docs/formats.md": calibration_table.page,
     "docs/operators.md": operators_page,
@@ -162,6 +164,7 @@ PAGES = {
     "docs/zoo.md": zoo_table.page,
     "docs/measured/peers.md": networks_table.page,
     FORMATS_PAGE: measured_page,
+    **{f"docs/schemas/{name}.json": partial(schema_text, name) for name in SCHEMAS},
     **{name: _project_file(name) for name in project_files(list(load_boards().entries.values()))},
 }
 

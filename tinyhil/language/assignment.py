@@ -120,7 +120,7 @@ def _content(path: Path) -> dict[str, Any]:
         raise ConfigError(f"assignment file {path}: not YAML or JSON ({str(error).splitlines()[0]})") from None
     if not isinstance(data, dict) or "default" not in data:
         raise ConfigError(f"assignment file {path}: needs the key 'default' and, if there are exceptions, 'values'")
-    unknown = sorted(str(key) for key in set(data) - KEYS)
+    unknown = sorted(str(key) for key in set(data) - KEYS - {"$schema"})  # an editor's
     if unknown:
         raise ConfigError(f"assignment file {path}: unknown key '{unknown[0]}'; known: {', '.join(sorted(KEYS))}")
     return data

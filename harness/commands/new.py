@@ -1,0 +1,39 @@
+"""`hil new`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tinyhil.harness.commands import common
+from tinyhil.harness.commands.common import read_boards, say
+
+SAMPLES = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--model", type=SAMPLES, help="An .onnx, .dsl or .tflite file; default: an example with its samples.")
+@click.option("--inputs", type=SAMPLES, help="Samples to test with: .npz (x, and labels y if any) or .npy.")
+@click.option("--calibrate", type=SAMPLES, help="Samples to calibrate the ranges on.")
+@click.option("--board", "names", multiple=True, default=("uno",), show_default=True, help="A board; may be repeated.")
+@common.BOARDS_OPTION
+@common.BENCH_OPTION
+def new(
+    folder: Path,
+    model: Path | None,
+    inputs: Path | None,
+    calibrate: Path | None,
+    names: tuple[str, ...],
+    boards_file: Path | None,
+    bench_file: Path | None,
+) -> None:
+    """Write a project into FOLDER: a model, its samples, a test on boards, a workflow of continuous integration."""
+    from tinyhil.harness.offline.new import NewProject, write_project
+
+    wanted = NewProject(folder, model, inputs, calibrate, tuple(dict.fromkeys(names)))
+    written = write_project(wanted, read_boards(boards_file, bench_file), say)
+    for path in written:
+        click.echo(folder / path)
+    click.echo(f"{folder}: {len(written)} files; cd {folder} && pytest --hil-update; README.md says the rest", err=True)

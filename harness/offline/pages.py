@@ -1,0 +1,51 @@
+"""`hil docs`: the pages of docs/ as they lie in the installation, for people and assistants without a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tinyhil.errors import ConfigError, did_you_mean
+from tinyhil.harness.settings.assets import asset
+
+AGENTS = "agents"  # AGENTS.md of the root: where an assistant begins
+
+
+def pages() -> dict[str, Path]:
+    """Files by topic: `fit`, `tutorials/arduino`; a folder's README has the folder's name."""
+    folder = asset("docs")
+    found = {AGENTS: asset("AGENTS.md")}
+    for path in sorted(folder.rglob("*.md")):
+        topic = path.relative_to(folder).with_suffix("").as_posix()
+        found[topic.removesuffix("/README")] = path
+    return found
+
+
+def title_of(path: Path) -> str:
+    """The page's first heading."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return next((line.removeprefix("# ") for line in lines if line.startswith("# ")), path.stem)
+
+
+def page_text(topic: str) -> str:
+    """The Markdown of a page, by its topic, the end of it, or the name that other pages link to.
+
+    ConfigError lists near topics.
+    """
+    known = pages()
+    wanted = topic.removeprefix("docs/").removesuffix(".md").lower()
+    ends = [name for name in known if name.rpartition("/")[2] == wanted]
+    name = wanted if wanted in known else ends[0] if len(ends) == 1 else None
+    if name is None:
+        raise ConfigError(f"no page {topic!r}; {did_you_mean(wanted, list(known))}`hil docs` lists them all")
+    return known[name].read_text(encoding="utf-8")
+
+
+def lines_with(word: str) -> list[str]:
+    """`topic:line: text` of every line with the word, whatever its case."""
+    wanted = word.lower()
+    return [
+        f"{topic}:{number}: {line.strip()}"
+        for topic, path in pages().items()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if wanted in line.lower()
+    ]

@@ -1,0 +1,63 @@
+"""`hil new`: what it writes is a project; what it refuses, and why. README's lines are typed by test_readme.py."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from hil_command import check_failure, hil
+from wire_bench import write_tiny_model
+
+from tinyhil.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_a_model_of_ones_own_with_a_name_that_needs_quotes(tmp_path: Path) -> None:
+    write_tiny_model(tmp_path / 'my "tiny".onnx')
+    np.save(tmp_path / "x 1.npy", np.zeros((2, 1, 32), np.float32))
+    options = ("--model", 'my "tiny".onnx', "--inputs", "x 1.npy", "--board", "uno", "--board", "due")
+    done = hil("new", "My Pump", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "My Pump"
+    settings = tomllib.loads((folder / "pyproject.toml").read_text())
+    assert settings["project"]["name"] == "my-pump"
+    assert settings["tool"]["pytest"]["ini_options"]["hil_boards"] == ["uno", "due"]
+    workflow = yaml.safe_load((folder / ".github/workflows/boards.yml").read_text())
+    step = workflow["jobs"]["boards"]["steps"][-1]
+    known = yaml.safe_load((ROOT / "action.yml").read_text())["inputs"]
+    assert step["with"] == {"boards": "uno due"}
+    assert set(step["with"]) <= set(known)
+    (call,) = [n for n in ast.walk(ast.parse((folder / "tests/test_boards.py").read_text())) if isinstance(n, ast.Call)]
+    assert ast.literal_eval(call.args[0]) == 'models/my "tiny".onnx'
+    assert (folder / ast.literal_eval(call.args[0])).is_file()
+    assert (folder / ast.literal_eval(call.keywords[0].value)).is_file()
+    listed = {Path(line) for line in done.stdout.splitlines()}
+    assert listed == {path.relative_to(tmp_path) for path in folder.rglob("*") if path.is_file()}
+    typed = [line for line in (folder / "README.md").read_text().splitlines() if line.startswith("hil run")]
+    assert typed == ["hil run --board uno --model 'models/my \"tiny\".onnx' --inputs 'data/x 1.npy'"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("there",), "there is something already"),
+        (("new", "--board", "unno"), "did you mean uno"),
+        (("new", "--model", "none.onnx"), "no such file"),
+        (("new", "--model", "text.onnx"), "text.onnx"),
+        (("new", "--inputs", "text.onnx"), "name it by --model"),
+    ],
+)
+def test_what_it_refuses_leaves_nothing_behind(options: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "mine").touch()
+    (tmp_path / "text.onnx").write_text("no model")
+    done = hil("new", *options, cwd=tmp_path)
+    assert done.returncode in (ConfigError.exit_code, 3), done.stderr
+    check_failure(done, done.returncode, words)
+    assert not (tmp_path / "new").exists()
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["mine"]
