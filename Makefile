@@ -2,6 +2,7 @@
 # make check  lint, types and the fast tests, within 90 s
 # make test   sets everything up and runs the tests
 # make claims repeats a tenth of the figures in README and docs
+# make reproduce repeats a tenth of the papers' cells (PAPER=minun: of one paper, ALL=1: every one)
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
@@ -21,7 +22,7 @@ MODEL ?= fastgrnn_har
 TESTS := $(BIN)/python -m pytest -n 2 --dist loadfile
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: setup setup-dev run check lint-cpp test test-slow claims mutate tables docs doctor clean packages emulators natives avr8js rp2040js axe
+.PHONY: setup setup-dev run check lint-cpp test test-slow claims reproduce mutate tables docs doctor clean packages emulators natives avr8js rp2040js axe
 
 run: setup
 	$(BIN)/hil run --board $(BOARD) --model $(MODEL)
@@ -49,6 +50,10 @@ test-slow: setup-dev $(VENV)/.slow
 # A tenth of the figures in README and docs, repeated; since when tables are stale is written into their pages.
 claims: setup-dev
 	$(BIN)/python -m tools.claims
+
+# The papers' cells: docs/papers/reproduce.md. Each by its own command, equal to the record within its tolerance.
+reproduce: setup-dev
+	$(BIN)/python -m tools.claims --only docs/papers/$(PAPER) $(if $(ALL),,--tenth)
 
 # Which small changes the tests notice: a sample of each module, minutes long. MODULE=memplan/bound.py SAMPLE=40
 mutate: setup-dev

@@ -49,6 +49,18 @@ def test_differences(stated: dict, found: dict, tolerance: float, count: int) ->
     assert len(differences(Claim("p", "cmd", 1, stated, dict, tolerance, {"near": 2}), found)) == count
 
 
+@pytest.mark.parametrize(
+    ("claim", "tolerance"),
+    [
+        (Claim("p", "cmd", 1.5, {"a": 1}, dict), "[equal]"),
+        (Claim("p", "cmd", 1.5, {"a": 1}, dict, 0.01), "[within 0.01 of it]"),
+        (Claim("p", "cmd", 1.5, {"a": 1}, dict, apart={"a": 2}), "[a within 2]"),
+    ],
+)
+def test_a_listed_claim_says_what_is_expected_and_how_far_off_it_may_be(claim: Claim, tolerance: str) -> None:
+    assert claims.listed(claim) == f'    1.5 s  p  (cmd)  {{"a": 1}}  {tolerance}'
+
+
 def nowhere() -> dict:
     raise DataError("set HIL_DATA")
 

@@ -3,7 +3,8 @@
     python -m tools.claims                  a tenth of all, drawn anew each time; marks stale tables in their pages
     python -m tools.claims --within-s 60    those drawn first that take so long together; writes nothing
     python -m tools.claims --only WORD      all whose name holds the word; writes nothing
-    python -m tools.claims --list           every claim, its command and how long it takes
+    python -m tools.claims --only docs/papers/ --tenth    a tenth of these: `make reproduce`
+    python -m tools.claims --list           every claim (of --only): seconds, command, what is expected, tolerance
 
 A claim is what one command repeats: a cell of a paper's table, a row of the table of formats, a model of the zoo, or
 figures of a sentence (docs/claims.yaml). Each knows its tolerance: tables are equal, to the last digit. What needs data
@@ -201,21 +202,27 @@ def check(chosen: list[Claim], limit_s: float | None) -> int:
     return outdated
 
 
+def listed(claim: Claim) -> str:
+    """A claim in one line: about how long, its name, its command, what it gives, and how far off that may be."""
+    allowed = [f"{key} within {far:g}" for key, far in claim.apart.items()]
+    tolerance = f"within {claim.tolerance:g} of it" if claim.tolerance else ", ".join(allowed) or "equal"
+    expected = json.dumps(claim.stated)
+    return f"{claim.seconds:7.1f} s  {claim.name}  ({claim.command})  {expected}  [{tolerance}]"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", default="", help="of the draw; default: the commit, or with no limit the time")
     parser.add_argument("--within-s", type=float, help="only what this many seconds hold; marks nothing")
     parser.add_argument("--only", help="all claims whose name holds this")
-    parser.add_argument("--list", action="store_true", help="print all claims")
+    parser.add_argument("--tenth", action="store_true", help="of --only: a tenth, drawn")
+    parser.add_argument("--list", action="store_true", help="print all claims, or those of --only")
     options = parser.parse_args()
-    every = list(claims())
+    chosen = every = [claim for claim in claims() if (options.only or "") in claim.name]
     if options.list:
-        for claim in every:
-            print(f"{claim.seconds:7.1f} s  {claim.name}  ({claim.command})")
+        print(*map(listed, every), sep="\n")
         return 0
-    if options.only is not None:
-        chosen = [claim for claim in every if options.only in claim.name]
-    else:
+    if options.only is None or options.tenth:
         moving = _commit() if options.within_s is not None else str(time.time_ns())
         seed = options.seed or moving
         chosen = drawn(every, seed, options.within_s)
