@@ -17,7 +17,7 @@ EVERY = list(claims.claims())
 
 
 def test_there_are_claims_of_every_kind_and_each_states_something() -> None:
-    assert len(EVERY) > 1000
+    assert len(EVERY) > 900
     pages = {claim.name.split(":")[0] for claim in EVERY}
     assert {"README.md", "docs/measured/formats.md", "docs/zoo.md", "docs/papers/squeezenet.md"} <= pages
     assert all(claim.stated and claim.seconds >= 0 and claim.command for claim in EVERY)
