@@ -16,21 +16,28 @@ from pathlib import Path
 
 import numpy as np
 
+from tinyhil.compiler.calibrate import Ranges
 from tinyhil.errors import HilError
+from tinyhil.frontend.load import load_model
 from tinyhil.harness.measure.golden import read_golden, write_golden
 from tinyhil.harness.measure.record import write_record
 from tinyhil.harness.records.partial import PartialRun
 from tinyhil.harness.records.schema import read_record
+from tinyhil.harness.search.cost_table import CostTable, Version
 from tinyhil.harness.wire.protocol import Result
+from tinyhil.search.costs import Operation, Row, Run
 from tinyhil.search.evaluator import Score
 from tinyhil.search.journal import Journal, Query
-from tinyhil.search.space import Choice
+from tinyhil.search.space import Choice, Group, Space
+from tinyhil.search.trial import Trial, TrialLog
 from tinyhil.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 
 HERE = Path(__file__).parent
 RECORD = json.loads((HERE / "records" / "profile.json").read_text())
 GOLDEN = json.loads((HERE.parent / "results" / "golden" / "uno" / "fastgrnn_har-fixed16.json").read_text())
-FAILURES = (errno.ENOSPC, errno.EIO, errno.EROFS, 0)
+CUT, TORN = 0, -1  # the power goes: with what was not synced, or in the middle of a write
+NAMES = {CUT: "power cut", TORN: "torn by a power cut"}
+FAILURES = (errno.ENOSPC, errno.EIO, errno.EROFS, CUT, TORN)
 QUERIES = [Query((Choice("fixed8", -number),)) for number in range(3)]
 SAMPLES = 3
 
@@ -99,11 +106,60 @@ def checkpoint_holds(folder: Path) -> None:
         assert (found.latents["w"] == len(found.epochs)).all()
 
 
+VERSION = Version("uno", "emulated", "f", "c", "m")
+FACTS = [Run((Choice("fixed8", number),), 5.0 + number, 4.0, 1.0, 9) for number in range(3)]
+
+
+def costs(folder: Path) -> None:
+    """Three measurements of two operations and a whole image each, into the table of all searches and that of one."""
+    table = CostTable(folder / "costs.jsonl", folder / "own.jsonl", VERSION)
+    for number, run_ in enumerate(FACTS):
+        if not table.known(run_.candidate, 0):
+            signatures = [f"{name}{number}" for name in "ab"]
+            rows = [Row(Operation(name, "dense", ("fixed8",), name, 8, 1), 2.0) for name in signatures]
+            table.add(rows, run_, signatures, 0)
+    again = CostTable(folder / "costs.jsonl", folder / "own.jsonl", VERSION)
+    assert set(again.runs(0)) == set(FACTS), "what was measured is not known"
+    assert len(again.rows(0)) == 2 * len(FACTS), "operations of a known image are not known"
+
+
+def costs_hold(folder: Path) -> None:
+    """No other measurements."""
+    table = CostTable(folder / "costs.jsonl", folder / "own.jsonl", VERSION)
+    assert set(table.runs(0)) <= set(FACTS)
+
+
+GRAPH = load_model(HERE.parent / "examples" / "vibration" / "models" / "vibration.onnx").graph
+SPACE = Space(GRAPH, Ranges.any_of(GRAPH), (Group("g", (GRAPH.inputs[0],), "arena", 4),), ("fixed8", "fixed16"))
+TRIALS = [
+    Trial(number, (Choice("fixed8", -number),), "full", 10, True, Score(10, number, None, 0, 0.5))
+    for number in range(3)
+]
+
+
+def trials(folder: Path) -> None:
+    """A search's log: what is valid is kept, the rest is tried."""
+    log = TrialLog(folder / "trials.jsonl", SPACE, "key")
+    valid = log.read()
+    log.start(valid)
+    for trial in TRIALS[len(valid) :]:
+        log.add(trial)
+    assert TrialLog(folder / "trials.jsonl", SPACE, "key").read() == TRIALS, "what was tried is not known"
+
+
+def trials_hold(folder: Path) -> None:
+    """The first of them."""
+    found = TrialLog(folder / "trials.jsonl", SPACE, "key").read()
+    assert found == TRIALS[: len(found)]
+
+
 CASES: dict[str, tuple[Callable[[Path], None], Callable[[Path], None]]] = {
     "run": (run, ran),
     "golden": (golden, golden_holds),
     "journal": (journal, journal_holds),
     "checkpoint": (checkpoint, checkpoint_holds),
+    "costs": (costs, costs_hold),
+    "trials": (trials, trials_hold),
 }
 
 
@@ -143,7 +199,7 @@ def struck(disk: ctypes.CDLL, folder: Path, name: str, when: int, how: int) -> t
     except BaseException as error:
         said = said or f"afterwards: {error!r}"
     left = [path.name for path in folder.rglob(".*.json.*")]
-    return calls, said or (f"left behind: {left}" if how and left else "")
+    return calls, said or (f"left behind: {left}" if how > 0 and left else "")
 
 
 def main() -> None:
@@ -153,9 +209,9 @@ def main() -> None:
         total, _ = struck(disk, folder / "d", name, 0, 0)
         wrong = []
         for how in FAILURES:
-            for when in range(1, total + 2 if how == 0 else total + 1):
+            for when in range(1, total + 2 if how == CUT else total + 1):
                 _, said = struck(disk, folder / "d", name, when, how)
-                wrong += [f"call {when}, {errno.errorcode.get(how, 'power cut')}: {said}"] if said else []
+                wrong += [f"call {when}, {NAMES.get(how) or errno.errorcode[how]}: {said}"] if said else []
         print(json.dumps({"name": name, "calls": total, "wrong": wrong}), flush=True)
 
 

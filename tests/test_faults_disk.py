@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-CASES = ("run", "golden", "journal", "checkpoint")
+CASES = ("run", "golden", "journal", "checkpoint", "costs", "trials")
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -222,8 +223,12 @@ def _read(path: Path, version: Version) -> Iterator[Line]:
 def _append(path: Path, line: Line) -> None:
     with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with files.opened(path, "a") as file:
-            file.write(sealed(line) + "\n")
+        with files.opened(path, "a+b") as file:
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read() != b"\n":  # of who died while writing: it would take this line with it
+                    file.write(b"\n")
+            file.write(sealed(line).encode() + b"\n")
 
 
 def _key(line: Line) -> str:
