@@ -178,10 +178,14 @@ class _Session:
         return whole if score.samples == len(evaluator.examples) else "stopped", score
 
     def _answer(self, question: Query) -> Score:
-        journal = self.problem.journal
-        if journal is None:
-            return answered(self.problem, question)
-        return journal.answer(question, partial(answered, self.problem))
+        return asked(self.problem, question)
+
+
+def asked(problem: SearchProblem, question: Query) -> Score:
+    """The score; from the journal, if there is one that knows it."""
+    if problem.journal is None:
+        return answered(problem, question)
+    return problem.journal.answer(question, partial(answered, problem))
 
 
 def answered(problem: SearchProblem, question: Query) -> Score:

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tinyhil.errors import ConfigError
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import boards_for, say
 from tinyhil.preference import RAM
 
 if TYPE_CHECKING:
+    from tinyhil.harness.search.request import SearchRequest
+    from tinyhil.harness.settings.config import Boards
     from tinyhil.harness.train.session import TrainOutcome, TrainRequest
 
 
@@ -86,6 +89,7 @@ if TYPE_CHECKING:
     multiple=True,
     help="Board that the firmware must fit, named as for `hil run`; repeated: one assignment for all of them.",
 )
+@click.option("--each", is_flag=True, help="An assignment for each --board, evaluations shared; --out is a folder.")
 @click.option("--on-device", is_flag=True, help="Measure the finalists on --board; what it measures decides.")
 @click.option("--every", type=click.IntRange(min=1), help="Measure every so many full trials on the board, too.")
 @click.option("--finalists", type=click.IntRange(min=1), default=3, show_default=True, help="How many are measured.")
@@ -137,6 +141,7 @@ if TYPE_CHECKING:
 def search(
     as_json: bool,
     assist: bool,
+    each: bool,
     boards_file: Path | None,
     bench_file: Path | None,
     boards: tuple[str, ...],
@@ -152,7 +157,7 @@ def search(
     from rich.console import Console
 
     from tinyhil.harness.python import calls
-    from tinyhil.harness.search.session import SearchRequest
+    from tinyhil.harness.search.request import SearchRequest
     from tinyhil.harness.search.show import print_outcome, search_progress
     from tinyhil.harness.train.after_search import Round, alternate, best_of, require_trainable
     from tinyhil.harness.train.show import epoch_line, lines_of_rounds
@@ -162,6 +167,11 @@ def search(
     if assist:
         answers = calls.assist(request, known, say)
         say(f"search: over; {answers} answers were given from here")
+        return
+    if each:
+        if epochs is not None:
+            raise ConfigError("search: --train and --each exclude each other; train for one board at a time")
+        _search_each(request, known, as_json)
         return
     if epochs is not None:
         require_trainable(request)
@@ -187,3 +197,28 @@ def search(
     print_outcome(outcome, Console(highlight=False, width=None if sys.stdout.isatty() else 120))
     for line in lines_of_rounds(found) if found else ():
         click.echo(line)
+
+
+def _search_each(request: SearchRequest, known: Boards | None, as_json: bool) -> None:
+    """Answers board by board; the first error, if there was one, ends the command."""
+    import json
+
+    from rich.console import Console
+
+    from tinyhil.harness.python import calls
+    from tinyhil.harness.search.show import print_outcome, search_progress
+
+    with search_progress(Console(stderr=True), request.evaluations) as progress:
+        found = calls.search_each(request, known, say, progress)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    if as_json:
+        click.echo(json.dumps([one.printed for one in found]))
+    for one in found if not as_json else ():
+        console.print(f"== {one.board}", soft_wrap=True)
+        if one.outcome is not None:
+            print_outcome(one.outcome, console)
+        else:
+            console.print(str(one.error), soft_wrap=True)
+    for one in found:
+        if one.error is not None:
+            raise one.error

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tinyhil.harness.measure.profile import Profile
     from tinyhil.harness.measure.run import Progress
     from tinyhil.harness.offline.export import Wanted
+    from tinyhil.harness.search.each import OnBoard
     from tinyhil.harness.search.pareto import ParetoOutcome
     from tinyhil.harness.search.request import SearchRequest
     from tinyhil.harness.search.session import SearchOutcome
@@ -48,6 +49,15 @@ def search(request: SearchRequest, boards: Boards | None, say: Say, progress: Se
     from tinyhil.harness.search.session import run_search
 
     return run_search(request, default_cache_dir(), say, progress, boards)
+
+
+def search_each(
+    request: SearchRequest, boards: Boards | None, say: Say, progress: SearchProgress
+) -> tuple[OnBoard, ...]:
+    """An assignment for each of the boards that the request names; evaluations are shared."""
+    from tinyhil.harness.search.each import run_each
+
+    return run_each(request, default_cache_dir(), say, progress, boards)
 
 
 def pareto(request: SearchRequest, boards: Boards | None, say: Say, progress: SearchProgress) -> ParetoOutcome:

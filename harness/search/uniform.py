@@ -14,7 +14,8 @@ from tinyhil.harness.search.phases import OutOfTime
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.evaluator import Evaluator
-from tinyhil.search.search_loop import Found
+from tinyhil.search.journal import Query
+from tinyhil.search.search_loop import Found, asked
 from tinyhil.search.sensitivity import sensitivities
 from tinyhil.search.slim import ROUNDED
 from tinyhil.search.space import Candidate, Choice
@@ -95,10 +96,7 @@ def _evaluated(task: Task, log: TrialLog, trial: Trial | None, number: int, name
     candidate = problem.space.uniform(Choice(name))
     try:
         if trial is None:
-            ram, score = (
-                problem.memory.planned_bytes(candidate),
-                problem.evaluator.score(problem.space.lower(candidate)),
-            )
+            ram, score = problem.memory.planned_bytes(candidate), asked(problem, Query(candidate))
             trial = Trial(number, candidate, "full", ram, problem.fits(candidate), score)
             log.add(trial)
     except ModelError as error:
