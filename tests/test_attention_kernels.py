@@ -115,7 +115,7 @@ def cases_for(core: str, folder: Path) -> Iterator[Case]:
             yield Case(f"{name} {number} on grids", program, random_codes(program, number))
     yield from (halved(scale, core, folder) for scale in (0.1, 0.02))
     for number, (inner, outputs, rows) in enumerate(((8, 8, 2), (36, 12, 5), (64, 4, 3), (16, 16, 64))):
-        for fmt in FORMATS[:2]:
+        for fmt in FORMATS:
             chain = dense(inner, outputs, rows, after=("", "Relu", "Clip")[number % 3])
             loaded = load(chain.model(), folder)
             program = arrange(compiled(loaded, samples_for(loaded.shapes["x"]), fmt), core)

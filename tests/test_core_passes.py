@@ -61,5 +61,4 @@ def test_each_has_a_case_that_it_changes() -> None:
         "constant-channels",
         "input",
         "decided",
-        "dense-rows",
     }

@@ -18,12 +18,13 @@ from tinyhil import files
 from tinyhil.errors import ModelError
 from tinyhil.frontend.builder import Builder, node_of
 from tinyhil.frontend.classical import rewrite_classical
+from tinyhil.frontend.dialects import in_onnx
 from tinyhil.frontend.external import with_external_data
 from tinyhil.frontend.listing import Call, Model
 from tinyhil.frontend.onnx_outputs import main_outputs
 from tinyhil.frontend.onnx_versions import STANDARD_DOMAINS, brought_up, standard_opset
 from tinyhil.frontend.ports import ANY_STREAM, REAL, WHOLE, Fill, Port, Stream, connect
-from tinyhil.frontend.rewrite import Site, sensible
+from tinyhil.frontend.rewrite import MICROSOFT, Site, sensible
 from tinyhil.frontend.rewrite_control import choose, repeat
 from tinyhil.frontend.rewrite_quantized import input_kind
 from tinyhil.frontend.rewrites import CONTROL, DOMAINS, rewritten
@@ -37,6 +38,7 @@ __all__ = ["Model", "load_onnx", "model_of"]
 FLOAT_TYPES = {onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE}
 WHOLE_TYPES = {onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.UINT32, onnx.TensorProto.UINT64}
 
+ALSO_MICROSOFT = frozenset({"Gelu"})  # operators of either domain that mean the same
 Local = dict[str, str]  # the file's names to those of the builder
 
 
@@ -108,6 +110,7 @@ def _checked(data: bytes, path: Path) -> tuple[onnx.ModelProto, str]:
     try:
         proto = onnx.load_model_from_string(data)
         with_external_data(proto, path.parent, digest)
+        proto = in_onnx(proto)
         onnx.checker.check_model(proto)
     except ModelError:
         raise
@@ -254,7 +257,9 @@ def _resolve(name: str, local: Mapping[str, str], where: str) -> str:
 
 def _call(item: onnx.NodeProto, index: int, local: Local) -> Call:
     name = item.name or f"{item.op_type}_{index}"
-    if item.domain not in STANDARD_DOMAINS and item.domain != DOMAINS.get(item.op_type):
+    is_alike = item.domain == MICROSOFT and item.op_type in ALSO_MICROSOFT
+    is_known = is_alike or item.domain == DOMAINS.get(item.op_type)
+    if item.domain not in STANDARD_DOMAINS and not is_known:
         raise ModelError(f"node '{name}': operator {item.domain}.{item.op_type} is not standard ONNX")
     attrs: dict[str, Any] = {}
     for attribute in item.attribute:

@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 import onnx
 
-from tinyhil.frontend.rewrite import Results, Rewrite, Site
+from tinyhil.frontend.rewrite import MICROSOFT, Results, Rewrite, Site
 from tinyhil.language.graph import Shape, element_count
 from tinyhil.ops.integral import CLOSED, WHOLE
 
@@ -390,6 +390,13 @@ REWRITES = (
     Rewrite("LogSoftmax", "any axis", _log_softmax, ("axis",)),
     Rewrite("LayerNormalization", "normalized values", _layer_normalization, ("axis", "epsilon", "stash_type")),
     Rewrite("RMSNormalization", "any axis", _rms_normalization, ("axis", "epsilon", "stash_type")),
+    Rewrite(
+        "SimplifiedLayerNormalization",
+        "as RMSNormalization; one result",
+        _rms_normalization,
+        ("axis", "epsilon", "stash_type"),
+        MICROSOFT,
+    ),
     Rewrite("InstanceNormalization", "any number of spatial axes", _instance_normalization, ("epsilon",)),
     Rewrite("LpNormalization", "p = 1 and p = 2", _lp_normalization, ("axis", "p")),
     Rewrite("MatMul", "matrix product; batches broadcast", _matmul),

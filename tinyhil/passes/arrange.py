@@ -60,7 +60,10 @@ def _in_blocks(program: Program, core: str) -> Program:
     tensors = dict(program.tensors)
     for op in walk(program.body):
         tensors |= _tensors_of(program, op, core)
-    return program if tensors == program.tensors else replace(program, tensors=tensors)
+    if tensors == program.tensors:
+        return program
+    made = replace(program, tensors=tensors)
+    return with_patches(made) if core in DSP else made
 
 
 def _has_blocks(program: Program, op: Op, core: str) -> bool:
@@ -176,13 +179,6 @@ ON_CORE: tuple[Pass[Program], ...] = (
         LOWERED,
         f"{SAME}; constants in another order, scratch as blocks of sums need it",
         _in_blocks,
-    ),
-    Pass(
-        "dense-rows",
-        "on DSP cores, dense layers take two rows at a time",
-        LOWERED,
-        f"{SAME}; scratch for two rows",
-        lambda program, core: with_patches(program) if core in DSP else program,
     ),
     Pass(
         "input",

@@ -16,6 +16,7 @@ from tinyhil.passes.exchange import Place, exchanged
 
 WORD = Fixed(32, 0)
 TOGETHER = 4  # rows of a block of weights
+OF_HALVES = (2, 2)  # rows and elements in turn of weights of 16 bits
 MULTIPLE = 4  # of the elements of a row: words of it are expanded
 ARITHMETICS = (Arithmetic.EXACT, Arithmetic.RESCALED)
 
@@ -38,6 +39,7 @@ def _has_rows(program: Program, op: Op) -> bool:
     if op.kernel.arithmetic not in ARITHMETICS or op.kernel.joined is Joined.PAIR or op.params["rows"] < 2:
         return False
     blocks = program.tensors[op.inputs[0]].blocks
-    if blocks is None or not blocks.paired or blocks.together != TOGETHER or blocks.raised is not None:
+    if blocks is None or blocks.raised is not None or op.params["inner"] % MULTIPLE:
         return False
-    return op.params["inner"] % MULTIPLE == 0 and op.params["outputs"] % TOGETHER == 0
+    in_pairs = blocks.paired and blocks.together == TOGETHER and op.params["outputs"] % TOGETHER == 0
+    return in_pairs or (blocks.together, blocks.step) == OF_HALVES

@@ -231,6 +231,12 @@ def has_wide_weights(layer: Layer) -> bool:
     return layer.operands[0].format.bits > BYTE_BITS
 
 
+def has_many_rows(layer: Layer) -> bool:
+    """A product with several rows, of whole words of halfwords, and no second product beside it."""
+    p = layer.op.params
+    return bool(p["rows"] > 1 and p["inner"] % MULTIPLE == 0 and "more_inner" not in p)
+
+
 def has_wide_operand(layer: Layer) -> bool:
     """An operand of more than 8 bits."""
     return layer.operands[1].format.bits > BYTE_BITS
@@ -406,6 +412,14 @@ VARIANTS = (
     ),
     Variant(M3, _DENSE, (of_bytes, two_rows), rows(8, 1, 1, 4), None, "arm/dense_blocks.hpp", leaves_out=0.1),
     Variant(DSP, _DENSE, (of_bytes, two_rows), rows(4, 4, 4, 4), None, "arm/dense_blocks.hpp", long_row=64),
+    Variant(
+        DSP,
+        _DENSE,
+        (of_halves, has_many_rows, two_rows, has_wide_weights),
+        rows(2, 2, MULTIPLE, 0),
+        None,
+        "arm/dense_rows.hpp",
+    ),
     Variant(ARM, _CONV, (of_bytes, is_depthwise, is_line), by_channel(LINE, LINE), stretches, "arm/depthwise_line.hpp"),
     Variant(COLUMNS, _CONV, (*_BYTE_CHANNELS, is_rescaled), _NINE, lines_or_columns, "arm/rescaled_columns.hpp"),
     Variant(ARM, _CONV, _BYTE_CHANNELS, _NINE, lines, _DEPTHWISE),

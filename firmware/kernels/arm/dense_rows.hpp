@@ -6,21 +6,23 @@
 
 namespace hil {
 
-template <class Acc, class Out, class Word, class B, class Shift, class BiasShift>
-void dense_bias(Out *out, Word *scratch, Blocks<int8_t, 4, in_pairs> weights, Ram<int8_t> x, B bias, Size rows, Size outputs, Size inner,
+template <class Acc, class Out, class Word, class W, Size Together, Size Step, class X, class B, class Shift, class BiasShift>
+void dense_bias(Out *out, Word *scratch, Blocks<W, Together, Step> weights, Ram<X> x, B bias, Size rows, Size outputs, Size inner,
                 Shift shift, BiasShift bias_shift) {
     uint32_t *const patches = reinterpret_cast<uint32_t *>(scratch);
     const auto add = bias_factor(bias_shift);
     const auto by = at_run_time(shift);
-    B second = bias;
-    next_row(second, outputs);
-    for (; rows > 1; rows -= 2, x = x + 2 * inner, out += 2 * outputs) {
-        HalfwordPatches<int8_t>::pixels(patches, x.at, x.at + inner, inner);
-        outputs_of_pixels<Acc, int8_t>(out, static_cast<Position>(outputs), 1, weights, patches, inner, bias, second, outputs, by, add);
+    for (; rows > 0; rows -= rows > 1 ? 2 : 1, x = x + 2 * inner, out += 2 * outputs) {
+        const bool is_alone = rows == 1;
+        B second = bias;
+        if (!is_alone) next_row(second, outputs);
+        PatchesOf<Blocks<W, Together, Step>, X>::pixels(patches, x.at, is_alone ? x.at : x.at + inner, inner);
+        const uint32_t before = saturations;
+        outputs_of_pixels<Acc, X>(out, static_cast<Position>(is_alone ? 0 : outputs), 1, weights, patches, inner, bias, second, outputs, by,
+                                  add);
+        if (is_alone) saturations = before + (saturations - before) / 2;  // a row without a second one was counted twice
         next_row(bias, 2 * outputs);
-        next_row(second, 2 * outputs);
     }
-    if (rows) outputs_of_row(out, weights, x.at, bias, outputs, inner, by, add);
 }
 
 template <class Acc, class Out, class Word, class W, class X, class Shift>

@@ -1,0 +1,57 @@
+"""Files that use operators before the opset that has them -> what they mean in ONNX, before the file is checked.
+
+Deeploy's tools write RMSNormalization as RMSNorm, leave notes of quantization as attributes of other operators, and
+mean the last axis of Softmax whatever their opset says; ONNX Runtime's optimizer writes LayerNormalization into old
+opsets. Such a file is read as of an opset that has all of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+RENAMED = {"RMSNorm": "SimplifiedLayerNormalization"}
+SINCE = {"LayerNormalization": 17, "HardSwish": 14}  # opsets that have them
+NOTES = {"Div": frozenset({"Delta", "eps", "eta"}), "HardSwish": frozenset({"one_over_six", "six", "three"})}
+WITH_AXES = ("Squeeze", "Unsqueeze", "ReduceSum")  # whose attribute became an operand
+MICROSOFT = "com.microsoft"
+OPSET, AXES_OPERANDS = 17, 13  # from the second one on axes are operands, and Softmax means the last one
+
+
+def in_onnx(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """`proto` as ONNX has it; itself if none of its operators is before its time."""
+    opset = max((entry.version for entry in proto.opset_import if not entry.domain), default=OPSET)
+    used = {node.op_type for node in proto.graph.node if not node.domain}
+    is_late = all(SINCE[name] <= opset for name in used & SINCE.keys())
+    if not used & RENAMED.keys() and (is_late or (opset < AXES_OPERANDS and _has_old_softmax(proto.graph))):
+        return proto
+    made = onnx.ModelProto()
+    made.CopyFrom(proto)
+    for number, node in enumerate(made.graph.node):
+        if not node.domain:
+            _change(node, number, made.graph, is_old=opset < AXES_OPERANDS)
+    others = [entry for entry in proto.opset_import if entry.domain not in ("", MICROSOFT)]
+    del made.opset_import[:]
+    made.opset_import.extend([helper.make_opsetid("", max(opset, OPSET)), helper.make_opsetid(MICROSOFT, 1), *others])
+    return made
+
+
+def _has_old_softmax(graph: onnx.GraphProto) -> bool:
+    """Whether one without an axis joins all axes but the first, as old opsets have it."""
+    return any(node.op_type == "Softmax" and not node.attribute for node in graph.node)
+
+
+def _change(node: onnx.NodeProto, number: int, graph: onnx.GraphProto, *, is_old: bool) -> None:
+    kept = [one for one in node.attribute if one.name not in NOTES.get(node.op_type, ())]
+    if is_old and node.op_type in WITH_AXES:
+        axes = [value for one in kept if one.name == "axes" for value in one.ints]
+        kept = [one for one in kept if one.name != "axes"]
+        if axes:
+            name = f"{node.output[0]}.axes{number}"
+            graph.initializer.append(numpy_helper.from_array(np.array(axes, np.int64), name))
+            node.input.append(name)
+    del node.attribute[:]
+    node.attribute.extend(kept)
+    if node.op_type in RENAMED:
+        node.op_type, node.domain = RENAMED[node.op_type], MICROSOFT
