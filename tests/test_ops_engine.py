@@ -29,8 +29,9 @@ from tinyhil.language.graph import Graph
 from tinyhil.language.program import walk
 from tinyhil.ops import affine_words
 from tinyhil.references.reference import quantize_inputs, run_reference
-from tinyhil.search.engine.flatten import flatten_program
+from tinyhil.search.engine.flatten import Flattening
 from tinyhil.search.engine.library import Engine
+from tinyhil.search.engine.restart import from_the_start
 from tinyhil.search.space import Choice, make_space
 
 FORMATS = ("posit16es1", "float16", "int8")
@@ -89,7 +90,7 @@ def test_each_operator_in_every_format(default: str, engine: Engine, tmp_path: P
             program = lower(graph, Assignment(default), calibrate(graph, x[:4], {}))
         except (ModelError, ConfigError):  # no such kernel in this format
             continue
-        left = flatten_program(program).by_numpy
+        left = Flattening(program).tables(from_the_start(program)).by_numpy
         assert {name_of(op.kernel) for op in left} <= BY_NUMPY, name
         assert INTEGER not in {op.domain for op in left if name_of(op.kernel) not in OF_CODES}, name
         inputs = quantize_inputs(program, x * np.float32(1.7))[0]

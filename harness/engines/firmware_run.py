@@ -25,7 +25,6 @@ from tinyhil.harness.records.partial import require_writable
 from tinyhil.harness.settings.config import Boards
 
 NOISE_SEED = 0
-NOISE_SAMPLES = 2
 UNKNOWN = "not told"
 
 

@@ -14,11 +14,6 @@ from tinyhil.harness.settings.text import in_short
 NAMES = 3  # of tensors in one line; the record has all
 
 
-def print_record(record: Mapping[str, Any], console: Console) -> None:
-    """The summary of one run."""
-    print_rows(record, rows(record), console)
-
-
 def print_rows(record: Mapping[str, Any], lines: Iterable[tuple[str, str]], console: Console) -> None:
     """What was run and where, then name and text of each line."""
     title = f"{record['model']} on {record['board']}"

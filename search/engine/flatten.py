@@ -15,7 +15,7 @@ from tinyhil.search.engine import batch_sums, elements, integer_functions
 from tinyhil.search.engine.elements import TABULATED, table_of
 from tinyhil.search.engine.numbers import BATCH, INTS, NUMBERS, Unsupported, kind_of
 from tinyhil.search.engine.operands import Maker, Operands
-from tinyhil.search.engine.restart import Restart, from_the_start
+from tinyhil.search.engine.restart import Restart
 from tinyhil.search.engine.tables import (
     DOMAINS,
     OP,
@@ -29,11 +29,6 @@ from tinyhil.search.engine.tables import (
 from tinyhil.search.engine.versions import touched
 
 MAKERS: dict[Form, Maker] = {**batch_sums.MAKERS, **elements.MAKERS, **integer_functions.MAKERS}
-
-
-def flatten_program(program: Program) -> BatchTables:
-    """The tables of `program`; Unsupported when a kernel or format has no version in batches."""
-    return Flattening(program).tables(from_the_start(program))
 
 
 class Flattening:
