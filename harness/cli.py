@@ -44,6 +44,7 @@ from tinyhil.harness.commands import (
     search,
     sweep,
     train,
+    watch,
 )
 from tinyhil.harness.commands.common import say
 from tinyhil.harness.settings.failure import defect, failure
@@ -93,7 +94,15 @@ GROUPS = {
     ),
     "Look and compare": (report.report, compare.compare, engines.engines, golden.golden),
     "Take along": (new.new, export.export, generate.generate, convert.convert),
-    "Boards and tools": (boards.boards, flash.flash, doctor.doctor, docs.docs, schema.schema, completion.completion),
+    "Boards and tools": (
+        boards.boards,
+        watch.watch,
+        flash.flash,
+        doctor.doctor,
+        docs.docs,
+        schema.schema,
+        completion.completion,
+    ),
 }
 for _commands in GROUPS.values():
     for _command in _commands:

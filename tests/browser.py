@@ -61,13 +61,24 @@ class Page:
 
     def show(self, path: Path, width: int, dark: bool) -> None:
         """Load a file at a width in CSS pixels; back when its charts are drawn."""
+        self._look_as(width, dark)
+        self._go(path.resolve().as_uri())
+
+    def _look_as(self, width: int, dark: bool) -> None:
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", features=[scheme])
-        self.ask("Page.navigate", url=path.resolve().as_uri())
+
+    def visit(self, address: str, width: int, dark: bool) -> None:
+        """The same of an address of this computer."""
+        self._look_as(width, dark)
+        self._go(address)
+
+    def _go(self, address: str) -> None:
+        self.ask("Page.navigate", url=address)
         wait = f"new Promise(done => {{ const look = () => {DRAWN} ? done(1) : setTimeout(look, 20); look(); }})"
         for _ in range(50):  # the page before is still there for a moment
-            if self.evaluate("location.href") == path.resolve().as_uri():
+            if self.evaluate("location.href") == address:
                 break
         self.evaluate(wait)
 

@@ -59,6 +59,7 @@ FLOORS = (
     "harness/mlperf",
     "harness/engines",
     "harness/sweep",
+    "harness/watch",
     "harness/commands",
     "harness",
     "tools",
