@@ -59,6 +59,7 @@ class Writer:
         data: np.ndarray | None = None,
         grid: Grid | None = None,
         sparsity: int | None = None,
+        is_variable: bool = False,
     ) -> int:
         fields: dict[str, int] = {
             "Name": self.b.CreateString(name),
@@ -72,6 +73,8 @@ class Writer:
             scale, zero = self.vector(grid[0], np.float32), self.vector(grid[1], np.int64)
             made = self.table("QuantizationParameters", Scale=scale, ZeroPoint=zero, QuantizedDimension=grid[2])
             fields["Quantization"] = made
+        if is_variable:
+            fields["IsVariable"] = True
         if sparsity is not None:
             fields["Sparsity"] = sparsity
         self.tensors.append(self.table("Tensor", **fields))

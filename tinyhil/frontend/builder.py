@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from tinyhil.errors import ModelError
-from tinyhil.formats.affine import Affine
+from tinyhil.formats.format import Format
 from tinyhil.frontend.constant_folding import folded
 from tinyhil.frontend.fold import fold_into_layers
 from tinyhil.frontend.listing import Block, Call, Ends, Listing
@@ -22,6 +22,7 @@ from tinyhil.frontend.unread import without_unread
 from tinyhil.language.graph import Graph, Node, Shape, element_count
 from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.ops.operator import refuse
+from tinyhil.ops.whole import GRIDS, KIND
 
 T = TypeVar("T")
 Fill = Callable[[tuple[str, ...]], tuple[str, ...]]  # body inputs -> body outputs
@@ -30,6 +31,7 @@ Rewritten = Callable[["Builder", Call], tuple[str, ...] | None]
 MAX_FOLDED_ELEMENTS = 1 << 24  # far beyond any flash; a small file can ask for terabytes
 MAX_VALUE_ELEMENTS = 1 << 24  # of a run-time value: far beyond the RAM of any board
 MAX_WHOLE = 1 << 24  # the largest whole number up to which float32 holds all
+MAX_LONG = 1 << 32  # the same of what whole numbers of 32 bits are computed with
 MAX_STEPS = 1 << 20  # of nested loops together: days on a microcontroller, hours in the float reference
 
 
@@ -53,7 +55,7 @@ class Builder:
         self.opset = opset or onnx.defs.onnx_opset_version()  # of the operators it is given
         self.shapes: dict[str, Shape] = {}
         self.constants: dict[str, np.ndarray] = {}
-        self.pinned: dict[str, Affine] = {}  # inputs that are integers
+        self.pinned: dict[str, Format] = {}  # inputs that are integers
         self.whole: set[str] = set()  # run-time values that the file gives an integer type
         self.steps: dict[str, np.ndarray] = {}  # of constants that were integers
         self.reals: dict[tuple[object, ...], str] = {}  # what codes were made of (rewrite_quantized.py)
@@ -187,13 +189,14 @@ class Builder:
 
     def _with_floats(self, node: Node) -> Node:
         """The node with whole numbers and booleans among its constants as floats, which run-time values are."""
-        names = []
+        names, is_exact = [], KIND in node.attrs or GRIDS in node.attrs
+        most, kind = (MAX_LONG, np.float64) if is_exact else (MAX_WHOLE, np.float32)
         for name in node.inputs:
             value = self.constants.get(name)
             if value is not None and value.dtype.kind in "iub":
-                if value.size and int(np.abs(value.astype(np.int64)).max()) > MAX_WHOLE:
-                    raise refuse(node, f"operand '{name}' holds numbers beyond {MAX_WHOLE}", "use smaller ones")
-                name = self.constant(f"{name}.float", value.astype(np.float32))
+                if value.size and int(np.abs(value.astype(np.int64)).max()) > most:
+                    raise refuse(node, f"operand '{name}' holds numbers beyond {most}", "use smaller ones")
+                name = self.constant(f"{name}.float", value.astype(kind))
             names.append(name)
         return replace(node, inputs=tuple(names))
 

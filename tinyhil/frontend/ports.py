@@ -21,8 +21,9 @@ from tinyhil.frontend.listing import Call, Ends
 from tinyhil.frontend.rewrite_quantized import KINDS
 from tinyhil.language.graph import Part, Shape, element_count
 from tinyhil.ops.quantize import codes_format
+from tinyhil.ops.whole import format_of
 
-REAL, WHOLE = "real", "whole"
+REAL, WHOLE, LONG = "real", "whole", "int32"
 INPUTS, OUTPUTS = "inputs", "outputs"
 # Words of a name that say which end of a state it is, and words that say that it is one
 ENDS = frozenset(
@@ -35,7 +36,7 @@ HELD = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An input of the file. `kind`: REAL, WHOLE (read as whole numbers), or a kind of codes such as int8."""
+    """An input of the file. `kind`: REAL, WHOLE (read as whole numbers), or a kind of codes such as int8 or LONG."""
 
     name: str
     shape: Shape
@@ -140,6 +141,8 @@ def _size(parts: Sequence[Part]) -> int:
 def _declare(builder: Builder, name: str, port: Port) -> None:
     if port.kind in KINDS:
         builder.pinned[name] = codes_format(*KINDS[port.kind])
+    elif port.kind == LONG:
+        builder.pinned[name] = format_of(LONG)
 
 
 def _unpacked(builder: Builder, record: str, parts: Sequence[Part], given: Sequence[Port]) -> dict[str, str]:

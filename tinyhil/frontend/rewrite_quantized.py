@@ -119,8 +119,9 @@ def _kind(builder: Builder, codes: str) -> str:
     """The integer type of run-time `codes`, as far as their origin tells; empty if it does not."""
     while True:
         fmt, node = builder.pinned.get(codes), builder.producer(codes)
-        if fmt is not None:
-            return next(kind for kind, (bits, offset) in KINDS.items() if (bits, -offset) == (fmt.bits, fmt.zero))
+        if fmt is not None and fmt.grid is not None:
+            made = fmt.bits, -fmt.grid[1]
+            return next((kind for kind, known in KINDS.items() if known == made), "")
         if node is None or (node.op not in CHOOSING | {TO_CODES, "Pad"} and whole.KIND not in node.attrs):
             return ""
         if whole.KIND in node.attrs:

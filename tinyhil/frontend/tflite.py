@@ -15,7 +15,7 @@ from tinyhil import files
 from tinyhil.errors import ModelError
 from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.listing import Model
-from tinyhil.frontend.ports import ANY_STREAM, WHOLE, Fill, Port, Stream, connect
+from tinyhil.frontend.ports import ANY_STREAM, LONG, WHOLE, Fill, Port, Stream, connect
 from tinyhil.frontend.rewrite_quantized import KINDS
 from tinyhil.frontend.tflite_file import File, State, Tensor, read_file, whole
 from tinyhil.frontend.tflite_operators import OPERATORS
@@ -105,6 +105,8 @@ def port_of(tensor: Tensor) -> Port:
     """An input; ModelError for what is none."""
     if tensor.kind in ("bool", "int32", "int64") and tensor.scales is None:
         return Port(tensor.name, tensor.shape, WHOLE)
+    if tensor.kind == LONG:
+        return Port(tensor.name, tensor.shape, LONG)
     if tensor.kind not in ("float32", *KINDS):
         raise ModelError(f"input '{tensor.name}' is {tensor.kind or 'of an unknown type'}; use float32 or int8")
     if tensor.kind == "float32":

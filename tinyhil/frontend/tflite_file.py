@@ -39,6 +39,7 @@ INTEGERS = ("uint8", "int8", "int16", "int32", "uint16")
 WITHOUT_RESULTS = {"ASSIGN_VARIABLE", "CALL_ONCE"}
 LEAST_SCALE, MOST_SCALE = 2.0**-100, 2.0**60  # a step; of a bias the product of two
 MAX_AXES = 8
+MOST_OPTIONAL = 24  # operands of an LSTM, of which a file may leave out all that it has no tensors for
 DAMAGE = (
     struct.error,
     ValueError,
@@ -90,8 +91,13 @@ OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "SPLIT_V": ("SplitVOptions", ("NumSplits",)),
     "STRIDED_SLICE": ("StridedSliceOptions", STRIDED),
     "SUB": ("SubOptions", ("FusedActivationFunction",)),
+    "SVDF": ("SVDFOptions", ("Rank", "FusedActivationFunction")),
     "SUM": ("ReducerOptions", ("KeepDims",)),
     "TRANSPOSE_CONV": ("TransposeConvOptions", ("FusedActivationFunction", "Padding", "StrideH", "StrideW")),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (
+        "UnidirectionalSequenceLSTMOptions",
+        ("FusedActivationFunction", "CellClip", "ProjClip", "TimeMajor"),
+    ),
     "UNPACK": ("UnpackOptions", ("Axis", "Num")),
     "VAR_HANDLE": ("VarHandleOptions", ("Container", "SharedName")),
 }
@@ -216,6 +222,11 @@ def _subgraph(model: Any, graph: Any, limit: int) -> File:
     outputs = tuple(int(graph.Outputs(index)) for index in range(graph.OutputsLength()))
     if not all(0 <= number < len(tensors) for number in (*inputs, *outputs)):
         raise ValueError("an input or output that is no tensor")
+    used = {number for operation in operations for number in (*operation.inputs, *operation.outputs) if number >= 0}
+    for number in sorted(used.union(inputs, outputs)):  # others, such as an LSTM's intermediate ones, may be empty
+        if 0 in tensors[number].shape:
+            shape = list(tensors[number].shape)
+            raise ModelError(f"tensor '{tensors[number].name}' has the shape {shape}; convert with a fixed shape")
     return File(tensors, operations, inputs, outputs)
 
 
@@ -360,7 +371,7 @@ def _tensor(model: Any, tensor: Any, number: int, limit: int) -> Tensor:
     if tensor.ShapeLength() > MAX_AXES:
         raise ValueError(f"a tensor of {tensor.ShapeLength()} axes")
     shape = tuple(int(tensor.Shape(axis)) for axis in range(tensor.ShapeLength()))
-    if min(shape, default=1) < 1:
+    if min(shape, default=1) < 0:
         raise ModelError(f"tensor '{name}' has the shape {list(shape)}; convert with a fixed shape")
     kind = TYPES.get(tensor.Type(), "")
     if tensor.Sparsity() is not None:
@@ -414,7 +425,7 @@ def _operation(model: Any, operator: Any, number: int, tensors: int) -> Operatio
     if not 0 <= operator.OpcodeIndex() < model.OperatorCodesLength():
         raise ValueError("an operator of no kind")
     op = _name_of(model.OperatorCodes(operator.OpcodeIndex()))
-    if max(operator.InputsLength(), operator.OutputsLength()) > tensors:
+    if max(operator.InputsLength(), operator.OutputsLength()) > max(tensors, MOST_OPTIONAL):
         raise ValueError("more operands than tensors")
     inputs = tuple(int(operator.Inputs(index)) for index in range(operator.InputsLength()))
     outputs = tuple(int(operator.Outputs(index)) for index in range(operator.OutputsLength()))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tinyhil.errors import ModelError
+from tinyhil.frontend import tflite_cells as cells
 from tinyhil.frontend import tflite_moves as moves
 from tinyhil.frontend.tflite_file import Operation, Tensor
 from tinyhil.frontend.tflite_reader import ENDS, FILE, PLANES, TO_PLANES, Convert, Reader
@@ -143,6 +144,15 @@ def _pool(reader: Reader, operation: Operation) -> None:
     x = reader.value(operation.inputs[0], PLANES)
     attrs = _spatial(reader, operation, kernel)
     reader.finish(operation, reader.add(op, x, out=f"{reader.name(operation.outputs[0])}.pool", **attrs), PLANES)
+
+
+def _root_pool(reader: Reader, operation: Operation) -> None:
+    """L2_POOL_2D: the root of the mean of squares."""
+    kernel = (int(operation.options["FilterHeight"]), int(operation.options["FilterWidth"]))
+    x, out = reader.value(operation.inputs[0], PLANES), reader.name(operation.outputs[0])
+    squares = reader.add("Mul", x, x, out=f"{out}.squares")
+    means = reader.add("AveragePool", squares, out=f"{out}.means", **_spatial(reader, operation, kernel))
+    reader.finish(operation, reader.add("Sqrt", means, out=f"{out}.roots"), PLANES)
 
 
 # ---- element by element
@@ -338,6 +348,7 @@ OPERATORS: dict[str, Convert] = {
     "GREATER_EQUAL": _by_element("GreaterOrEqual"),
     "HARD_SWISH": _by_element("HardSwish"),
     "L2_NORMALIZATION": _along_last("LpNormalization", p=2),
+    "L2_POOL_2D": _root_pool,
     "LEAKY_RELU": _leaky_relu,
     "LESS": _by_element("Less"),
     "LESS_EQUAL": _by_element("LessOrEqual"),
@@ -345,7 +356,7 @@ OPERATORS: dict[str, Convert] = {
     "LOGICAL_AND": _by_element("And"),
     "LOGICAL_NOT": _by_element("Not"),
     "LOGICAL_OR": _by_element("Or"),
-    "LOGISTIC": _by_element("Sigmoid"),
+    "LOGISTIC": cells.word_function("logistic", _by_element("Sigmoid")),
     "LOG_SOFTMAX": _along_last("LogSoftmax"),
     "MAXIMUM": _by_element("Max"),
     "MAX_POOL_2D": _pool,
@@ -359,7 +370,7 @@ OPERATORS: dict[str, Convert] = {
     "PAD": moves.pad,
     "PADV2": moves.pad,
     "PRELU": _prelu,
-    "QUANTIZE": _same,
+    "QUANTIZE": cells.quantize(_same),
     "READ_VARIABLE": moves.read_variable,
     "REDUCE_ALL": _reduce("ReduceMin"),
     "REDUCE_MAX": _reduce("ReduceMax"),
@@ -390,9 +401,11 @@ OPERATORS: dict[str, Convert] = {
     "STRIDED_SLICE": moves.strided_slice,
     "SUB": _by_element("Sub"),
     "SUM": _reduce("ReduceSum"),
-    "TANH": _by_element("Tanh"),
+    "SVDF": cells.svdf,
+    "TANH": cells.word_function("tanh", _by_element("Tanh")),
     "TRANSPOSE": moves.transpose,
     "TRANSPOSE_CONV": _transposed_conv,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": cells.lstm,
     "UNPACK": moves.unpack,
     "VAR_HANDLE": moves.nothing,
     "ZEROS_LIKE": moves.zeros_like,

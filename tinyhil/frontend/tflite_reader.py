@@ -160,7 +160,7 @@ class Reader:
         if signal and tensor.scales is None and tensor.kind in WHOLE_KINDS:
             self.wholes.add(number)
         if self._quantized(number):
-            self.codes[number, form] = self._to_codes(number, value)
+            self.codes[number, form] = self.to_codes(number, value)
             value = self._real(number, self.codes[number, form], f"{tensor.name}.real")
         self.values[number, form] = value
 
@@ -207,7 +207,8 @@ class Reader:
             self.number(tensor.name, "zero", zero),
         ]
 
-    def _to_codes(self, number: int, value: str) -> str:
+    def to_codes(self, number: int, value: str) -> str:
+        """The codes of a quantized tensor that has the real values `value`."""
         return self.add("QuantizeLinear", value, *self._grid(number), out=self.name(number))
 
     def _real(self, number: int, codes: str, wish: str) -> str:

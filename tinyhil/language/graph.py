@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.formats.affine import Affine
+from tinyhil.formats.format import Format
 
 Shape = tuple[int, ...]
 
@@ -77,7 +77,7 @@ class Graph:
     nodes: tuple[Node, ...]
     shapes: Mapping[str, Shape]
     constants: Mapping[str, np.ndarray]
-    pinned: Mapping[str, Affine] = field(default_factory=dict)
+    pinned: Mapping[str, Format] = field(default_factory=dict)
     steps: Mapping[str, np.ndarray] = field(default_factory=dict)
     parts: tuple[Part, ...] = ()
     results: tuple[Part, ...] = ()

@@ -11,6 +11,7 @@ from tinyhil.ops import (
     affine_softmax,
     affine_words,
     batched,
+    cells,
     channels,
     code_table,
     completeness,
@@ -81,6 +82,7 @@ OPERATORS: tuple[Operator, ...] = (
     *whole.OPERATORS,
     *fourier.OPERATORS,
     *signal.OPERATORS,
+    *cells.OPERATORS,
 )
 LOOPS: tuple[scan.LoopOperator, ...] = (scan.SCAN, repeat.REPEAT)
 KERNELS: tuple[Kernel, ...] = (
@@ -122,6 +124,7 @@ KERNELS: tuple[Kernel, ...] = (
     *whole.KERNELS,
     *fourier.KERNELS,
     *signal.KERNELS,
+    *cells.KERNELS,
 )
 
 OPERATOR_BY_NAME = {operator.name: operator for operator in OPERATORS}

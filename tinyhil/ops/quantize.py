@@ -39,8 +39,9 @@ def codes_format(bits: int, offset: int) -> Affine:
 
 def stated(node: Node) -> Format | None:
     """The format that the result of `node` has by itself; None if it has none."""
-    if whole.KIND in node.attrs:
-        return whole.format_of(node.attrs[whole.KIND])
+    whole_format = whole.result_format(node)
+    if whole_format is not None:
+        return whole_format
     if node.op in (FAKE, FROM_CODES):
         return grid_of(node)
     return codes_format(int(node.attrs["bits"]), int(node.attrs["offset"])) if node.op == TO_CODES else None

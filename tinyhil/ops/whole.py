@@ -2,7 +2,9 @@
 
 What comes before a network computes so: the sound of a wake word (signal.py, fourier.py). Such an operator states the
 format of its result (`whole`: int8, int16, int32 or uint32), computes with codes as they are, and has no other float
-model than itself. One `Routine` gives operator and kernel.
+model than itself. So does what a file's runtime defines code by code, between tensors of scales that the file states
+(`grids`: bits, scale and zero point of every operand and of the result, 0 bits for whole numbers; cells.py). One
+`Routine` gives operator and kernel.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil.formats.affine import Affine
+from tinyhil.formats.codec import quantize, storage_dtype
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
 from tinyhil.formats.unsigned import Unsigned
@@ -21,7 +24,7 @@ from tinyhil.language.lowering_context import Lowering
 from tinyhil.language.program import Op
 from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, by_domain, refuse
 
-KIND, MOST_OPERANDS = "whole", 16
+KIND, GRIDS, MOST_OPERANDS = "whole", "grids", 16
 FORMATS: dict[str, Format] = {
     "int8": Affine(8, 1.0),
     "int16": Affine(16, 1.0),
@@ -35,6 +38,21 @@ Table = tuple[str, np.ndarray, str]  # name, entries, kind
 def format_of(kind: str) -> Format:
     """In which whole numbers of `kind` are held."""
     return FORMATS[kind]
+
+
+def result_format(node: Node) -> Format | None:
+    """What the result of `node` is held in, if it states that."""
+    if KIND in node.attrs:
+        return FORMATS[node.attrs[KIND]]
+    return _grid(node, -1) if GRIDS in node.attrs else None
+
+
+def _grid(node: Node, index: int) -> Format | None:
+    """The stated format of an operand, or of the result (-1); None for whole numbers."""
+    numbers = node.attrs.get(GRIDS, ())
+    triples = [numbers[at : at + 3] for at in range(0, len(numbers), 3)]
+    bits, scale, zero = triples[index] if triples else (0, 0.0, 0)
+    return Affine(int(bits), float(scale), int(zero)) if bits else None
 
 
 def kind_of(fmt: Format) -> str:
@@ -51,9 +69,9 @@ def constant_format(numbers: np.ndarray) -> Format | None:
     return None
 
 
-def wrapped(numbers: np.ndarray, kind: str) -> np.ndarray:
-    """What a cast to `kind` keeps of int64 `numbers`."""
-    return numbers.astype(kind).astype(np.int64)
+def wrapped(numbers: np.ndarray, fmt: Format) -> np.ndarray:
+    """What a cast to the codes of `fmt` keeps of int64 `numbers`."""
+    return numbers.astype(storage_dtype(fmt)).astype(np.int64)
 
 
 def no_tables(_: Params) -> Sequence[Table]:
@@ -84,7 +102,7 @@ class Routine:
         """What it is lowered to."""
 
         def execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
-            codes = wrapped(self.compute(op.params, [array.astype(np.int64) for array in arrays]), kind_of(out))
+            codes = wrapped(self.compute(op.params, [array.astype(np.int64) for array in arrays]), out)
             return codes, np.zeros((len(codes), 0), bool)
 
         every = tuple(range(MOST_OPERANDS))
@@ -97,7 +115,7 @@ class Routine:
         """As the graph knows it."""
 
         def infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
-            if len(shapes) != self.operands or node.attrs[KIND] not in FORMATS:
+            if len(shapes) != self.operands or result_format(node) is None:
                 raise refuse(node, f"{len(shapes)} operands", f"it takes {self.operands}")
             self.params(node, shapes)
             return [self.infer(node, shapes)]
@@ -105,28 +123,54 @@ class Routine:
         def evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
             shapes = [array.shape[1:] for array in arrays]
             params = self.params(node, shapes)
-            codes = [np.rint(array.reshape(len(array), -1).astype(np.float64)).astype(np.int64) for array in arrays]
+            codes = [_codes(node, index, array.reshape(len(array), -1)) for index, array in enumerate(arrays)]
             tables = [entries.astype(np.int64)[None] for _, entries, _ in self.tables(params)]
-            made = wrapped(self.compute(params, [*tables, *codes]), node.attrs[KIND])
-            return [made.astype(np.float64).reshape(len(made), *self.infer(node, shapes))]
+            out = _stated(node)
+            made = out.decode(wrapped(self.compute(params, [*tables, *codes]), out))
+            return [made.reshape(len(made), *self.infer(node, shapes))]
 
-        return Operator(self.name, self.summary, infer, evaluate, by_domain(self._lower), (KIND, *self.attributes))
+        return Operator(
+            self.name, self.summary, infer, evaluate, by_domain(self._lower), (KIND, GRIDS, *self.attributes)
+        )
 
     def _lower(self, node: Node, lowering: Lowering) -> None:
         params = self.params(node, [lowering.shape(name) for name in node.inputs])
-        names = [
-            lowering.add_codes(f"{name}.table", entries, format_of(kind)) for name, entries, kind in self.tables(params)
-        ]
-        names += [whole_operand(node, lowering, value) for value in node.inputs]
+        names = [_table(lowering, *table) for table in self.tables(params)]
+        names += [_operand(node, lowering, index) for index in range(len(node.inputs))]
         out = lowering.define(node.outputs[0])
-        if out.format != format_of(node.attrs[KIND]):
-            raise refuse(node, f"{node.attrs[KIND]} where {out.format} is needed", "cast it")
+        if out.format != _stated(node):
+            raise refuse(node, f"{_stated(node)} where {out.format} is needed", "convert it with one scale")
         lowering.emit(node, Op(Form(self.base), node.name, tuple(names), out.name, params))
 
 
-def whole_operand(node: Node, lowering: Lowering, value: str) -> str:
-    """The tensor of an operand, whose codes are the numbers themselves."""
+def _table(lowering: Lowering, name: str, entries: np.ndarray, kind: str) -> str:
+    if kind == "uint16":
+        return lowering.add_table(name, entries)
+    return lowering.add_codes(f"{name}.table", entries, format_of(kind))
+
+
+def _stated(node: Node) -> Format:
+    fmt = result_format(node)
+    assert fmt is not None
+    return fmt
+
+
+def _codes(node: Node, index: int, numbers: np.ndarray) -> np.ndarray:
+    """Codes of an operand of the float model, (samples, elements)."""
+    fmt = _grid(node, index)
+    return np.rint(numbers.astype(np.float64)).astype(np.int64) if fmt is None else quantize(numbers, fmt)[0]
+
+
+def _operand(node: Node, lowering: Lowering, index: int) -> str:
+    """The tensor of an operand, with the codes that the operator computes with."""
+    value, grid = node.inputs[index], _grid(node, index)
     constant = lowering.constant(value)
+    if grid is not None and constant is not None:
+        return lowering.add_constant(value, constant, grid)
+    if grid is not None and lowering.format(value) != grid:
+        raise refuse(node, f"'{value}' is {lowering.format(value)}", f"{grid} is stated; convert again")
+    if grid is not None:
+        return lowering.operand(value)
     if constant is not None:
         numbers = np.rint(constant.astype(np.float64)).astype(np.int64)
         held = constant_format(numbers)
