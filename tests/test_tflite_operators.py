@@ -313,6 +313,15 @@ def test_transposed_convolutions(
     assert tried(w.file(x, y), tmp_path) == Verdict(EVERYWHERE)
 
 
+@pytest.mark.parametrize(("padding", "result"), [(0, [1, 3, 3, 2]), (1, [1, 2, 2, 2])])
+def test_roots_of_mean_squares(padding: int, result: list[int], tmp_path: Path) -> None:
+    w = Writer()
+    x, y = w.tensor("x", [1, 6, 5, 2], FLOAT), w.tensor("y", result, FLOAT)
+    window = {"StrideH": 2, "StrideW": 2, "FilterHeight": 3, "FilterWidth": 2, "Padding": padding}
+    w.operator(OPERATOR.L2_POOL_2D, [x], y, "Pool2DOptions", FusedActivationFunction=0, **window)
+    assert tried(w.file(x, y), tmp_path) == Verdict(EVERYWHERE)
+
+
 def with_a_variable() -> bytes:
     """(1, 3) joined to the three rows before it, which a variable keeps, through a dense layer."""
     w, rng = Writer(), np.random.default_rng(2)
