@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,10 @@ MODES = click.Choice(["performance", "accuracy", "energy"])
 @click.option("--samples", type=click.IntRange(min=0), default=10, show_default=True, help="Inputs the board gets.")
 @click.option("--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Of performance mode.")
 @click.option("--seconds", type=Finite(min=0.001), default=10.0, show_default=True, help="Of device time in each run.")
+@click.option("--engine", help="Compute by somebody else's engine, see `hil engines`.")
+@click.option(
+    "--engine-source", type=click.Path(path_type=Path), help="A checkout of that engine. Default: found in HIL_ENGINES."
+)
 @common.PORT_OPTION
 @click.option("--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image.")
 @click.option("--realtime", is_flag=True, help="Emulated boards: no faster than the real one.")
@@ -42,20 +47,33 @@ MODES = click.Choice(["performance", "accuracy", "energy"])
 @common.BENCH_OPTION
 @common.BOARDS_OPTION
 def mlperf(
-    models: tuple[str, ...], boards_file: Path | None, bench_file: Path | None, as_json: bool, **options: Any
+    models: tuple[str, ...],
+    boards_file: Path | None,
+    bench_file: Path | None,
+    as_json: bool,
+    engine: str | None,
+    engine_source: Path | None,
+    **options: Any,
 ) -> None:
     """Run MLPerf Tiny's benchmarks on a board, by the protocol of its official runner."""
     import json
 
     from tinyhil.harness.mlperf.benchmark_run import table
-    from tinyhil.harness.mlperf.command import run_all
+    from tinyhil.harness.mlperf.command import prepare, run_all
 
-    records = run_all(models, read_boards(boards_file, bench_file), options, say)
+    prepared = prepare
+    if engine not in (None, "tinyhil"):
+        if options["submission"] is not None:
+            raise click.UsageError("--submission is of what tinyhil computes; leave out --engine")
+        from tinyhil.harness.engines.mlperf_engine import prepare_engine
+
+        prepared = partial(prepare_engine, str(engine), engine_source)
+    records = run_all(models, read_boards(boards_file, bench_file), options, say, prepared)
     for record in records if not as_json else ():
         click.echo(table(record))
     if as_json:
         click.echo(json.dumps(records if len(records) > 1 else records[0] if records else []))
-    wrong = [r for r in records if "accuracy" in r and r["accuracy"]["equal"] < r["accuracy"]["samples"]]
+    wrong = [r for r in records if "accuracy" in r and r["accuracy"]["equal"] not in (None, r["accuracy"]["samples"])]
     if wrong:
         click.echo(f"hil: gate failed: {wrong[0]['benchmark']}: the board reports other results", err=True)
         sys.exit(errors.EXIT_GATE)

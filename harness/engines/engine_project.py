@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from tinyhil.codegen.benchmark import MAIN, MAIN_TEXT
 from tinyhil.codegen.model import MAX_OUTPUT_BYTES, MODEL_HPP, Source
 from tinyhil.errors import ModelError
 from tinyhil.harness.build.pipeline import project_sources
 from tinyhil.harness.engines.engine import Built
+from tinyhil.harness.mlperf.firmware import OUR_SESSION
 from tinyhil.harness.settings.assets import asset
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.memplan.arena.transfer import CHUNK_BYTES
@@ -84,6 +86,22 @@ void run(const uint8_t *, uint8_t *output) {{
 }}
 }}  // namespace model
 """
+SERVED = """\
+#include "model/model.hpp"
+
+#include <string.h>
+
+#include "firmware/wire/input.hpp"
+
+namespace model {{
+{begin}
+void run(const uint8_t *input, uint8_t *output) {{  // an engine may write over its input: it is brought each time
+    memcpy(sample_in_arena(), input, sample_bytes);
+    hil_engine_invoke();
+    memcpy(output, hil_engine_output(), output_bytes);
+}}
+}}  // namespace model
+"""
 PROBE_BYTES = 4
 
 
@@ -115,3 +133,12 @@ def sources_of(built: Built, board: BoardSpec, *, probes: bool = False) -> dict[
         **built.files,
         **({ARCHIVE: built.archive} if built.archive else {}),
     }
+
+
+def served_sources(built: Built, board: BoardSpec, header: str) -> dict[str, Source]:
+    """The project that answers MLPerf Tiny's runner instead of our wire; `header`: what the runner's bytes mean.
+
+    ModelError for an output longer than a frame carries.
+    """
+    sources = {path: text for path, text in sources_of(built, board).items() if path != OUR_SESSION}
+    return {**sources, MODEL_CPP: SERVED.format(begin=BEGIN), "model/benchmark.hpp": header, MAIN: MAIN_TEXT}

@@ -64,23 +64,32 @@ def prepare(
 ) -> tuple[EngineRun, Inputs]:
     """What an engine needs on a board, and the samples; nothing is built yet. HilError of what is missing, ConfigError
     without a compiler."""
-    engine = engine_named(name)
+    engine_named(name)
     request = replace(request, load="direct")
-    place = find_place(request, bench.boards)
     clock = Clock()
-    check_tools(place, request, bench.cache_dir)
     with clock.stage("model"):
         opened = open_model(request.model, bench.say, request.streamed)
-        engine.check_reads(opened.source.path)
+        job = engine_job(name, source, request, opened, bench, tells=tells)
         inputs = load_inputs(opened.source, request.inputs, request.samples, opened.model)
-        compiler = find_compiler(place.board, bench.cache_dir)
-        if compiler.path is None:
-            raise ConfigError(f"{place.board.name}: {compiler.name} is not installed; `hil doctor` says how to get it")
-        checkout = engine.checkout(source)
-        task = Task(opened, place.board, compiler, checkout, bench.cache_dir, bench.say, tells=tells)
+    return replace(job, clock=clock), inputs
+
+
+def engine_job(
+    name: str, source: Path | None, request: Request, opened: Opened, bench: Bench, *, tells: bool = False
+) -> EngineRun:
+    """An engine with a model on the request's board. ConfigError for an engine that is unknown or without sources, or
+    without a compiler; ModelError for a file that it does not read."""
+    engine = engine_named(name)
+    engine.check_reads(opened.source.path)
+    place = find_place(request, bench.boards)
+    check_tools(place, request, bench.cache_dir)
+    compiler = find_compiler(place.board, bench.cache_dir)
+    if compiler.path is None:
+        raise ConfigError(f"{place.board.name}: {compiler.name} is not installed; `hil doctor` says how to get it")
+    task = Task(opened, place.board, compiler, engine.checkout(source), bench.cache_dir, bench.say, tells=tells)
     if is_simulated(place):
         compiled_emulator(place.board.chip, bench.cache_dir, bench.say)
-    return EngineRun(request, bench, place, engine, task, clock), inputs
+    return EngineRun(request, bench, place, engine, task, Clock())
 
 
 def built_for(job: EngineRun, port: str | None) -> Built:

@@ -17,13 +17,14 @@ RESOLUTION = 0.0011  # of a number with three decimals, rounded twice
 @dataclass(frozen=True, slots=True)
 class Accuracy:
     """`samples` were sent to the board and `equal` reported what the reference does; `value` of the metric over all
-    `of` samples at hand, by the reference; None where the data cannot say."""
+    `of` samples at hand, by the reference; None where the data cannot say. `equal` None: there is no reference, and
+    `value` is the board's own."""
 
     metric: str
     value: float | None
     of: int
     samples: int
-    equal: int
+    equal: int | None
     target: float | None
 
     @property
@@ -56,9 +57,7 @@ def agrees(board: tuple[float, ...], reference: np.ndarray) -> bool:
     )
 
 
-def on_board(
-    device: Device, raw: np.ndarray, reference: np.ndarray, progress: Callable[[int, int], None]
-) -> list[tuple[float, ...]]:
+def on_board(device: Device, raw: np.ndarray, progress: Callable[[int, int], None]) -> list[tuple[float, ...]]:
     """What the board reports for each input."""
     found = []
     for index, one in enumerate(raw):

@@ -71,13 +71,14 @@ def _head(ready: Ready) -> dict[str, Any]:
         "clock_hz": chip.clock_hz,
         "model": ready.opened.source.name,
         "model_sha256": ready.opened.model.sha256,
-        "format": str(ready.wanted.assignment or ready.wanted.format),
+        **({} if ready.engine is None else {"engine": dict(ready.engine)}),
+        "format": str(ready.wanted.assignment or ready.wanted.format) if ready.engine is None else None,
         "image": ready.image.hash.hex(),
         "flash_bytes": ready.image.flash_bytes,
         "static_ram_bytes": ready.image.static_bytes,
         "ram_bytes": chip.ram_bytes,
         "chip_flash_bytes": chip.flash_bytes,
-        "arena_bytes": ready.compiled.plan.peak_bytes,
+        "arena_bytes": ready.arena_bytes,
         "compiler": str(ready.image.compiler),
         "host": platform.platform(),
         "emulated": ready.emulated,
@@ -141,26 +142,24 @@ def _energy(device: Device, running: Running, ready: Ready, rules: Rules, say: S
 
 
 def _accuracy(device: Device, ready: Ready, rules: Rules, say: Say) -> dict[str, Any]:
+    """Of an engine of somebody else's the metric is that of the inputs that the board was sent."""
     data = evaluation(ready.benchmark)
-    reference = ready.reported(data.raw)
     sent = min(rules.samples, len(data.raw))
-    from_board = accuracy.on_board(device, data.raw[:sent], reference[:sent], lambda done, of: None)
-    equal = sum(accuracy.agrees(one, wanted) for one, wanted in zip(from_board, reference, strict=False))
-    say(f"accuracy: {equal} of {sent} inputs reported as the reference reports them")
-    found = Accuracy(
-        ready.benchmark.metric,
-        accuracy.score(ready.benchmark, reference, data.y),
-        len(data.raw),
-        sent,
-        equal,
-        ready.benchmark.target,
-    )
+    from_board = accuracy.on_board(device, data.raw[:sent], lambda done, of: None)
+    reference = ready.reported(data.raw)
+    equal = None
+    if reference is not None:
+        equal = sum(accuracy.agrees(one, wanted) for one, wanted in zip(from_board, reference, strict=False))
+        say(f"accuracy: {equal} of {sent} inputs reported as the reference reports them")
+    judged = np.array(from_board) if reference is None else reference
+    value = accuracy.score(ready.benchmark, judged, data.y[: len(judged)]) if len(judged) else None
+    found = Accuracy(ready.benchmark.metric, value, len(judged), sent, equal, ready.benchmark.target)
     return {
         **asdict(found),
         "reached": found.reached,
         "data": data.name,
         "caveat": data.caveat,
-        **_errors(reference, data, ready),
+        **_errors(judged, data, ready),
     }
 
 
@@ -168,14 +167,15 @@ def _errors(reference: np.ndarray, data: Evaluation, ready: Ready) -> dict[str, 
     """Of a stream: wake words missed and heard where none is (class 0), by the spectrograms at hand."""
     if ready.benchmark.id != "sww01":
         return {}
-    heard, right = reference.argmax(axis=1) == 0, data.y == 0
+    heard, right = reference.argmax(axis=1) == 0, data.y[: len(reference)] == 0
     return {"false_positives": int((heard & ~right).sum()), "false_negatives": int((~heard & right).sum())}
 
 
 def table(record: dict[str, Any]) -> str:
     """For people."""
     about = f"emulated: {record['fidelity']}" if record["emulated"] else "measured"
-    lines = [f"{record['benchmark']} ({record['model']}, {record['format']}) on {record['board']} ({about})"]
+    by = record["format"] or f"by {record['engine']['name']}"
+    lines = [f"{record['benchmark']} ({record['model']}, {by}) on {record['board']} ({about})"]
     if PERFORMANCE in record:
         p = record[PERFORMANCE]
         rule = "" if p["by_the_rules"] else "; not by the rules: five runs of ten seconds"
@@ -197,7 +197,8 @@ def table(record: dict[str, Any]) -> str:
         lines.append(
             f"gate         {g['count']} times high, {g['least']:,} to {g['most']:,} cycles, median {g['median']:,.0f}"
         )
-    ram = f"{record['static_ram_bytes']:,} B of RAM (arena {record['arena_bytes']:,} B)"
+    arena = "" if record["arena_bytes"] is None else f" (arena {record['arena_bytes']:,} B)"
+    ram = f"{record['static_ram_bytes']:,} B of RAM{arena}"
     lines.append(f"memory       {record['flash_bytes']:,} B of flash, {ram}, stack not included")
     return "\n".join(lines)
 
@@ -206,8 +207,10 @@ def _accuracy_lines(found: dict[str, Any]) -> list[str]:
     value = "cannot be formed" if found["value"] is None else f"{found['value']:.4f}"
     target = "" if found["target"] is None else f", target {found['target']:.2f}"
     verdict = {True: " (reached)", False: " (MISSED)", None: ""}[found["reached"]]
+    board = (
+        "by the board" if found["equal"] is None else f"board {found['equal']} of {found['samples']} as the reference"
+    )
     lines = [
-        f"accuracy     {found['metric']} {value}{target}{verdict} on {found['of']} inputs of {found['data']}; "
-        f"board {found['equal']} of {found['samples']} as the reference"
+        f"accuracy     {found['metric']} {value}{target}{verdict} on {found['of']} inputs of {found['data']}; {board}"
     ]
     return [*lines, f"             {found['caveat']}"] if found["caveat"] else lines

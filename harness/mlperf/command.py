@@ -27,8 +27,14 @@ USUAL = (PERFORMANCE, ACCURACY)
 LOOK_S = 0.5  # at the board that is served
 
 
-def run_all(models: Sequence[str], boards: Boards, options: Mapping[str, Any], say: Say) -> list[dict[str, Any]]:
+Prepare = Callable[[Wanted, Boards, Path, Say], Ready]
+
+
+def run_all(
+    models: Sequence[str], boards: Boards, options: Mapping[str, Any], say: Say, prepared: Prepare = prepare
+) -> list[dict[str, Any]]:
     """One record per model, in order. HilError of the first that fails; nothing of it is left in the submission.
+    `prepared`: what compiles and builds.
 
     ConfigError if energy mode is not alone.
     """
@@ -42,7 +48,7 @@ def run_all(models: Sequence[str], boards: Boards, options: Mapping[str, Any], s
     rules = Rules(modes, options["samples"], options["runs"], options["seconds"])
     records = []
     for model in models:
-        ready = prepare(_wanted(model, modes, options), boards, default_cache_dir(), say)
+        ready = prepared(_wanted(model, modes, options), boards, default_cache_dir(), say)
         if options["serve"]:
             with switched_on(ready, boards, say) as running:
                 print(running.connection.port, flush=True)

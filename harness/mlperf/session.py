@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from tinyhil.harness.boards.flash import flash
 from tinyhil.harness.boards.locate import Place, locate
 from tinyhil.harness.build.board_image import build_firmware
 from tinyhil.harness.build.image import Image
-from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.build.weights import check_weights
 from tinyhil.harness.job.inputs import calibrated
 from tinyhil.harness.job.job import Opened, method_of, open_model
@@ -29,7 +29,7 @@ from tinyhil.harness.mlperf.benchmarks import Benchmark, benchmark_of, graph_inp
 from tinyhil.harness.mlperf.evaluation_sets import calibration, evaluation
 from tinyhil.harness.mlperf.firmware import compile_mlperf, for_energy
 from tinyhil.harness.settings.config import Boards, BoardSpec
-from tinyhil.language.assignment import Assignment
+from tinyhil.language.program import Program
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 Say = Callable[[str], None]
@@ -56,26 +56,29 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A compiled model and where it will run."""
+    """A compiled model and where it will run. `program` None: an engine of somebody else's computes, which `engine`
+    names, and what it should report is not known beforehand."""
 
     wanted: Wanted
     place: Place
     board: BoardSpec
     opened: Opened
     benchmark: Benchmark
-    assignment: Assignment
-    ranges: Ranges
-    compiled: Compiled
+    program: Program | None
     image: Image
+    arena_bytes: int | None
+    engine: Mapping[str, Any] | None = None
 
     @property
     def emulated(self) -> bool:
         """No port was found or given."""
         return self.place.port is None
 
-    def reported(self, raw: np.ndarray) -> np.ndarray:
+    def reported(self, raw: np.ndarray) -> np.ndarray | None:
         """What the board must report (samples, numbers) for what it is sent (samples, input_bytes): the reference."""
-        graph, program = self.opened.model.graph, self.compiled.program
+        graph, program = self.opened.model.graph, self.program
+        if program is None:
+            return None
         integers, _ = quantize_inputs(program, graph_inputs(self.benchmark, graph, raw))
         outputs = dequantize_outputs(program, run_reference(program, integers).outputs)
         return report_of(self.benchmark, real_outputs(outputs, codes_at(graph, "ToCodes")), raw)
@@ -97,7 +100,7 @@ def prepare(wanted: Wanted, boards: Boards, cache_dir: Path, say: Say) -> Ready:
     image = build_firmware(compiled, board, cache_dir=cache_dir, log=say)
     if is_simulated(place):
         simulated.compiled_emulator(board.chip, cache_dir, say)
-    return Ready(wanted, place, board, opened, benchmark, assignment, ranges, compiled, image)
+    return Ready(wanted, place, board, opened, benchmark, compiled.program, image, compiled.plan.peak_bytes)
 
 
 def ranges_at_hand(opened: Opened, benchmark: Benchmark, given: Path | None, say: Say) -> Ranges:
