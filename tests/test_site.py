@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import runpy
@@ -13,11 +14,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from browser import browser, chromium
 from test_examples import check_hil
 from wire_bench import ROOT
 
 import tinyhil
 from tinyhil.search.strategies import STRATEGIES
+from tools import figures
 
 DOCS = ROOT / "docs"
 PROJECT = ROOT / "examples" / "vibration"
@@ -27,24 +30,94 @@ FETCHED = re.compile(r'<(?:script|img|iframe|link rel="(?:stylesheet|preload|ico
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 
 
-def test_the_site_is_built_and_asks_for_nothing(tmp_path: Path) -> None:
-    """Strictly: a link that leads nowhere, or a page outside of the navigation, fails."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built strictly: a link that leads nowhere, or a page outside of the navigation, fails."""
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "http_proxy": "http://127.0.0.1:9", "no_proxy": ""}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    pages = sorted((tmp_path / "site").rglob("index.html"))
+    return folder
+
+
+def test_the_site_asks_for_nothing(site: Path) -> None:
+    pages = sorted(site.rglob("index.html"))
     assert len(pages) >= 30
     for page in pages:
         fetched = FETCHED.findall(page.read_text())
         assert fetched
         assert not [address for address in fetched if "//" in address], page
-    assert not list((tmp_path / "site").rglob("*.py"))
+    assert not list(site.rglob("*.py"))
+
+
+def test_every_golden_record_is_a_row_with_its_record_and_command(site: Path) -> None:
+    page = (site / "measured/figures/index.html").read_text()
+    golden = sorted((ROOT / "results/golden").glob("*/*.json"))
+    rows = re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)[1:]
+    assert len(rows) > len(golden) > 100
+    for path in golden:
+        record = json.loads(path.read_text())
+        (row,) = (
+            row for row in rows if f"/{path.relative_to(ROOT)}&quot;" in row or f'/{path.relative_to(ROOT)}"' in row
+        )
+        for text in (
+            record["model"],
+            record["board"],
+            f"{record['flash_bytes']:,}",
+            f"{record['latency']['median']:,.0f}",
+        ):
+            assert text in row, path
+        assert f"hil run --board {record['order']['board']} --model {record['order']['model']}" in row
+
+
+def test_the_history_of_a_figure_is_what_git_has() -> None:
+    """Of one record, read by git show; states that changed nothing are left out, the last is the record itself."""
+    name = "results/golden/uno/fastgrnn_har-fixed16.json"
+    (found,) = (one for one in figures.golden_figures() if one.file == name)
+    log = subprocess.run(
+        ["git", "log", "--format=%H", "--", name], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    shown = [
+        json.loads(subprocess.run(["git", "show", f"{c}:{name}"], cwd=ROOT, capture_output=True, check=True).stdout)
+        for c in reversed(log.stdout.split())
+    ]
+    each = [(one["latency"]["median"], one["flash_bytes"]) for one in shown]
+    states = [(state.ticks, state.flash_bytes) for state in found.history]
+    assert states[0] == each[0]
+    assert states[-1] == each[-1]
+    assert set(each) == set(states)
+    assert {state.commit for state in found.history} <= set(log.stdout.split())
+
+
+@pytest.mark.skipif(chromium() is None, reason="chromium is not installed")
+def test_tables_are_sorted_and_filtered_in_a_browser(site: Path) -> None:
+    texts = (
+        "[...document.querySelectorAll('.figures tbody tr')].filter(r => !r.hidden).map(r => r.cells[{}].textContent)"
+    )
+    with browser() as page:
+        for width, dark in ((390, True), (1280, False)):
+            page.show(site / "measured/figures/index.html", width, dark)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.evaluate("document.querySelectorAll('.figures .table-title')[6].click(); 0")
+        flash = page.evaluate(texts.format(6))
+        known = [int(text.replace(",", "")) for text in flash if text]
+        assert known == sorted(known, reverse=True)
+        assert len(known) > 100
+        assert not any(flash[len(known) :]), "what is unknown comes last"
+        page.evaluate(
+            "const box = document.querySelector('.table-filter'); box.value = 'uno fixed8'; "
+            "box.dispatchEvent(new Event('input')); 0"
+        )
+        assert set(page.evaluate(texts.format(1))) == {"uno"}
+        assert page.evaluate("document.querySelector('.table-filter + span').textContent").startswith(" ")
+        page.show(site / "measured/peers/index.html", 1280, False)
+        assert page.evaluate("document.querySelectorAll('.table-filter').length") >= 1
 
 
 def test_every_page_is_in_the_navigation() -> None:
     named = set(re.findall(r"[\w/]+\.md", (ROOT / "mkdocs.yml").read_text()))
-    assert {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} == named
+    assert {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} | {figures.PAGE} == named
 
 
 def test_the_first_screen_of_the_readme() -> None:
