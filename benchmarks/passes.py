@@ -105,9 +105,17 @@ def measured(model: str, fmt: str, board: BoardSpec) -> dict[str, object] | None
         except DoesNotFit:
             return None
         costs = {one.name: without(one.name, model, job, board, whole, work) for one in PASSES if one.name in changing}
-        name = Path(model).stem.removeprefix("mlperftiny_")
+        name = Path(model).stem.removeprefix("mlperftiny_").removesuffix("_int8")
         found = {name: one for name, one in costs.items() if one != SAME}
-        return {"model": name, "format": fmt, "board": board.name, "all": asdict(cost), "without": found}
+        passes = [one.name for one in PASSES]
+        return {
+            "model": name,
+            "format": fmt,
+            "board": board.name,
+            "passes": passes,
+            "all": asdict(cost),
+            "without": found,
+        }
 
 
 SAME: Mapping[str, int] = {}

@@ -23,7 +23,7 @@ from tinyhil.language.form import Form, Joined
 from tinyhil.language.kernel import Kernel
 from tinyhil.ops import KERNELS, LOOPS, OPERATORS
 from tinyhil.passes.every import PASSES
-from tools import calibration_table, networks_table, reram_page, tables, zoo_table
+from tools import calibration_table, networks_table, passes_table, reram_page, tables, zoo_table
 from tools.measured import clocks, line, read
 from tools.stale import marked
 from tools.tables import BOARDS, HOST
@@ -162,6 +162,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/operators.md": operators_page,
     "docs/reram.md": reram_page.page,
     "docs/zoo.md": zoo_table.page,
+    "docs/measured/passes.md": passes_table.page,
     "docs/measured/peers.md": networks_table.page,
     FORMATS_PAGE: measured_page,
     **{f"docs/schemas/{name}.json": partial(schema_text, name) for name in SCHEMAS},

@@ -1,0 +1,90 @@
+"""docs/measured/passes.md from results/passes.json (benchmarks/passes.py) and the one list of passes."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tinyhil.passes.every import PASSES
+from tools.measured import line, read
+
+Row = Mapping[str, Any]
+NAME = "passes"
+FIGURES = ("cycles", "arena", "flash")
+LEAST = 0.0005  # of a figure that counts as a change in the table
+TITLE = "# What each pass gains"
+HEAD = (
+    "What is lost where one pass of the compiler is left out? Each alone is left out of all, by "
+    "`python -m benchmarks.passes`. Shares of the cycles and the bytes of the arena without it, and of the flash of "
+    "the whole image; a negative one is the pass's price. `hil plan --passes` says the bytes for one model, "
+    "`--without NAME` leaves a pass out."
+)
+WITHOUT = "Passes that change none of these, and what they are there for:"
+    "Passes that change none of these, and what they are there for; each has a test in which it changes a program:"
+)
+
+
+def page() -> str:
+    """Text of docs/measured/passes.md."""
+    rows = read(NAME)
+    lines = [TITLE, "", *_wrapped(HEAD), *_wrapped(f"{len(rows)} models, formats and boards. {_listed(rows)}."), ""]
+    lines += [
+        "| Pass | Changes | Cycles, %: median, most, least | Arena, %: most, least | Flash, %: most, least |",
+        "|---|--:|---|---|---|",
+    ]
+    working = [one for one in PASSES if any(one.name in row["without"] for row in rows)]
+    lines += [_line(one.name, rows) for one in working]
+    lines += ["", line(NAME), "", "## The largest gain of each", ""]
+    lines += ["| Pass | Does | Where | Cycles without it, with it | Arena B | Flash B |", "|---|---|---|---|---|---|"]
+    lines += [found for one in working for found in _most(one.name, one.summary, rows)]
+    measured = set(rows[0]["passes"])
+    idle = [f"- `{one.name}`: {one.summary}" for one in PASSES if one not in working and one.name in measured]
+    if idle:
+        lines += ["", *_wrapped(WITHOUT), "", *(part for item in idle for part in _wrapped(item))]
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 150, break_on_hyphens=False, subsequent_indent="  " if text.startswith("- ") else "")
+
+
+def _listed(rows: Sequence[Row]) -> str:
+    by: dict[str, list[str]] = {}
+    for row in rows:
+        by.setdefault(f"{row['format']} on {row['board']}", []).append(row["model"])
+    return "; ".join(f"{way}: {', '.join(models)}" for way, models in by.items())
+
+
+def changes(name: str, rows: Sequence[Row]) -> Iterator[tuple[Row, Mapping[str, int]]]:
+    """Rows in which something is another without the pass, and what that is; of those that do not fit then none."""
+    for row in rows:
+        other = row["without"].get(name)
+        if other is not None:
+            yield row, other
+
+
+def _line(name: str, rows: Sequence[Row]) -> str:
+    """One pass over all rows: how often it changes the sources, shares of what there is without it."""
+    found = list(changes(name, rows))
+    unfit = sum(name in row["without"] and row["without"][name] is None for row in rows)
+    count = f"{len(found) + unfit}" + (f", {unfit} do not fit without" if unfit else "")
+    cells = []
+    for figure in FIGURES:
+        gains = sorted(1 - row["all"][figure] / other[figure] for row, other in found if other[figure])
+        if not any(abs(gain) > LEAST for gain in gains):
+            cells.append("0" if gains else "")
+            continue
+        shown = [gains[-1], gains[0]]
+        if figure == "cycles":
+            shown = [gains[len(gains) // 2], *shown]
+        cells.append(", ".join(f"{100 * gain:.1f}" for gain in shown))
+    return f"| `{name}` | {count} | {' | '.join(cells)} |"
+
+
+def _most(name: str, summary: str, rows: Sequence[Row]) -> Iterator[str]:
+    found = [(1 - row["all"]["cycles"] / other["cycles"], row, other) for row, other in changes(name, rows)]
+    if found:
+        _, row, other = max(found, key=lambda one: one[0])
+        pairs = [f"{other[figure]:,}, {row['all'][figure]:,}" for figure in FIGURES]
+        yield f"| `{name}` | {summary} | {row['model']} {row['format']} {row['board']} | {' | '.join(pairs)} |"
