@@ -21,8 +21,6 @@ HEAD = (
     "`--without NAME` leaves a pass out."
 )
 WITHOUT = "Passes that change none of these, and what they are there for:"
-    "Passes that change none of these, and what they are there for; each has a test in which it changes a program:"
-)
 
 
 def page() -> str:
