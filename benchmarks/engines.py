@@ -86,6 +86,11 @@ def _files(network: Network, work: Path) -> str:
     return f"{quantized}{BESIDE}{floats}"
 
 
+def briefly(why: str) -> str:
+    """Why a cell could not be measured, without this computer's folders and logs."""
+    return re.sub(r"; (largest|log): .*", "", re.sub(r" of /\S+|(?:/[\w.+-]+)+/", "", why))
+
+
 def known(measured_at: Mapping[str, str]) -> list[Row]:
     """Rows of a table of the same commit."""
     file = RESULTS / f"{NAME}.json"
@@ -110,7 +115,7 @@ def main() -> None:
                 contest = Contest(
                     network.engines, (_files(network, work),), (board,), samples=SAMPLES, results=work / "results"
                 )
-                rows += rows_of(measure(contest, bench))
+                rows += [{**row, "why": briefly(row["why"])} for row in rows_of(measure(contest, bench))]
                 write(NAME, measured_at, rows)
 
 

@@ -14,6 +14,7 @@ from tests.test_engines_firmware import MODEL, WEIGHTS, X
 from tinyhil.errors import BuildError, ConfigError, HilError, ModelError
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.engines import comparison, registry, standing
+from tinyhil.harness.engines.contest_page import contest_page
 from tinyhil.harness.engines.engine import Built, Engine, Task
 from tinyhil.harness.engines.engine_run import run_engine
 from tinyhil.harness.engines.firmware_run import Bench
@@ -23,6 +24,7 @@ from tinyhil.harness.job.job import Request
 from tinyhil.harness.settings.config import load_boards
 
 ROOT = Path(__file__).resolve().parent.parent
+COMPARE = "compare it by `hil run --engine`"
 ARENA = "#include <stdint.h>\nuint32_t hil_engine_arena_bytes = 100; uint8_t work[SIZE];\n"
 
 
@@ -98,11 +100,17 @@ def test_engines_stand_side_by_side_and_losses_come_first(folder: Path) -> None:
         folder / "x.npz",
         format="fixed16",
         results=folder / "results",
+        tensors=True,
     )
     cells = comparison.measure(contest, bench())
     rows = comparison.rows_of(cells)
     text = standing.table(rows)
     assert [cell.engine for cell in cells if cell.record is not None] == ["tinyhil", "by-hand"]
+    assert [row["first"] for row in rows] == [
+        "",
+        "not known: by-hand: tells of no tensors between its ends; " + COMPARE,
+        "",
+    ]
     ours, other = (row["cycles"] for row in rows[:2])
     assert ours is not None
     assert other is not None
@@ -110,6 +118,36 @@ def test_engines_stand_side_by_side_and_losses_come_first(folder: Path) -> None:
     assert (lost in text) == (other < ours)
     assert text.splitlines()[-1].startswith("dense on uno@emulated by tflm: ")
     assert "tflm reads .tflite files" in text
+    page = contest_page(rows)
+    assert "What ours loses" in page
+    assert "by-hand" in page
+    assert (f"<li>{lost}</li>" in page) == (other < ours)
+    assert "<li>dense on uno@emulated by tflm: " in page
+
+
+def row(engine: str, cycles: float | None, board: str = "uno", **figures: object) -> dict[str, object]:
+    known = {"network": "net", "board": board, "engine": engine, "cycles": cycles, "why": "" if cycles else "no room"}
+    known |= dict.fromkeys(("low", "high", "RAM", "arena", "stack", "static", "flash", "largest", "equal", "first"))
+    return {**known, "samples": 2, "disagreements": 0, **figures}
+
+
+def test_who_wins_is_computed() -> None:
+    rows = [row("tinyhil", 100.0, RAM=50, equal=None), row("a", 250.0, RAM=40, equal=1), row("b", 90.0)]
+    rows += [row("tinyhil", 100.0, "due"), row("a", 800.0, "due"), row("b", None, "due")]
+    assert standing.losses(rows) == [
+        "lost: net on uno: b takes 90 cycles, tinyhil 100",
+        "lost: net on uno: a takes 40 bytes of RAM, tinyhil 50",
+    ]
+    assert standing.ratios(rows) == [
+        "a takes 2.5 to 8 times the cycles (2 measured), 0.8 to 0.8 times the bytes of RAM (1 measured)",
+        "b takes 0.9 to 0.9 times the cycles (1 measured)",
+    ]
+    assert standing.failures(rows) == ["net on due by b: no room"]
+    cells = standing.cells_of(rows)
+    assert [(cell[1], cell[2]) for cell in cells] == [
+        ("uno", "b"), ("uno", "tinyhil"), ("uno", "a"), ("due", "tinyhil"), ("due", "a"),
+    ]  # fmt: skip
+    assert cells[2][standing.COLUMNS.index("equal to ours")] == "1 of 2"
 
 
 def test_what_cannot_be_built_is_one_line_with_the_remedy(folder: Path) -> None:
@@ -160,7 +198,7 @@ def test_engines_of_others_agree_with_the_float_model(engine: str, model: str, e
     """Of the float model, of codes in units: TFLite's and CMSIS-NN's roundings differ by one or two."""
     frames = np.load(data_file("small/ad01_normal_sample.npz"))["x"]
     np.savez(tmp_path / "x.npz", x=np.stack([frames[i : i + 5].reshape(-1) for i in range(3)]))
-    asked = Request("h747@emulated", str(data_file(model)), inputs=tmp_path / "x.npz", results=tmp_path)
+    asked = Request("nucleo_u575@emulated", str(data_file(model)), inputs=tmp_path / "x.npz", results=tmp_path)
     record, _ = run_engine(engine, data_file("engines"), asked, bench())
     assert record["largest_output_error"] <= error
     assert record["memory"]["stack_bytes"] > 0

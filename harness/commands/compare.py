@@ -25,6 +25,7 @@ EXISTING = click.Path(exists=True, path_type=Path)
 @click.option("--samples", type=click.IntRange(min=1), default=4, show_default=True, help="With --engines: how many.")
 @click.option("--format", "format_", default="int8", show_default=True, help="With --engines: our number format.")
 @click.option("--engine-source", type=EXISTING, help="With --engines: a checkout. Default: found in HIL_ENGINES.")
+@click.option("--tensors", is_flag=True, help="With --engines: name the first tensor that is not as ours, too.")
 @common.RESULTS_OPTION
 @common.BENCH_OPTION
 @common.BOARDS_OPTION
@@ -59,7 +60,7 @@ def compare(
     if engines is not None:
         if before is not None:
             raise click.UsageError("give two records, or --engines")
-        _measure_engines(engines, as_json, out, **contest)
+        _measure_engines(engines, as_json, table_format, out, **contest)
         return
     if before is None or now is None:
         raise click.UsageError("give two records or folders, or --engines")
@@ -86,13 +87,20 @@ def compare(
 
 
 def _measure_engines(
-    engines: str, as_json: bool, out: Path | None, boards_file: Path | None, bench_file: Path | None, **options: Any
+    engines: str,
+    as_json: bool,
+    table_format: str,
+    out: Path | None,
+    boards_file: Path | None,
+    bench_file: Path | None,
+    **options: Any,
 ) -> None:
     import json
 
     from tinyhil import files
     from tinyhil.harness.build.toolchain import default_cache_dir
     from tinyhil.harness.engines.comparison import Contest, measure, rows_of
+    from tinyhil.harness.engines.contest_page import contest_page
     from tinyhil.harness.engines.firmware_run import Bench
     from tinyhil.harness.engines.standing import table
 
@@ -106,6 +114,7 @@ def _measure_engines(
         options["samples"],
         options["format_"],
         options["results"],
+        options["tensors"],
     )
     bench = Bench(read_boards(boards_file, bench_file), default_cache_dir(), say, lambda done, total: None)
     cells = measure(contest, bench)
@@ -113,7 +122,7 @@ def _measure_engines(
         found = [[cell.network, cell.board, cell.engine, cell.record, cell.why] for cell in cells]
         text = json.dumps([dict(zip(("model", "board", "engine", "record", "why"), one, strict=True)) for one in found])
     else:
-        text = table(rows_of(cells))
+        text = contest_page(rows_of(cells)) if table_format == "html" else table(rows_of(cells))
     if out is None:
         click.echo(text)
     else:

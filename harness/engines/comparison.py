@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from tinyhil.codegen.benchmark import codes_at
 from tinyhil.errors import ConfigError, HilError
+from tinyhil.harness.engines.difference import diff_engines
 from tinyhil.harness.engines.engine_run import run_engine
 from tinyhil.harness.engines.firmware_run import Bench
 from tinyhil.harness.engines.registry import engine_named
@@ -26,7 +28,8 @@ BESIDE = "+"  # between files that hold one network in several languages
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """What is compared. `models`: files, those of one network joined by `+`. `inputs`: None: noise."""
+    """What is compared. `models`: files, those of one network joined by `+`. `inputs`: None: noise. `tensors`: say the
+    first tensor that an engine has otherwise than ours, too, by this computer."""
 
     engines: tuple[str, ...]
     models: tuple[str, ...]
@@ -36,6 +39,7 @@ class Contest:
     samples: int = SAMPLES
     format: str = "int8"
     results: Path = Path("results")
+    tensors: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,27 +64,51 @@ def measure(contest: Contest, bench: Bench) -> list[Cell]:
         raise ConfigError("--engines, --models and --boards: name at least one of each")
     cells = []
     for network in contest.models:
+        first: dict[str, str] = {}
         for board in contest.boards:
             for engine in contest.engines:
                 bench.say(f"{Path(network.split(BESIDE)[0]).stem} on {board} by {engine}")
-                try:
-                    record = _measured(contest, network.split(BESIDE), board, engine, bench)
-                    cells.append(Cell(Path(network.split(BESIDE)[0]).stem, board, engine, record))
-                except HilError as error:
-                    cells.append(Cell(Path(network.split(BESIDE)[0]).stem, board, engine, None, str(error)))
+                cell = _cell(contest, network.split(BESIDE), board, engine, bench)
+                if contest.tensors and cell.record is not None and engine != OURS and engine not in first:
+                    first[engine] = _first(contest, network.split(BESIDE), engine, bench)
+                cells.append(replace(cell, first=first.get(engine, "")))
     return cells
 
 
-def _measured(contest: Contest, files: Sequence[str], board: str, engine: str, bench: Bench) -> Mapping[str, Any]:
+def _cell(contest: Contest, files: Sequence[str], board: str, engine: str, bench: Bench) -> Cell:
+    name = Path(files[0]).stem
+    try:
+        with _asked(contest, files, board, engine) as request:
+            return Cell(name, board, engine, _measured(contest, request, engine, bench))
+    except HilError as error:
+        return Cell(name, board, engine, None, str(error))
+
+
+@contextmanager
+def _asked(contest: Contest, files: Sequence[str], board: str, engine: str) -> Iterator[Request]:
+    """Of the file that the engine reads, with inputs as long as it lasts."""
     reads = None if engine == OURS else engine_named(engine).reads
     model = next((one for one in files if reads is None or Path(one).suffix in reads), files[0])
     with tempfile.TemporaryDirectory(prefix="hil-contest-") as folder:
         inputs = contest.inputs or _noise(model, Path(folder), contest.samples)
-        request = Request(board, model, contest.format, inputs=inputs, samples=contest.samples, results=contest.results)
-        if engine != OURS:
-            return run_engine(engine, contest.source, request, bench)[0]
-        outcome = run(replace(request, load="direct"), bench.boards, bench.cache_dir, lambda line: None, bench.progress)
-        return store(outcome)[0]
+        yield Request(board, model, contest.format, inputs=inputs, samples=contest.samples, results=contest.results)
+
+
+def _measured(contest: Contest, request: Request, engine: str, bench: Bench) -> Mapping[str, Any]:
+    if engine != OURS:
+        return run_engine(engine, contest.source, request, bench)[0]
+    outcome = run(replace(request, load="direct"), bench.boards, bench.cache_dir, lambda line: None, bench.progress)
+    return store(outcome)[0]
+
+
+def _first(contest: Contest, files: Sequence[str], engine: str, bench: Bench) -> str:
+    """The tensor's name; why it is not known where it is not."""
+    try:
+        with _asked(contest, files, "host", engine) as request:
+            found = diff_engines((OURS, engine), contest.source, request, 0, bench)
+    except HilError as error:
+        return f"not known: {error}"
+    return "none" if found.first is None else found.first.tensor
 
 
 def _noise(model: str, folder: Path, samples: int) -> Path:

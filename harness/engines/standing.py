@@ -61,6 +61,12 @@ def ratios(rows: Sequence[Row]) -> list[str]:
     return found
 
 
+def times_of(rows: Sequence[Row], engine: str, figure: str) -> list[float]:
+    """How many times ours a figure of another engine is, wherever both are known."""
+    pairs = [(row[figure], ours[figure]) for row in rows if row["engine"] == engine and (ours := _beside(row, rows))]
+    return [theirs / mine for theirs, mine in pairs if theirs is not None and mine]
+
+
 def _beside(row: Row, rows: Sequence[Row]) -> Row | None:
     """Ours of the same network and board."""
     where = (row["network"], row["board"], OURS)

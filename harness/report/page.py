@@ -52,7 +52,7 @@ def make_page(paths: Sequence[Path], head: str = "", against: Path | None = None
     closed = len(articles) > MOST_OPEN
     shown = "".join(_closed(name, text) if closed else text for _, name, text in articles)
     shown = f'<div class="records">{shown}</div>' if closed else shown
-    return _document(
+    return document(
         title=articles[0][1] if len(articles) == 1 else f"{len(articles)} records",
         body=glance + head + shown,
     )
@@ -82,7 +82,8 @@ def _image(record: Mapping[str, Any]) -> tuple[str, str] | None:
     return None if known is None else (record["board"], known)
 
 
-def _document(title: str, body: str) -> str:
+def document(title: str, body: str) -> str:
+    """A whole page of HTML around `body`. ConfigError without the library of charts."""
     style = (FOLDER / "style.css").read_text(encoding="utf-8")
     script = (FOLDER / "page.js").read_text(encoding="utf-8")
     version = metadata.version("tinyhil")
