@@ -46,9 +46,9 @@ def _judge_cost(_: Rows) -> Verdict:
         found = [row for row in rows if row["threshold"] is not None and row["cost"] <= SAVED]
         best = max(found, key=lambda row: row["accuracy"])
         whole = mean(_held_out(rows, "8 bits"))
-        kept = difference(best["held_out"], whole / 100, held_out[network])
-        within.append(kept)
-        said.append(f"`{network}` {kept} points at {best['cost']:.2f} of the cost ({best['strategy']})")
+        lead = difference(best["held_out"], whole / 100, held_out[network])
+        within.append(lead)
+        said.append(f"`{network}` {lead} points at {best['cost']:.2f} of the cost ({best['strategy']})")
     return Verdict(all_above(within, -LOST_POINTS), f"{'; '.join(said)}; held out, margin {LOST_POINTS}")
 
 
@@ -68,13 +68,13 @@ def _judge_rounding(nearest: bool, _: Rows) -> Verdict:
     """The first row of the table is the wide format, rounded to nearest; the others have 16 bits."""
     wide, *rows = read("training/arithmetic")
     how = "nearest" if nearest else "stochastic"
-    kept = {row["in"]: difference(row[how], wide["nearest"], TEST_PICTURES) for row in rows}
-    said = f"points above float, margin {NEAR_POINTS}, one seed: {', '.join(f'{n} {p}' for n, p in kept.items())}"
+    lead = {row["in"]: difference(row[how], wide["nearest"], TEST_PICTURES) for row in rows}
+    said = f"points above float, margin {NEAR_POINTS}, one seed: {', '.join(f'{n} {p}' for n, p in lead.items())}"
     if nearest:  # one that lies beyond is enough
         return Verdict(
-            "confirmed" if any(above(p, -NEAR_POINTS) == "refuted" for p in kept.values()) else "not shown", said
+            "confirmed" if any(above(p, -NEAR_POINTS) == "refuted" for p in lead.values()) else "not shown", said
         )
-    return Verdict(all_above(kept.values(), -NEAR_POINTS), said)
+    return Verdict(all_above(lead.values(), -NEAR_POINTS), said)
 
 
 PAGES = (

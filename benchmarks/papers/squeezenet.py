@@ -261,10 +261,10 @@ def _same_accuracy(rows: Rows) -> Verdict:
     if whole is None or f"{MINUN_BYTES}/posit" not in found or "failed" in found[f"{MINUN_BYTES}/posit"]:
         return Verdict("not testable here", "not measured yet")
     row = found[f"{MINUN_BYTES}/posit"]
-    kept = difference(row["top1"] / row["pictures"], whole["top1"] / row["pictures"], row["pictures"])
-    said = f"top-1 {kept} points above float over {row['pictures']} pictures, margin {MARGIN}"
+    lead = difference(row["top1"] / row["pictures"], whole["top1"] / row["pictures"], row["pictures"])
+    said = f"top-1 {lead} points above float over {row['pictures']} pictures, margin {MARGIN}"
     ours = f"{said}; arena {_kilobytes(row['arena'])} KB (theirs 1,160; our goal 450)"
-    return Verdict(above(kept, -MARGIN) if row["arena"] <= GOAL_BYTES else "refuted", ours)
+    return Verdict(above(lead, -MARGIN) if row["arena"] <= GOAL_BYTES else "refuted", ours)
 
 
 PAPER = Paper(

@@ -43,15 +43,15 @@ def _has_old_softmax(graph: onnx.GraphProto) -> bool:
 
 
 def _change(node: onnx.NodeProto, number: int, graph: onnx.GraphProto, *, is_old: bool) -> None:
-    kept = [one for one in node.attribute if one.name not in NOTES.get(node.op_type, ())]
+    read = [one for one in node.attribute if one.name not in NOTES.get(node.op_type, ())]
     if is_old and node.op_type in WITH_AXES:
-        axes = [value for one in kept if one.name == "axes" for value in one.ints]
-        kept = [one for one in kept if one.name != "axes"]
+        axes = [value for one in read if one.name == "axes" for value in one.ints]
+        read = [one for one in read if one.name != "axes"]
         if axes:
             name = f"{node.output[0]}.axes{number}"
             graph.initializer.append(numpy_helper.from_array(np.array(axes, np.int64), name))
             node.input.append(name)
     del node.attribute[:]
-    node.attribute.extend(kept)
+    node.attribute.extend(read)
     if node.op_type in RENAMED:
         node.op_type, node.domain = RENAMED[node.op_type], MICROSOFT

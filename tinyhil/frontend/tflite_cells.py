@@ -225,8 +225,8 @@ def _float_step(
         more = reader.add("Gemm", h, reader.value(numbers[5 + gate]), out=f"{out}.{name}.h", transB=1)
         total = reader.add("Add", sums, more, out=f"{out}.{name}.sum")
         gates.append(reader.add("Tanh" if name == "cell" else "Sigmoid", total, out=f"{out}.{name}"))
-    opened, kept, new, output = gates
-    old = reader.add("Mul", kept, c, out=f"{out}.kept")
+    opened, forget, new, output = gates
+    old = reader.add("Mul", forget, c, out=f"{out}.kept")
     after = reader.add("Add", old, reader.add("Mul", opened, new, out=f"{out}.new"), out=f"{out}.cell.sum")
     clip = float(operation.options["CellClip"])
     after = reader.clamped(after, -clip, clip, f"{out}.clip") if clip > 0 else after

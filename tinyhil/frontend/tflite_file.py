@@ -286,8 +286,8 @@ def memories(graph: File) -> list[Tensor]:
             length, step = int(o["frame_size"]), int(o["frame_step"])
             if step < 1 or size[-1] % step or length < step:
                 raise ValueError(f"frames of {length} each {step} of {list(size)}")
-            kept = length - step if o["prefill"] else (-(-length // step) - 1) * step
-            parts = [("held", "int16", (*size[:-1], kept)), ("steps", "int32", (1,))]
+            earlier = length - step if o["prefill"] else (-(-length // step) - 1) * step
+            parts = [("held", "int16", (*size[:-1], earlier)), ("steps", "int32", (1,))]
         for part, kind, shape in parts:
             if min(shape, default=1) < 1:
                 raise ValueError(f"{operation.op} that keeps {list(shape)}")

@@ -150,13 +150,13 @@ def _features(
         for name, port in zip(before, held, strict=True):
             _declare(builder, name, port.kind)
         _declare(builder, row, front.source.kind)
-        kept: list[str] = []
+        latest: list[str] = []
         if held and held[0].name.endswith(f".{OVERLAP}"):
             row, after = _lapped(builder, before.pop(0), row, front.stem)
-            kept = [after]
+            latest = [after]
         result, after_states = front.add(builder, _shaped(builder, row, front.source.shape, f"{row}.window"), before)
         flat = _shaped(builder, result, (element_count(front.result.shape),), f"{front.stem}.flat")
-        return (*kept, *after_states, flat)
+        return (*latest, *after_states, flat)
 
     outputs = (*(f"{port.name}.after" for port in held), f"{front.stem}.rows")
     call = Call("Scan", f"{front.stem}.rows", (*states, windows), outputs, {"num_scan_inputs": 1})
@@ -175,8 +175,8 @@ def _lapped(builder: Builder, before: str, row: str, stem: str) -> tuple[str, st
     (window,) = builder.add(Call("Concat", f"{stem}.window", (before, row), (f"{stem}.window",), {"axis": 0}))
     (hop,), (size,) = builder.shapes[row], builder.shapes[window]
     ends = [builder.constant(f"{stem}.{what}", np.array([at])) for what, at in (("from", hop), ("to", size), ("of", 0))]
-    (kept,) = builder.add(Call("Slice", f"{stem}.kept", (window, *ends), (f"{stem}.kept",)))
-    return window, kept
+    (latest,) = builder.add(Call("Slice", f"{stem}.kept", (window, *ends), (f"{stem}.kept",)))
+    return window, latest
 
 
 def _shaped(builder: Builder, value: str, shape: Sequence[int], name: str) -> str:

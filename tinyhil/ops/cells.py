@@ -241,9 +241,9 @@ def _cell_params(node: Node, shapes: Sequence[Shape]) -> dict[str, int]:
 def _cell(p: Params, arrays: Arrays) -> np.ndarray:
     table, (x, h, c) = arrays[0].reshape(-1), arrays[1:4]
     sums = [3 * _gate(p, gate, x, h, arrays[at : at + 3]) for gate, at in zip(CELL_GATES, (4, 7, 10), strict=True)]
-    opened, kept = logistic(table, sums[0]), logistic(table, sums[1])
+    opened, forget = logistic(table, sums[0]), logistic(table, sums[1])
     new = (tanh if p["is_tanh"] else logistic)(table, sums[2])
-    after = clipped(rescale(kept * c, p["kept_multiplier"], p["kept_power"]), 16)
+    after = clipped(rescale(forget * c, p["kept_multiplier"], p["kept_power"]), 16)
     after = clipped(after + clipped(rescale(opened * new, p["new_multiplier"], p["new_power"]), 16), 16)
     return np.clip(after, -p["clip"], p["clip"]) if p["clip"] else after
 

@@ -289,12 +289,12 @@ def _widths_save_energy(rows: Rows) -> Verdict:
         NETWORKS[key.split("/")[0]].title: row["energy"]["16"]["products"] / row["energy"]["widths"]["products"]
         for key, row in found.items()
     }
-    kept = {
+    lead = {
         NETWORKS[key.split("/")[0]].title: difference(row["accuracy"], row["float"], row["samples"])
         for key, row in found.items()
     }
-    said = "; ".join(f"{name}: {ratio:.1f} times less, {kept[name]} points" for name, ratio in ratios.items())
-    outcome = all_above(kept.values(), -MOST_LOST) if min(ratios.values()) > 2 else "refuted"
+    said = "; ".join(f"{name}: {ratio:.1f} times less, {lead[name]} points" for name, ratio in ratios.items())
+    outcome = all_above(lead.values(), -MOST_LOST) if min(ratios.values()) > 2 else "refuted"
     return Verdict(outcome, f"products against 16 bits, accuracy against float (margin {MOST_LOST}): {said}")
 
 

@@ -282,10 +282,10 @@ def _judge(kind: str, rows: Rows) -> Verdict:
     whole = rows["float"]["ap"]
     said = ", ".join(f"{' and '.join(limits[limit])} {row['ap']:.1f} %" for limit, row in found.items())
     faces = rows["float"]["of"]["tested_faces"]
-    kept = [difference(row["ap"] / 100, whole / 100, faces) for row in found.values()]
-    furthest = min(kept, key=lambda one: one.found)
+    lead = [difference(row["ap"] / 100, whole / 100, faces) for row in found.values()]
+    furthest = min(lead, key=lambda one: one.found)
     said = f"AP50 {said}; float {whole:.1f} %; at worst {furthest} points, taken as a share of {faces} faces"
-    return Verdict(all_above(kept, -POINTS), f"{said}, margin {POINTS}")
+    return Verdict(all_above(lead, -POINTS), f"{said}, margin {POINTS}")
 
 
 def _judge_shiftry(rows: Rows) -> Verdict:

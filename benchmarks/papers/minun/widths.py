@@ -129,24 +129,24 @@ def _reached(row: Row) -> Interval:
 
 def _judge_within(kind: str, rows: Rows) -> Verdict:
     """HAUNTER's own answers, one for each of our networks; what keeps no limit has lost all."""
-    kept: dict[str, Interval] = {}
+    lead: dict[str, Interval] = {}
     for network in NETWORKS:
         row = _found(rows, network, kind, ORDERS[0])
         if row is not None:
             none = Interval(-100.0, -100.0, -100.0)
-            kept[network] = (
+            lead[network] = (
                 none if "error" in row else -paired(row["points_lost"], row["disagreements"], row["samples"])
             )
-    if not kept:
+    if not lead:
         return Verdict("not testable here", "not measured yet")
-    by = {outcome: [n for n, lost in kept.items() if above(lost, -ALLOWED_POINTS) == outcome] for outcome in OUTCOMES}
+    by = {outcome: [n for n, lost in lead.items() if above(lost, -ALLOWED_POINTS) == outcome] for outcome in OUTCOMES}
     said = (
-        f"HAUNTER's answers, margin {ALLOWED_POINTS} points: of {len(kept)} networks {len(by['confirmed'])} lie within"
+        f"HAUNTER's answers, margin {ALLOWED_POINTS} points: of {len(lead)} networks {len(by['confirmed'])} lie within"
     )
     for names, words in ((by["refuted"], "lie beyond"), (by["not shown"], "are not decided by their samples")):
         if names:
-            said += f"; {len(names)} {words} ({', '.join(f'`{name}` {kept[name]}' for name in names)})"
-    return Verdict(all_above(kept.values(), -ALLOWED_POINTS), said)
+            said += f"; {len(names)} {words} ({', '.join(f'`{name}` {lead[name]}' for name in names)})"
+    return Verdict(all_above(lead.values(), -ALLOWED_POINTS), said)
 
 
 def _judge_orders(rows: Rows) -> Verdict:
