@@ -103,11 +103,11 @@ ssize_t write(int fd, const void *data, size_t size) {
 
 // Renames within a folder that is synced outlive a cut.
 static void keep_names(const char *within) {
-    int kept = 0;
+    int stayed = 0;
     size_t length = strlen(within);
     for (int i = 0; i < renames; ++i)
-        if (strncmp(renamed[i].to, within, length) || strchr(renamed[i].to + length + 1, '/')) renamed[kept++] = renamed[i];
-    renames = kept;
+        if (strncmp(renamed[i].to, within, length) || strchr(renamed[i].to + length + 1, '/')) renamed[stayed++] = renamed[i];
+    renames = stayed;
 }
 
 // Before `to` is another file: what it was stays under a name outside of the folder.

@@ -231,7 +231,7 @@ def _gate(p: Params, gate: str, x: np.ndarray, h: np.ndarray, layer: Arrays) -> 
 
 
 CELL_GATES = ("input", "forget", "cell")
-_CELL = ("kept_multiplier", "kept_power", "new_multiplier", "new_power", "clip", "is_tanh")
+_CELL = ("forget_multiplier", "forget_power", "new_multiplier", "new_power", "clip", "is_tanh")
 
 
 def _cell_params(node: Node, shapes: Sequence[Shape]) -> dict[str, int]:
@@ -243,7 +243,7 @@ def _cell(p: Params, arrays: Arrays) -> np.ndarray:
     sums = [3 * _gate(p, gate, x, h, arrays[at : at + 3]) for gate, at in zip(CELL_GATES, (4, 7, 10), strict=True)]
     opened, forget = logistic(table, sums[0]), logistic(table, sums[1])
     new = (tanh if p["is_tanh"] else logistic)(table, sums[2])
-    after = clipped(rescale(forget * c, p["kept_multiplier"], p["kept_power"]), 16)
+    after = clipped(rescale(forget * c, p["forget_multiplier"], p["forget_power"]), 16)
     after = clipped(after + clipped(rescale(opened * new, p["new_multiplier"], p["new_power"]), 16), 16)
     return np.clip(after, -p["clip"], p["clip"]) if p["clip"] else after
 

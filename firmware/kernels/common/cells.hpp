@@ -93,8 +93,10 @@ inline int32_t gate_part(int64_t sum, int32_t multiplier, int power, int wide) {
 template <class X, class H, class W, class U, class B>
 inline int32_t gate_of(Size unit, X x, H h, W weights, U recurrent, B bias, GateShape s, GateFactors f) {
     int64_t of_x = bias[unit], of_h = 0;
-    for (Size i = 0; i < s.inputs; ++i) of_x += (static_cast<int32_t>(x[i]) - s.x_zero) * static_cast<int32_t>(weights[unit * s.inputs + i]);
-    for (Size i = 0; i < s.units; ++i) of_h += (static_cast<int32_t>(h[i]) - s.h_zero) * static_cast<int32_t>(recurrent[unit * s.units + i]);
+    for (Size i = 0; i < s.inputs; ++i)
+        of_x += (static_cast<int32_t>(x[i]) - s.x_zero) * static_cast<int32_t>(weights[unit * s.inputs + i]);
+    for (Size i = 0; i < s.units; ++i)
+        of_h += (static_cast<int32_t>(h[i]) - s.h_zero) * static_cast<int32_t>(recurrent[unit * s.units + i]);
     return clipped_to(gate_part(of_x, f.x_multiplier, f.x_power, s.wide) + gate_part(of_h, f.h_multiplier, f.h_power, s.wide), 16);
 }
 
@@ -102,15 +104,15 @@ template <class Acc, class Out, class T, class X, class H, class C, class WI, cl
           class UC, class BC>
 void lstm_cell(Out *out, T table, X x, H h, C c, WI wi, UI ui, BI bi, WF wf, UF uf, BF bf, WC wc, UC uc, BC bc, Size inputs, Size units,
                int x_zero, int h_zero, int wide, int32_t ix, int ixp, int32_t ih, int ihp, int32_t fx, int fxp, int32_t fh, int fhp,
-               int32_t cx, int cxp, int32_t ch, int chp, int32_t kept_multiplier, int kept_power, int32_t new_multiplier, int new_power,
+               int32_t cx, int cxp, int32_t ch, int chp, int32_t forget_multiplier, int forget_power, int32_t new_multiplier, int new_power,
                int clip, int is_tanh) {
     const GateShape shape = {inputs, units, x_zero, h_zero, wide};
     for (Size u = 0; u < units; ++u) {
         const int32_t opened = logistic_of(table, 3 * gate_of(u, x, h, wi, ui, bi, shape, {ix, ixp, ih, ihp}));
-        const int32_t kept = logistic_of(table, 3 * gate_of(u, x, h, wf, uf, bf, shape, {fx, fxp, fh, fhp}));
+        const int32_t forget = logistic_of(table, 3 * gate_of(u, x, h, wf, uf, bf, shape, {fx, fxp, fh, fhp}));
         const int32_t sum = 3 * gate_of(u, x, h, wc, uc, bc, shape, {cx, cxp, ch, chp});
         const int32_t fresh = is_tanh ? tanh_of(table, sum) : logistic_of(table, sum);
-        const int32_t old = clipped_to(rescale(static_cast<int32_t>(kept * c[u]), kept_multiplier, kept_power), 16);
+        const int32_t old = clipped_to(rescale(static_cast<int32_t>(forget * c[u]), forget_multiplier, forget_power), 16);
         const int32_t added = clipped_to(rescale(static_cast<int32_t>(opened * fresh), new_multiplier, new_power), 16);
         const int32_t after = clipped_to(old + added, 16);
         out[u] = static_cast<Out>(clip == 0 ? after : after < -clip ? -clip : after > clip ? clip : after);
@@ -118,8 +120,9 @@ void lstm_cell(Out *out, T table, X x, H h, C c, WI wi, UI ui, BI bi, WF wf, UF 
 }
 
 template <class Acc, class Out, class T, class X, class H, class C, class W, class U, class B>
-void lstm_output(Out *out, T table, X x, H h, C c, W weights, U recurrent, B bias, Size inputs, Size units, int x_zero, int h_zero, int wide,
-                 int32_t ox, int oxp, int32_t oh, int ohp, int32_t multiplier, int power, int left, int right, int zero, int bits) {
+void lstm_output(Out *out, T table, X x, H h, C c, W weights, U recurrent, B bias, Size inputs, Size units, int x_zero, int h_zero,
+                 int wide, int32_t ox, int oxp, int32_t oh, int ohp, int32_t multiplier, int power, int left, int right, int zero,
+                 int bits) {
     const GateShape shape = {inputs, units, x_zero, h_zero, wide};
     for (Size u = 0; u < units; ++u) {
         const int32_t opened = logistic_of(table, 3 * gate_of(u, x, h, weights, recurrent, bias, shape, {ox, oxp, oh, ohp}));
