@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from tinyhil.compiler_pass import Pass, Stage
 from tinyhil.language.program import Program
 from tinyhil.memplan import Problem
+from tinyhil.memplan.arena.attention_rows import in_rows
 from tinyhil.memplan.arena.order import reorder
 from tinyhil.memplan.arena.row_choice import with_rows
 from tinyhil.memplan.arena.states import with_gaps
@@ -75,6 +76,7 @@ def _in_order(given: Candidates) -> Candidates:
 
 
 def _by_rows(given: Programs) -> Programs:
+    given = (*given, *(made for program in given for made in in_rows(program)))
     return (*given, *(made for program in given for made in with_rows(program)))
 
 
@@ -89,7 +91,7 @@ CANDIDATES: Stage[Candidates] = Stage(
 )
 ROWS: Pass[Programs] = Pass(
     "rows",
-    "windows, sums, parts of a whole and element-wise operations go row by row, layers before a mean by channels",
+    "windows, sums, parts, element-wise operations and attention go by rows, layers before a mean by channels",
     PROGRAMS,
     "each row made once, same integers; loops over rows of tables, groups of channels",
     _by_rows,

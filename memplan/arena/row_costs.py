@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from tinyhil.formats.format import INTEGER
 from tinyhil.language.program import Loop, Op, Program, Role
+from tinyhil.memplan.arena.attention_rows import packed_again
 from tinyhil.memplan.arena.row_wise import rows_made
 
 EXECUTION_PRODUCTS = 100
@@ -60,7 +61,7 @@ def _is_wide(program: Program, op: Op) -> bool:
 def time_lost(program: Program, layers: Program) -> float:
     """The modelled share of the time that the rows of `program` cost, against layer by layer."""
     lost = layer_products(program) - layer_products(layers)
-    lost += _calls_of_groups(program)
+    lost += _calls_of_groups(program) + packed_again(program)
     for loop in (item for item in program.body if isinstance(item, Loop)):
         for op, _ in executions(loop.body):
             if op.kernel.rows:

@@ -14,6 +14,7 @@ from functools import cached_property
 
 from tinyhil.language.program import Program
 from tinyhil.memplan import DEFAULT, Budget
+from tinyhil.memplan.arena.attention_rows import in_rows
 from tinyhil.memplan.arena.execution_check import checked_plan
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement, smallest
@@ -90,6 +91,8 @@ def least(
 def _programs(program: Program, without: Collection[str]) -> Iterator[Program]:
     """The program, then those in which more and more maps are made twice."""
     yield program
+    for other in in_rows(program) if ROWS.name not in without else ():
+        yield checked(other, ROWS.name)
     for other in in_two_passes(program) if ROWS.name not in without else ():
         yield checked(other, ROWS.name)
 
