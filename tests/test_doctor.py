@@ -17,7 +17,7 @@ from rich.console import Console
 from tinyhil.errors import EXIT_GATE, EXIT_OK
 from tinyhil.harness.doctor import serial_ports
 from tinyhil.harness.doctor.checks import Check
-from tinyhil.harness.doctor.installed import checks, exit_code, report
+from tinyhil.harness.doctor.installed import checks, exit_code, lines_to_type, report
 
 COMPILERS = ("avr-gcc", "arm-none-eabi-gcc", "g++")
 DOUBTFUL = [
@@ -186,3 +186,23 @@ def test_versions_with_known_faults(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     (check,) = (check for check in checks() if check.name == name)
     assert (check.status, bool(check.remedy)) == (status, status == "warn")
+
+
+def test_the_lines_that_get_what_is_missing() -> None:
+    """One line of apt-get for all, other commands once, the rest as remarks; nothing where all is there."""
+    found = [
+        Check("avr-gcc", "missing", "", "sudo apt-get install gcc-avr avr-libc"),
+        Check("openocd", "old", "0.11", "too old: sudo apt-get install openocd (0.12 or newer)"),
+        Check("avrdude", "warn", "", "sudo apt-get install avrdude avr-libc"),
+        Check("PlatformIO", "missing", "", "python3 -m pip install platformio"),
+        Check("unicorn", "missing", "", "pip install 'unicorn>=2.1.1'"),
+        Check("Python", "old", "3.9", "install Python 3.11 or newer"),
+        Check("g++", "ok", "12", "sudo apt-get install g++"),
+    ]
+    assert lines_to_type(found) == [
+        "sudo apt-get install gcc-avr avr-libc openocd avrdude",
+        "python3 -m pip install platformio",
+        "pip install 'unicorn>=2.1.1'",
+        "# Python: install Python 3.11 or newer",
+    ]
+    assert lines_to_type(found[-1:]) == []

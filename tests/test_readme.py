@@ -110,7 +110,9 @@ def test_nobody_is_sent_to_an_index_that_has_nothing(page: Path) -> None:
 
 def test_the_checklist_of_a_release_is_a_script_of_steps_that_exist() -> None:
     text = (ROOT / ".ci/release").read_text()
-    for script in (ROOT / ".ci/release", ROOT / ".ci/run", ROOT / ".ci/pythons"):
+    text += (ROOT / ".ci/wheels").read_text()
+    for name in ("release", "run", "pythons", "wheels", "bare-install"):
+        script = ROOT / ".ci" / name
         assert os.access(script, os.X_OK)
         subprocess.run(["bash", "-n", script], check=True)
     assert [
@@ -118,7 +120,7 @@ def test_the_checklist_of_a_release_is_a_script_of_steps_that_exist() -> None:
         for step in ("-m build", 'twine" check --strict', ".ci/pythons", "CHANGELOG.md", "git tag")
         if step not in text
     ] == []
-    assert "3.11 3.12 3.13" in (ROOT / ".ci/pythons").read_text()
+    assert "3.11 3.12 3.13 3.14" in (ROOT / ".ci/pythons").read_text()
 
 
 def test_continuous_integration_runs_without_data_first_and_all_tests_count() -> None:

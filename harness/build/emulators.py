@@ -1,10 +1,12 @@
 """The emulators: C programs that ship as sources and are compiled into the cache when they are first needed.
 
-In a checkout `make` leaves them beside their sources, and those are used.
+In a checkout `make` leaves them beside their sources, and those are used; else those of the distribution
+tinyhil-emulators, if it was made of the same sources.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import shutil
@@ -13,12 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tinyhil import files
 from tinyhil.errors import BoardError, BuildError
 from tinyhil.harness.settings.assets import asset
 from tinyhil.harness.settings.config import ChipSpec
 from tinyhil.native import Library, Notice, compiled
 from tinyhil.processes import run
 
+PACKAGED = "tinyhil_emulators"  # the distribution of compiled ones
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = ("-O2", "-g", "-std=gnu11")
 
@@ -67,6 +71,11 @@ def compiled_emulator(chip: ChipSpec, cache_dir: Path, notice: Notice) -> Path:
     beside = _beside(chip)
     if beside is not None:
         return beside
+    ready = packaged(_folder(chip), Path(_program(chip)).name)
+    if isinstance(ready, Path):
+        return ready
+    if ready:
+        notice(ready)
     compiler, library = _library(chip)
     try:
         return compiled(library, compiler, cache_dir, notice)
@@ -79,6 +88,9 @@ def check_emulator(chip: ChipSpec) -> str:
     beside = _beside(chip)
     if beside is not None:
         return str(beside)
+    ready = packaged(_folder(chip), Path(_program(chip)).name)
+    if isinstance(ready, Path):
+        return str(ready)
     compiler, library = _library(chip)
     recipe = RECIPES[_folder(chip).name]
     for header, remedy in recipe.headers:
@@ -131,6 +143,29 @@ def _beside(chip: ChipSpec) -> Path | None:
     if is_there:
         return program
     raise BoardError(f"the emulator of {chip.name} is not there ({program}); install tinyhil again")
+
+
+def packaged(folder: Path, program: str) -> Path | str | None:
+    """The program in tinyhil-emulators; why it is not used, where that was made of other sources; None without it."""
+    found = importlib.util.find_spec(PACKAGED)
+    if found is None or found.origin is None:
+        return None
+    place = Path(found.origin).resolve().parent
+    built = place / "bin" / program
+    if not built.is_file():
+        return None
+    digests = files.read_json(place / "sources.json", "list of sources")
+    if not isinstance(digests, dict) or digests.get(folder.name) != digest(folder):
+        return f"{built} was made of other sources than this tinyhil has; it is compiled anew"
+    return built
+
+
+def digest(folder: Path) -> str:
+    """SHA-256 over names and contents of a folder's C sources (as emulators/hatch_build.py has it)."""
+    found = hashlib.sha256()
+    for path in sorted(folder.glob("*.[ch]"), key=lambda path: path.name):
+        found.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return found.hexdigest()
 
 
 def _has_header(compiler: str, flags: tuple[str, ...], header: str) -> bool:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 @click.option("--port", help="With --board: serial port or pyserial URL of the board.")
 @click.option("--seconds", type=Finite(min=0.1), default=10.0, show_default=True, help="With --board: so long.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was found alone on stdout, as one JSON object.")
+@click.option(
+    "--fix", is_flag=True, help="Print the lines that get what is missing, alone on stdout: `| sh` types them."
+)
 @BENCH_OPTION
 @BOARDS_OPTION
 def doctor(
@@ -29,6 +32,7 @@ def doctor(
     port: str | None,
     seconds: float,
     as_json: bool,
+    fix: bool,
     bench_file: Path | None,
     boards_file: Path | None,
 ) -> None:
@@ -36,8 +40,13 @@ def doctor(
     from rich.console import Console
 
     from tinyhil.errors import EXIT_GATE, EXIT_OK
-    from tinyhil.harness.doctor.installed import checks, exit_code, report
+    from tinyhil.harness.doctor.installed import checks, exit_code, lines_to_type, report
 
+    if fix:
+        if board or as_json:
+            raise click.UsageError("--fix stands alone")
+        click.echo("".join(f"{line}\n" for line in lines_to_type(checks())), nl=False)
+        return
     known = read_boards(boards_file, bench_file)  # before the long list, so that a wrong file is said at once
     found = checks()
     code = exit_code(found)

@@ -40,6 +40,7 @@ DOUBTFUL = {
     "bossac": (((1, 8), (1, 9, 2), "its --reset loses a Due's boot bit (BOSSA #125): hil leaves it out, do so too"),),
     "openocd": (((0,), OPENOCD_MINIMUM, "too old: sudo apt-get install openocd (0.12 or newer)"),),
 }
+APT = "sudo apt-get install "
 STYLES = {"ok": "green", "warn": "yellow", "old": "red", "missing": "red"}
 VERSION = re.compile(r"\d+(?:\.\d+)+")
 
@@ -63,6 +64,24 @@ def checks() -> list[Check]:
 def exit_code(results: Iterable[Check]) -> int:
     """0 if emulated runs are possible."""
     return EXIT_GATE if any(check.status in ("missing", "old") for check in results) else EXIT_OK
+
+
+def lines_to_type(results: Iterable[Check]) -> list[str]:
+    """What gets all that is missing or too old: one line of apt-get, then the other commands, each once; what no
+    command can do as a remark."""
+    packages: dict[str, None] = {}
+    others: dict[str, None] = {}
+    for check in results:
+        if check.status == "ok" or not check.remedy:
+            continue
+        _, apt, names = check.remedy.partition(APT)
+        if apt:
+            packages |= dict.fromkeys(re.findall(r"^[^(;,]*", names)[0].split())
+        elif re.match(r"(\S*python\S* -m )?pip install |make ", check.remedy):
+            others[check.remedy] = None
+        else:
+            others[f"# {check.name}: {check.remedy}"] = None
+    return [*([f"{APT}{' '.join(packages)}"] if packages else []), *others]
 
 
 def report(results: Sequence[Check], console: Console) -> None:
