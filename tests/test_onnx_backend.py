@@ -1,6 +1,7 @@
 """The onnx package's own backend tests of single operators, through the front end and the float reference.
 
-Every case whose operators we support passes, or is listed in onnx_backend.yaml with the reason for which it is refused.
+Every case whose operators we support passes, or is listed in onnx_backend.yaml with the reason for which it is refused;
+`PYTHONPATH=tests python tests/test_onnx_backend.py` counts them.
 A case of several inputs becomes a model of one: the inputs are packed into a vector and cut out of it again. What may
 not be computed at run time is tried as a constant next.
 """
@@ -271,3 +272,22 @@ def test_a_wrong_result_would_be_found() -> None:
     assert verdict(case) == ""
     moved = Case(case.name, case.model, case.inputs, [case.outputs[0] * 1.01], case.rtol, case.atol)
     assert verdict(moved).startswith("wrong")
+
+
+def main() -> None:
+    """Prints how many of the package's node tests pass, are refused, and have operators that are not supported."""
+    from onnx.backend.test.case.node import collect_testcases
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        total = len(collect_testcases(None))
+    said = [verdict(case) for case in cases()]
+    counts = {kind: sum(one.startswith(kind) for one in said) for kind in ("refused", "wrong")}
+    equal, others = sum(not one for one in said), total - len(said)
+    print(
+        f"{equal} of {total} equal, {counts['refused']} refused, {counts['wrong']} wrong, {others} of other operators"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -75,9 +75,9 @@ class ModelNames(_Names):
 
     def names(self, context: click.Context) -> Iterable[str]:
         """Folders of the zoo."""
-        from tinyhil.harness.job.zoo import zoo_names
+        from tinyhil.harness.job.zoo import streaming_names, zoo_names
 
-        return zoo_names()
+        return [*zoo_names(), *streaming_names()]
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Names of the zoo, else files."""

@@ -30,6 +30,7 @@ class ModelSource:
     hop: int = 0  # numbers of a window of this one that are new; 0: all
 
 
+STREAM = "stream.yaml"  # what is said of a model that runs over a stream of the user's, with no data set of its own
 # What `--then` makes of two models' names: FIRST[@HOP] THEN SECOND
 THEN = " then "
 
@@ -59,6 +60,9 @@ def _find_one(name_or_path: str) -> ModelSource:
     except (OSError, ValueError):  # longer than a path may be, or a NUL in it
         raise ModelError(f"no model {name_or_path[:40]!r}...: that is no name of a file") from None
     folder = asset("models") / name_or_path
+    if "/" not in name_or_path and (folder / STREAM).is_file():
+        stated: dict[str, Any] = yaml.safe_load((folder / STREAM).read_text())
+        return ModelSource(stated["name"], folder / str(stated["tflite"]), classes=tuple(stated.get("classes", ())))
     if "/" not in name_or_path and (folder / "model.yaml").is_file():
         manifest: dict[str, Any] = yaml.safe_load((folder / "model.yaml").read_text())
         return ModelSource(
@@ -74,7 +78,7 @@ def _find_one(name_or_path: str) -> ModelSource:
             raise ModelError(f"{path}: no such file")
         ranges = path.with_suffix(".ranges.json")
         return ModelSource(path.stem, path, ranges=ranges if ranges.is_file() else None)
-    names = zoo_names()
+    names = [*zoo_names(), *streaming_names()]
     raise ModelError(
         f"no model '{name_or_path}'; {did_you_mean(name_or_path, names)}in the zoo: {', '.join(names)}; "
         "or give a path to an .onnx, .dsl or .tflite file"
@@ -111,3 +115,8 @@ def zoo_names() -> list[str]:
     """Names of the bundled models; those whose weights must be had elsewhere are not among them."""
     manifests = asset("models").glob("*/model.yaml")
     return sorted(path.parent.name for path in manifests if "\nexternal:" not in path.read_text())
+
+
+def streaming_names() -> list[str]:
+    """Names of the bundled models that run over a stream, without a data set."""
+    return sorted(path.parent.name for path in asset("models").glob(f"*/{STREAM}"))

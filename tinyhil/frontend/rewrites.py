@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tinyhil.frontend import (
     rewrite_arithmetic,
+    rewrite_choices,
     rewrite_functions,
     rewrite_masks,
     rewrite_quantized,
@@ -20,6 +21,7 @@ from tinyhil.frontend.rewrite import Results, Rewrite, Site, sensible
 REWRITES: tuple[Rewrite, ...] = (
     *rewrite_arithmetic.REWRITES,
     *rewrite_functions.REWRITES,
+    *rewrite_choices.REWRITES,
     *rewrite_masks.REWRITES,
     *rewrite_reductions.REWRITES,
     *rewrite_shapes.REWRITES,

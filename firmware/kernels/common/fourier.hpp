@@ -28,9 +28,7 @@ struct Complex {
     static Complex of(Wide re, Wide im) { return {wrap(re), wrap(im)}; }
     Complex operator+(Complex b) const { return of(Wide(re) + b.re, Wide(im) + b.im); }
     Complex operator-(Complex b) const { return of(Wide(re) - b.re, Wide(im) - b.im); }
-    Complex operator*(Complex b) const {
-        return {rounded(Wide(re) * b.re - Wide(im) * b.im), rounded(Wide(re) * b.im + Wide(im) * b.re)};
-    }
+    Complex operator*(Complex b) const { return {rounded(Wide(re) * b.re - Wide(im) * b.im), rounded(Wide(re) * b.im + Wide(im) * b.re)}; }
     Complex by(T factor) const { return {rounded(Wide(re) * factor), rounded(Wide(im) * factor)}; }
     Complex part(int count) const { return by(static_cast<T>(((Wide(1) << Fraction<T>::bits) - 1) / count)); }
     Complex conjugate() const { return of(re, -Wide(im)); }

@@ -88,8 +88,8 @@ void signal_noise(Out *out, X x, N noise, Size count, uint32_t smoothing, uint32
                   int smoothing_bits, int bits, int clamped, uint32_t) {
     for (Size n = 0; n < count; ++n) {
         const uint32_t units = static_cast<uint32_t>(x[n]) << smoothing_bits, before = noise[n];
-        const uint64_t sum = static_cast<uint64_t>(units) * (n & 1 ? odd_smoothing : smoothing) +
-            static_cast<uint64_t>(before) * (n & 1 ? odd_keep : keep);
+        const uint64_t sum =
+            static_cast<uint64_t>(units) * (n & 1 ? odd_smoothing : smoothing) + static_cast<uint64_t>(before) * (n & 1 ? odd_keep : keep);
         const uint32_t estimate = static_cast<uint32_t>(sum >> bits);
         out[n] = clamped && estimate > units ? units : estimate;
     }

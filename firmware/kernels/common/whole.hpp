@@ -14,13 +14,13 @@ enum WholeFunction { whole_add, whole_sub, whole_mul, whole_div, whole_min, whol
 
 inline int64_t of_whole(int function, int64_t a, int64_t b) {
     switch (function) {
-        case whole_add: return a + b;
-        case whole_sub: return a - b;
-        case whole_mul: return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-        case whole_div: return b == 0 ? 0 : a / b;
-        case whole_min: return a < b ? a : b;
-        case whole_max: return a < b ? b : a;
-        default: return a + b < -32768 ? -32768 : a + b > 32767 ? 32767 : a + b;
+    case whole_add: return a + b;
+    case whole_sub: return a - b;
+    case whole_mul: return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+    case whole_div: return b == 0 ? 0 : a / b;
+    case whole_min: return a < b ? a : b;
+    case whole_max: return a < b ? b : a;
+    default: return a + b < -32768 ? -32768 : a + b > 32767 ? 32767 : a + b;
     }
 }
 

@@ -1,0 +1,57 @@
+"""The wake word of the zoo and the features before it: step by step as TensorFlow Lite Micro has them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from benchmarks.sound_front_end import audio, differing
+from benchmarks.wake_words import ours, program_of, theirs
+from tinyhil.frontend.load import load_model
+from tinyhil.frontend.ports import Stream
+from tinyhil.harness.job.zoo import STREAM, find_model, pair_name, streaming_names, zoo_names
+from tinyhil.memplan.arena.placement import place
+
+MODELS = Path(__file__).parent.parent / "models"
+DECLARED_BYTES = 26080  # okay_nabu.json of its authors
+
+
+def test_their_files_are_those_of_their_authors() -> None:
+    assert streaming_names() == ["audio_features", "okay_nabu"]
+    assert not set(streaming_names()) & set(zoo_names())
+    for name in streaming_names():
+        stated = yaml.safe_load((MODELS / name / STREAM).read_text())
+        path = find_model(name).path
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == stated["sha256"]
+        assert stated["sha256"][:16] in (MODELS / name / "card.md").read_text()
+        assert f"`{name}`" in (MODELS.parent / "docs" / "zoo.md").read_text()
+
+
+def test_every_step_is_the_runtime_s() -> None:
+    pytest.importorskip("tflite_micro", reason="tflite-micro is not installed")
+    path, rng = find_model("okay_nabu").path, np.random.default_rng(8)
+    rows = rng.integers(-128, 128, (60, 3, 40)).astype(np.int8)
+    np.testing.assert_array_equal(ours(path, rows), theirs(path, rows))
+
+
+def test_features_are_the_runtime_s() -> None:
+    pytest.importorskip("tflite_micro", reason="tflite-micro is not installed")
+    assert differing(find_model("audio_features").path, audio(10, seed=11)) == 0
+
+
+@pytest.mark.slow
+def test_the_arena_is_less_than_half_of_what_is_declared() -> None:
+    plan = place(program_of(find_model("okay_nabu").path, 3)).plan
+    assert plan.peak_bytes == plan.lower_bound_bytes == 5009
+    assert plan.peak_bytes * 2 <= DECLARED_BYTES
+
+
+def test_both_are_one_model_by_their_names() -> None:
+    source = find_model(pair_name("audio_features", "okay_nabu", 160))
+    model = load_model(source.path, Stream(steps=2, then=source.then, hop=source.hop))
+    assert model.graph.shapes[model.graph.inputs[0]] == (2, 3, 160)
+    assert len(model.notes[0].split(".next")) == 9  # the overlap, the noise, six variables
