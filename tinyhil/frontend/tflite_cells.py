@@ -188,7 +188,7 @@ def _step(reader: Reader, operation: Operation, numbers: Sequence[int], given: t
         "is_tanh": _is_tanh(reader, operation),
         "clip": min(int(clip / cell_scale), 32767) if clip > 0 else 0,
     }
-    own |= {**_factors("kept_", 2.0**-15), **_factors("new_", 2.0**-30 / cell_scale)}
+    own |= {**_factors("forget_", 2.0**-15), **_factors("new_", 2.0**-30 / cell_scale)}
     own |= gates[0][0] | gates[1][0] | gates[2][0]
     weights = [name for gate in gates[:3] for name in gate[1]]
     after = reader.add(
