@@ -101,6 +101,36 @@ def mobilenet_v2(side: int, width: float, classes: int = 1000, blocks: int = 7) 
     return net.add("GlobalAveragePool").conv(classes).model()
 
 
+# Of inverted bottlenecks: channels, expansion, stride, side of the window. As msf-CNN (arXiv:2505.11483) plans them.
+VWW_5FPS = (
+    *((16, 6, 2, 3), (16, 3, 1, 3), (16, 3, 1, 3), (24, 3, 2, 7), (24, 6, 1, 3), (24, 5, 1, 5), (40, 6, 2, 7)),
+    *((40, 6, 1, 7), (48, 6, 1, 3), (48, 4, 1, 3), (96, 5, 2, 5), (96, 5, 1, 3), (96, 4, 1, 3), (160, 3, 1, 7)),
+)
+KB_320 = (
+    *((16, 3, 2, 7), (16, 5, 1, 3), (16, 5, 1, 7), (16, 4, 1, 5), (24, 5, 2, 5), (24, 5, 1, 5), (24, 5, 1, 5)),
+    *((40, 5, 2, 3), (40, 6, 1, 7), (40, 4, 1, 5), (48, 5, 1, 5), (48, 5, 1, 7), (48, 5, 1, 3), (96, 6, 2, 3)),
+    *((96, 5, 1, 7), (96, 4, 1, 3), (160, 5, 1, 7)),
+)
+V2_035 = (
+    *((8, 6, 2, 3), (8, 6, 1, 3), (11, 6, 2, 3), (11, 6, 1, 3), (11, 6, 1, 3), (22, 6, 2, 3), *[(22, 6, 1, 3)] * 3),
+    *((33, 6, 1, 3), (33, 6, 1, 3), (33, 6, 1, 3), (56, 6, 2, 3), (56, 6, 1, 3), (56, 6, 1, 3), (112, 6, 1, 3)),
+)
+
+
+def bottlenecks(
+    side: int, first: tuple[int, int], blocks: tuple[tuple[int, int, int, int], ...], last: int = 0, classes: int = 1000
+) -> onnx.ModelProto:
+    """A chain of inverted bottlenecks without shortcuts, as msf-CNN plans MCUNet's and MobileNetV2: `first` are the
+    channels of the convolution in front and of the block that expands nothing, `last` those of a convolution behind."""
+    net = Network(side).conv(first[0], 3, 2).relu().depthwise(1).relu().conv(first[1])
+    for channels, expansion, stride, kernel in blocks:
+        net.conv(net.channels * expansion).relu()
+        net.conv(net.channels, kernel, stride, group=net.channels).relu().conv(channels)
+    if last:
+        net.conv(last).relu()
+    return net.add("GlobalAveragePool").conv(classes).model()
+
+
 def squeezenet(side: int, classes: int = 1000, fires: int = 8) -> onnx.ModelProto:
     """SqueezeNet 1.1; `fires`: how many of its modules, all of them or those in front."""
     net = Network(side).conv(64, 3, 2, pad=0).relu().pool("MaxPool", 3, 2)
@@ -120,5 +150,8 @@ NETWORKS: tuple[tuple[str, Callable[[], onnx.ModelProto]], ...] = (
     ("MobileNetV1 0.25, 96 x 96", lambda: mobilenet_v1(96, 0.25)),
     ("MobileNetV1 0.25, 128 x 128", lambda: mobilenet_v1(128, 0.25)),
     ("MobileNetV2 0.35, 144 x 144", lambda: mobilenet_v2(144, 0.35)),
+    ("MobileNetV2 0.35, 144 x 144, as msf-CNN has it", lambda: bottlenecks(144, (11, 5), V2_035, 448)),
+    ("MCUNet-VWW 5 fps, 80 x 80", lambda: bottlenecks(80, (16, 8), VWW_5FPS, classes=2)),
+    ("MCUNet-320KB, 176 x 176", lambda: bottlenecks(176, (16, 8), KB_320)),
     ("SqueezeNet 1.1, 224 x 224", lambda: squeezenet(224)),
 )
