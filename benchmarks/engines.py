@@ -113,7 +113,12 @@ def main() -> None:
                 if done or not re.search(options.only, f"{network.name} {board}"):
                     continue
                 contest = Contest(
-                    network.engines, (_files(network, work),), (board,), samples=SAMPLES, results=work / "results"
+                    network.engines,
+                    (_files(network, work),),
+                    (board,),
+                    samples=SAMPLES,
+                    results=work / "results",
+                    tensors=True,
                 )
                 rows += [{**row, "why": briefly(row["why"])} for row in rows_of(measure(contest, bench))]
                 write(NAME, measured_at, rows)

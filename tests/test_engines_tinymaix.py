@@ -91,3 +91,17 @@ def test_it_decides_as_the_float_model(tmp_path: Path) -> None:
     asked = Request("host", model, inputs=tmp_path / "x.npz", results=tmp_path)
     record, _ = run_engine("tinymaix", data_file("engines"), asked, bench())
     assert record["disagreements"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.data(MODELS)
+@pytest.mark.parametrize(("model", "side", "published_ms"), [("cifar10_q", 32, 15), ("vww96_q", 96, 64)])
+def test_published_milliseconds_lie_in_the_model_s_band(
+    model: str, side: int, published_ms: int, tmp_path: Path
+) -> None:
+    """doc/porting/port_STM32H750.md: 480 MHz, O1, SIMD; the STM32H747 has that core and those caches."""
+    np.savez(tmp_path / "x.npz", x=np.zeros((1, side, side, 3), np.float32))
+    asked = Request("h747@emulated", str(data_file(MODELS) / f"{model}.tflite"), inputs=tmp_path / "x.npz")
+    record, _ = run_engine("tinymaix", data_file("engines"), replace(asked, results=tmp_path), bench())
+    latency = record["latency"]
+    assert latency["low"] <= published_ms * 480_000 <= latency["high"]

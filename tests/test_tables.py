@@ -15,6 +15,7 @@ from given_data import the_zoo
 
 from benchmarks.zoo import accuracy
 from tools import measured
+from tools.engines_table import sentence
 from tools.measured import read
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,6 +38,7 @@ WRITES = {
     "results/zoo.json": "benchmarks.zoo accuracy",
     "results/calibration.json": "benchmarks.calibration",
     "results/networks.json": "benchmarks.peers",
+    "results/engines.json": "benchmarks.engines",
     "results/fit_points.json": "benchmarks.latency_table --measure",
     "results/peers.json": "benchmarks.peers_models --measure",
     "results/sweep_scaling.json": "benchmarks.sweep_scaling",
@@ -116,3 +118,10 @@ def test_the_zoo_is_as_its_table_says(name: str) -> None:
     if known is None:
         pytest.skip(f"{name}: not in the table, its weights are not part of the project")
     assert accuracy(name) == known, "measure them again: python -m benchmarks.zoo accuracy, python -m tools.docs"
+
+
+def test_readme_quotes_the_table_of_engines() -> None:
+    """What README says beside engines of others is computed from the rows that docs/measured/peers.md shows."""
+    said = sentence(read("engines"))
+    assert "times our cycles; fewer than ours in" in said
+    assert said in " ".join((ROOT / "README.md").read_text().split())

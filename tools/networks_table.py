@@ -1,4 +1,4 @@
-"""The table of docs/measured/peers.md, from results/networks.json (benchmarks/peers.py)."""
+"""The table of docs/measured/peers.md, from results/networks.json (benchmarks/peers.py); that of engines beside it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tools import engines_table
 from tools.measured import line, read
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "measured" / "peers.md"
@@ -19,10 +20,16 @@ Row = Mapping[str, Any]
 
 
 def page() -> str:
-    """docs/measured/peers.md with its table made anew."""
-    before, rest = PAGE.read_text().split(BEGIN)
+    """docs/measured/peers.md with its tables made anew."""
     lines = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|", *map(_line, read("networks")), "", line("networks")]
-    return "\n".join([before + BEGIN, *lines, END + rest.split(END)[1]])
+    found = PAGE.read_text()
+    for begin, end, text in (
+        (BEGIN, END, "\n".join(lines)),
+        (engines_table.BEGIN, engines_table.END, engines_table.block()),
+    ):
+        before, rest = found.split(begin)
+        found = f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}"
+    return found
 
 
 def _line(row: Row) -> str:
