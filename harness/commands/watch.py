@@ -47,8 +47,8 @@ def watch(
 
     from rich.console import Console
 
+    from tinyhil.harness.watch.screen import tables
     from tinyhil.harness.watch.snapshot import snapshot
-    from tinyhil.harness.watch.terminal import tables
 
     if (runs or port) and not page:
         raise click.UsageError("--runs and --port are of --page")

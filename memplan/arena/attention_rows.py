@@ -125,10 +125,10 @@ def _by_rows(program: Program, found: list[_Attention], steps: tuple[int, ...]) 
         if step < one.rows:
             body[one.at : one.at + 1] = _loops(one, step, tensors)
     gone = {id(op) for one, step in zip(found, steps, strict=True) if step < one.rows for op in one.ops}
-    kept = tuple(item for item in body if id(item) not in gone)
-    read = {name for op in walk(kept) for name in op.tensors} | {program.input, program.output}
-    read |= {name for loop in kept if isinstance(loop, Loop) for name in _shown(loop)}
-    return replace(program, tensors={name: t for name, t in tensors.items() if name in read}, body=kept)
+    remaining = tuple(item for item in body if id(item) not in gone)
+    read = {name for op in walk(remaining) for name in op.tensors} | {program.input, program.output}
+    read |= {name for loop in remaining if isinstance(loop, Loop) for name in _shown(loop)}
+    return replace(program, tensors={name: t for name, t in tensors.items() if name in read}, body=remaining)
 
 
 def _shown(loop: Loop) -> set[str]:

@@ -134,8 +134,8 @@ def _trilu(site: Site) -> Results:
     x, k = site.input(0), int(site.static(1, "diagonal").reshape(-1)[0]) if site.input(1) else 0
     rows, columns = site.shape(x)[-2:]
     everything = np.ones((rows, columns), np.float32)
-    kept = np.triu(everything, k) if int(site.attr("upper", 1)) else np.tril(everything, k)
-    return site.last("Where", site.constant("kept", kept, bool), x, site.constant("zero", 0.0))
+    triangle = np.triu(everything, k) if int(site.attr("upper", 1)) else np.tril(everything, k)
+    return site.last("Where", site.constant("triangle", triangle, bool), x, site.constant("zero", 0.0))
 
 
 def _one_hot(site: Site) -> Results:
