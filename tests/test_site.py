@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 from browser import browser, chromium
+from hil_command import hil
 from test_examples import check_hil
 from wire_bench import ROOT
 
@@ -235,3 +236,45 @@ def test_the_tutorial_s_strategy_searches(monkeypatch: pytest.MonkeyPatch, tmp_p
     found = tinyhil.load("digits_mlp").search(arena=100, strategy="uniform", formats=("fixed8", "fixed16"))
     assert found.strategy == "uniform"
     assert found.evaluations == 2
+
+
+def test_words_that_a_newcomer_lacks_lead_to_the_glossary(site: Path) -> None:
+    """At their first use in running text, not in code, tables or links; where the glossary explains them."""
+    from tools.site import WORDS, anchor, with_words_linked
+
+    text = "# The arena\n`arena` in [the arena](a.md): the arena and the arena\n```\narena\n```\n| arena |\nan instant"
+    linked = with_words_linked(text, "tutorials")
+    assert linked == text.replace(": the arena and", ": the [arena](../glossary.md#arena) and").replace(
+        "an instant", "an [instant](../glossary.md#instant)"
+    )
+    glossary = (site / "glossary/index.html").read_text()
+    for word in set(WORDS.values()):
+        assert f'id="{anchor(word)}"' in glossary, word
+    assert "glossary/#arena" in (site / "memplan/index.html").read_text()
+
+
+def test_the_navigation_keeps_the_four_kinds_of_pages_apart() -> None:
+    names = [
+        next(iter(one)) for one in yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"] if isinstance(one, dict)
+    ]
+    assert [name for name in names if name != "Home"][:4] == ["Tutorials", "How to", "Reference", "Explanation"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["arduino", "ci"])
+def test_a_tutorial_s_commands_are_typed_as_they_are(page: str, tmp_path: Path) -> None:
+    """Every line of its blocks that calls hil, in the example's folder, but for those with folders of one's own."""
+    shutil.copytree(PROJECT, tmp_path / "v", ignore=shutil.ignore_patterns("__pycache__", "results"))
+    text = (DOCS / "tutorials" / f"{page}.md").read_text()
+    blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = [line.split(" >> ")[0] for block in blocks for line in block.splitlines() if line.startswith("hil ")]
+    typed = [line for line in lines if "results/before" not in line and "/dev/" not in line]
+    assert len(typed) >= 2
+    for line in typed:
+        words = [w for word in shlex.split(line, comments=True)[1:] for w in _globbed(word, tmp_path / "v")]
+        done = hil(*words, cwd=tmp_path / "v")
+        assert done.returncode == 0, (line, done.stderr)
+
+
+def _globbed(word: str, folder: Path) -> list[str]:
+    return [str(path.relative_to(folder)) for path in sorted(folder.glob(word))] if "*" in word else [word]

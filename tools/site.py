@@ -1,4 +1,5 @@
-"""Hooks of mkdocs: links that leave docs/ lead into the repository, and the page of all figures is made."""
+"""Hooks of mkdocs: links out of docs/ lead into the repository, words that a newcomer lacks to the glossary; the page
+of all figures is made."""
 
 from __future__ import annotations
 
@@ -22,9 +23,62 @@ def on_files(files: Any, config: Any, **_: Any) -> Any:
     return files
 
 
+# Words that a newcomer lacks, as pages write them, and the glossary's word
+WORDS = {
+    "arena": "arena",
+    "lowered": "lowering",
+    "lowering": "lowering",
+    "instant": "instant",
+    "instants": "instant",
+    "disagreement": "disagreement",
+    "disagreements": "disagreement",
+    "golden record": "golden record",
+    "golden records": "golden record",
+    "saturations": "saturation",
+    "calibration": "calibration",
+}
+WORD = re.compile(rf"(?<![\w`\[/#-])({'|'.join(sorted(WORDS, key=len, reverse=True))})(?![\w`\]/-])")
+ROW = re.compile(r"^\| ([a-z][\w ]*?)((?:,| \()[^|]*)? \|", re.MULTILINE)
+APART = re.compile(r"(`[^`]*`|\[[^\]]*\]\([^)]*\))")  # code and links
+
+
+def anchor(word: str) -> str:
+    """Of a word in the glossary."""
+    return word.replace(" ", "-")
+
+
+def with_words_linked(markdown: str, folder: str) -> str:
+    """The first use of each of WORDS in running text leads to the glossary."""
+    base = posixpath.relpath("glossary.md", folder or ".")
+    known: set[str] = set()
+    fenced, lines = False, []
+    for line in markdown.split("\n"):
+        fenced ^= line.startswith("```")
+        if fenced or line.startswith(("```", "#", "|", "<", "    ")):
+            lines.append(line)
+            continue
+        parts = APART.split(line)
+        lines.append("".join(part if n % 2 else _linked(part, base, known) for n, part in enumerate(parts)))
+    return "\n".join(lines)
+
+
+def _linked(text: str, base: str, known: set[str]) -> str:
+    def link(found: re.Match[str]) -> str:
+        word = WORDS[found[1]]
+        if word in known:
+            return found[1]
+        known.add(word)
+        return f"[{found[1]}]({base}#{anchor(word)})"
+
+    return WORD.sub(link, text)
+
+
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     """`../README.md` and its like become addresses; links between pages stay."""
     folder = posixpath.dirname(page.file.src_uri)
+    if page.file.src_uri == "glossary.md":
+        return ROW.sub(lambda row: f'| <a id="{anchor(row[1])}"></a>{row[1]}{row[2] or ""} |', markdown)
+    markdown = with_words_linked(markdown, folder)
 
     def address(found: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join("docs", folder, found["path"]))
