@@ -16,6 +16,7 @@ from tinyhil.compiler.lower import formats, lower, tied_values
 from tinyhil.errors import ConfigError, DataError, ModelError
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.fixed import Fixed
+from tinyhil.harness.build.pipeline import described
 from tinyhil.language.assignment import Assignment, load_assignment
 from tinyhil.language.form import Form
 from tinyhil.language.graph import Graph
@@ -399,3 +400,10 @@ def test_the_machine_notices_a_bad_plan(tmp_path: Path) -> None:
 def test_ranges_are_by_name() -> None:
     with pytest.raises(ModelError, match="no calibrated range for value 'a'"):
         Ranges({}, {}).magnitude("a")
+
+
+@pytest.mark.parametrize("name", ["int8", "int16x8", "fixed16", "posit8es1", "float32"])
+def test_a_uniform_assignment_is_called_by_its_name(name: str, tmp_path: Path) -> None:
+    """In records, so that the name can be asked for again."""
+    program = compiled(load(simple([node("Relu", "x", "y")], {"x": (1, 4)}, {}), tmp_path), samples_for((1, 4)), name)
+    assert described(Assignment(name), program) == name

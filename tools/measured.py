@@ -63,10 +63,10 @@ def read(name: str) -> Any:
 
 
 def line_of(measured_at: Mapping[str, str]) -> str:
-    """Which commit a table is of, as its page says it; the first tables know only the commit that they came with."""
+    """Which commits a table is of, as its page says it; the first tables know only the commit that they came with."""
     commit, when = measured_at.get("commit"), measured_at["utc"][:10]
     return (
-        f"Measured at {commit[:10]}, {when}."
+        f"Measured at {', '.join(one[:10] for one in commit.split())}, {when}."
         if commit
         else f"Measured {when}, committed with {measured_at['committed_with'][:10]}."
     )

@@ -7,6 +7,7 @@ seconds for one window of software floats.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.record import make_record
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.settings.config import Boards, load_boards
-from tools.measured import BOARDS, provenance, write
+from tools.measured import BOARDS, RESULTS, provenance, read, write
 
 NAME = "formats"
 MODEL = "fastgrnn_har"
@@ -34,10 +35,13 @@ SAMPLES, SLOW_SAMPLES = 10, 2
 REAL = ("full", "subset")  # parts of the official data, large enough for an accuracy
 
 
-def measured() -> list[dict[str, Any]]:
-    """A row per format and board."""
+def measured(known: Mapping[tuple[str, str], dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row per format and board; `known` ones as they are."""
     boards, rows = load_boards(), []
     for request in requests():
+        if (request.format, request.board) in known:
+            rows.append(known[request.format, request.board])
+            continue
         record = record_of(request, boards)
         if record["data"]["source"] not in REAL:
             raise ConfigError(f"tables: {record['data']['source']} data; set HIL_DATA or connect to the network")
@@ -82,10 +86,17 @@ def row_of(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> int:
-    argparse.ArgumentParser(description=__doc__).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--again", action="append", choices=FORMATS, help="measure this format only; others stay")
+    again = parser.parse_args().again
+    known, before = {}, ""
+    if again:
+        known = {(row["format"], row["board"]): row for row in read(NAME) if row["format"] not in again}
+        before = json.loads((RESULTS / f"{NAME}.json").read_text())["provenance"]["commit"]
     try:
         measured_at = provenance()
-        write(NAME, measured_at, measured())
+        commits = dict.fromkeys([*before.split(), measured_at["commit"]])
+        write(NAME, {**measured_at, "commit": " ".join(commits)}, measured(known))
     except HilError as error:
         print(f"tables: {error}", file=sys.stderr)
         return error.exit_code

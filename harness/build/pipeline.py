@@ -13,6 +13,7 @@ from tinyhil.codegen.model import Source, emit_models
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import DoesNotFit
+from tinyhil.formats import affine
 from tinyhil.formats.format import Domain
 from tinyhil.frontend.listing import Model
 from tinyhil.harness.build.platformio import MANIFESTS, project_files
@@ -60,7 +61,8 @@ def described(assignment: Assignment, program: Program) -> str:
     if name == MIXED:
         return name
     held = (tensor.format for tensor in program.tensors.values() if tensor.role in (Role.INPUT, Role.ARENA))
-    stated = {f"int{one.bits}" if one.domain is Domain.AFFINE else name for one in held}
+    of_bits = {named.bits: named.name for named in affine.NAMED}
+    stated = {of_bits[one.bits] if one.domain is Domain.AFFINE else name for one in held}
     return stated.pop() if len(stated) == 1 else name
 
 
