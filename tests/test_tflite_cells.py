@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,7 +102,24 @@ def quantized(source: int, target: int, scales: tuple[float, float], zeros: tupl
     return w.file(x, y)
 
 
+def of_bytes(op: str, operands: int, grids: tuple[Grid, Grid], **options: Any) -> bytes:
+    """Functions and sums of int8; CUMSUM along axis 1."""
+    w = Writer()
+    inputs = [w.tensor(f"x{n}", [1, 5, 60], INT8, None, grids[0]) for n in range(operands)]
+    y = w.tensor("y", [1, 5, 60], INT8, None, grids[1])
+    axis = [w.tensor("axis", [], INT32, np.array(1, np.int32))] if op == "CUMSUM" else []
+    w.operator(getattr(OPERATOR, op), [*inputs, *axis], y, "CumsumOptions" if options else "", **options)
+    return w.file(inputs, y)
+
+
+ONE, OTHER, LOW, FINE = ([0.03], [5], 0), ([0.02], [20], 0), ([0.1], [-128], 0), ([0.02], [127], 0)
 FILES: dict[str, Callable[[], bytes]] = {
+    "hard_swish": lambda: of_bytes("HARD_SWISH", 1, (ONE, OTHER)),
+    "hard_swish_low": lambda: of_bytes("HARD_SWISH", 1, (LOW, LOW)),
+    "hard_swish_fine": lambda: of_bytes("HARD_SWISH", 1, (FINE, OTHER)),
+    "add_n": lambda: of_bytes("ADD_N", 3, (ONE, LOW)),
+    "cumsum": lambda: of_bytes("CUMSUM", 1, (ONE, LOW), Exclusive=True, Reverse=False),
+    "cumsum_reverse": lambda: of_bytes("CUMSUM", 1, (LOW, ONE), Exclusive=False, Reverse=True),
     "svdf": lambda: svdf("float", "float"),
     "svdf_int8": lambda: svdf("int8", "int8"),
     "svdf_int16": lambda: svdf("int8", "int16", 1),

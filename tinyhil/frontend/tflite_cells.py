@@ -256,6 +256,104 @@ def quantize(otherwise: Convert) -> Convert:
     return convert
 
 
+def _is_bytes(reader: Reader, operation: Operation) -> bool:
+    tensors = [reader.file.tensors[number] for number in (operation.inputs[0], operation.outputs[0])]
+    return all(tensor.kind == "int8" and tensor.scales is not None for tensor in tensors)
+
+
+def hard_swish(otherwise: Convert) -> Convert:
+    """HARD_SWISH: of int8 by the table of what the runtime makes of every code."""
+
+    def convert(reader: Reader, operation: Operation) -> None:
+        if not _is_bytes(reader, operation):
+            otherwise(reader, operation)
+            return
+        grids = [grid_of(reader.file.tensors[numbers[0]]) for numbers in (operation.inputs, operation.outputs)]
+        form, out = form_of(reader, operation), reader.name(operation.outputs[0])
+        table = reader.number(out, "table", np.array(hard_swish_table(*grids), np.int8))
+        attrs: dict[str, Any] = {GRIDS: _flat(grids[0], WHOLE_GRID, grids[1])}
+        x = reader.value(operation.inputs[0], form)
+        reader.finish(operation, reader.add("ByteFunction", x, table, out=f"{out}.looked_up", **attrs), form)
+
+    return convert
+
+
+def hard_swish_table(x: tuple[int, float, int], y: tuple[int, float, int]) -> list[int]:
+    """Result codes of all codes from the lowest, in the runtime's 16-bit arithmetic: x times a share of 2**15."""
+    fine = np.float32(np.float32(1 / 128) * np.float32(x[1]))
+    (of_result, result_power), (of_share, share_power) = (
+        (min((m + (1 << 15)) >> 16, 32767), power)
+        for m, power in (multiplier(float(np.float32(fine / np.float32(s)))) for s in (y[1], np.float32(3 / 32768)))
+    )
+    lifted = (np.arange(-128, 128) - x[2]) * 128
+    at_result = _high(lifted, of_result)
+    share = np.clip(lifted << max(share_power - 1, 0), -32768, 32767)
+    share = _high(share, of_share)
+    share = np.clip(share << 1, -32768, 32767) if share_power > 0 else _halved(share, -share_power)
+    share = (share + (1 << 15)) >> 1
+    product = np.clip((share * at_result) >> 15, -32768, 32767)
+    negative = (share * at_result < 0) & ((share * at_result) % (1 << 15) != 0)
+    product = np.where(negative, product + 1, product)  # towards zero, as C divides
+    codes = _halved(product, -result_power) + y[2]
+    return [int(code) for code in np.clip(codes, -128, 127)]
+
+
+def _high(a: np.ndarray, b: int) -> np.ndarray:
+    """The upper half of twice the product of 16 bits, rounded; towards zero beyond the half, as C divides."""
+    product = a * b
+    nudged = product + np.where(product >= 0, 1 << 14, 1 - (1 << 14))
+    return np.clip(np.sign(nudged) * (np.abs(nudged) >> 15), -32768, 32767)
+
+
+def _halved(x: np.ndarray, right: int) -> np.ndarray:
+    """Divided by a power of two to nearest, ties away from zero."""
+    if right <= 0:
+        return x << -right
+    return np.sign(x) * ((np.abs(x) + (1 << (right - 1))) >> right)
+
+
+def cumulative_sum(otherwise: Convert) -> Convert:
+    """CUMSUM: of int8 as the runtime sums."""
+
+    def convert(reader: Reader, operation: Operation) -> None:
+        if not _is_bytes(reader, operation):
+            otherwise(reader, operation)
+            return
+        source = reader.file.tensors[operation.inputs[0]]
+        grids = [grid_of(source), grid_of(reader.file.tensors[operation.outputs[0]])]
+        axis = range(len(source.shape))[reader.whole_numbers(operation.inputs[1])[0]]
+        attrs: dict[str, Any] = {name.lower(): int(operation.options[name]) for name in ("Exclusive", "Reverse")}
+        attrs |= {**_factors("lift_", 0.5), **_factors("", 2 * grids[0][1] / ((1 << 20) * grids[1][1]))}
+        attrs |= {"axis": axis, "x_zero": grids[0][2], "zero": grids[1][2], GRIDS: _flat(*grids)}
+        out = f"{reader.name(operation.outputs[0])}.sums"
+        reader.finish(operation, reader.add("ByteSums", reader.value(operation.inputs[0]), out=out, **attrs))
+
+    return convert
+
+
+def add_all(otherwise: Convert) -> Convert:
+    """ADD_N: of int8 the last of running sums, as the runtime sums."""
+
+    def convert(reader: Reader, operation: Operation) -> None:
+        if not _is_bytes(reader, operation):
+            otherwise(reader, operation)
+            return
+        source, out = reader.file.tensors[operation.inputs[0]], reader.name(operation.outputs[0])
+        grids = [grid_of(source), grid_of(reader.file.tensors[operation.outputs[0]])]
+        wide = (1, *source.shape)
+        rows = [shaped(reader, reader.value(number), wide, f"{out}.row") for number in operation.inputs]
+        joined = reader.add("Concat", *rows, out=f"{out}.rows", axis=0)
+        attrs: dict[str, Any] = {**_factors("lift_", 0.5), **_factors("", 2 * grids[0][1] / ((1 << 20) * grids[1][1]))}
+        attrs |= {"exclusive": 0, "reverse": 0, "axis": 0, "x_zero": grids[0][2], "zero": grids[1][2]}
+        sums = reader.add("ByteSums", joined, out=f"{out}.sums", **attrs, **{GRIDS: _flat(*grids)})
+        count = len(rows)
+        ends = [reader.number(out, part, np.array([at])) for part, at in (("at", count - 1), ("to", count), ("of", 0))]
+        last = reader.add("Slice", sums, *ends, out=f"{out}.last")
+        reader.finish(operation, shaped(reader, last, source.shape, f"{out}.shaped"))
+
+    return convert
+
+
 def word_function(function: str, otherwise: Convert) -> Convert:
     """LOGISTIC and TANH: of int16 by the runtime's table."""
 

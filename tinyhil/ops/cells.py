@@ -126,6 +126,65 @@ WHOLE_UNITS = Routine(
 )
 
 
+# ---- functions of bytes, and rows between others
+
+
+def _byte_params(node: Node, shapes: Sequence[Shape]) -> dict[str, int]:
+    if shapes[1] != (256,):
+        raise refuse(node, f"a table {list(shapes[1])}", "256 entries are needed")
+    return {"elements": element_count(shapes[0])}
+
+
+BYTE_FUNCTION = Routine(
+    "ByteFunction",
+    "byte_function",
+    "function of int8 by a table of its codes, the lowest first",
+    lambda node, shapes: shapes[0],
+    _byte_params,
+    ("elements",),
+    lambda p, arrays: arrays[1].reshape(-1)[arrays[0] + 128],
+    operands=2,
+    in_place=True,
+)
+
+
+def _line_params(node: Node, shapes: Sequence[Shape]) -> dict[str, int]:
+    axis = int(node.attrs["axis"])
+    sizes = {
+        "outer": element_count(shapes[0][:axis]),
+        "along": shapes[0][axis],
+        "inner": element_count(shapes[0][axis + 1 :]),
+    }
+    return sizes | {name: int(node.attrs[name]) for name in ("exclusive", "reverse", *_SUMS)}
+
+
+_SUMS = ("x_zero", "lift_multiplier", "lift_power", "multiplier", "power", "zero")
+
+
+def _running(p: Params, arrays: Arrays) -> np.ndarray:
+    """The accumulator begins with the scaled minus zero point, as the runtime's does."""
+    x = arrays[0].reshape(len(arrays[0]), p["outer"], p["along"], p["inner"])
+    terms = rescale((x - p["x_zero"]) << 20, p["lift_multiplier"], p["lift_power"])
+    start = rescale(np.int64(-p["x_zero"]) << 20, p["lift_multiplier"], p["lift_power"])
+    terms = terms[:, :, ::-1] if p["reverse"] else terms
+    sums = np.cumsum(terms, axis=2) + start
+    sums = sums - terms if p["exclusive"] else sums
+    sums = sums[:, :, ::-1] if p["reverse"] else sums
+    return clipped(rescale(sums, p["multiplier"], p["power"]) + p["zero"], 8).reshape(len(x), -1)
+
+
+RUNNING_SUM = Routine(
+    "ByteSums",
+    "byte_sums",
+    "running sums of int8 along an axis",
+    lambda node, shapes: shapes[0],
+    _line_params,
+    ("outer", "along", "inner", "exclusive", "reverse", *_SUMS),
+    _running,
+    ("axis", "exclusive", "reverse", *_SUMS),
+)
+
+
 # ---- SVDF
 
 
@@ -290,6 +349,6 @@ LSTM_OUTPUT = Routine(
     _table,
     operands=6,
 )
-ROUTINES = (WORD_FUNCTION, WHOLE_UNITS, SVDF_MEMORY, SVDF, LSTM_CELL, LSTM_OUTPUT)
+ROUTINES = (WORD_FUNCTION, WHOLE_UNITS, BYTE_FUNCTION, RUNNING_SUM, SVDF_MEMORY, SVDF, LSTM_CELL, LSTM_OUTPUT)
 KERNELS = tuple(routine.kernel for routine in ROUTINES)
 OPERATORS = tuple(routine.operator for routine in ROUTINES)

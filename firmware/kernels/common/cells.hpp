@@ -51,6 +51,29 @@ void whole_units(Out *out, X x, Size elements, int32_t multiplier, int power, in
     }
 }
 
+template <class Acc, class Out, class X, class T>
+void byte_function(Out *out, X x, T table, Size elements) {
+    for (Size n = 0; n < elements; ++n) out[n] = static_cast<Out>(table[static_cast<Size>(static_cast<int>(x[n]) + 128)]);
+}
+
+// The accumulator begins with the scaled minus zero point, as the runtime's does.
+template <class Acc, class Out, class X>
+void byte_sums(Out *out, X x, Size outer, Size along, Size inner, int exclusive, int reverse, int x_zero, int32_t lift_multiplier,
+               int lift_power, int32_t multiplier, int power, int zero) {
+    const int32_t start = rescale(static_cast<int32_t>(-x_zero) * (int32_t(1) << 20), lift_multiplier, lift_power);
+    for (Size row = 0; row < outer * inner; ++row) {
+        const Size first = row / inner * along * inner + row % inner;
+        int32_t sum = start;
+        for (Size n = 0; n < along; ++n) {
+            const Size at = first + (reverse ? along - 1 - n : n) * inner;
+            const int32_t distance = static_cast<int32_t>(x[at]) - x_zero;
+            const int32_t before = sum;
+            sum += rescale(distance * (int32_t(1) << 20), lift_multiplier, lift_power);
+            out[at] = static_cast<Out>(clipped_to(rescale(exclusive ? before : sum, multiplier, power) + zero, 8));
+        }
+    }
+}
+
 template <class Acc, class Out, class X, class S, class W>
 void svdf_memory(Out *out, X x, S state, W weights, Size filters, Size memory, Size inputs, int32_t multiplier, int power, int x_zero,
                  int zero, int bits) {
