@@ -162,8 +162,10 @@ def blocks(rows: Rows, kind: str, name: str) -> dict[str, list[Row]]:
 
 
 def totals(rows: Rows, kind: str, name: str) -> Totals:
-    """Blocks taken together."""
-    return {key: total(found) for key, found in blocks(rows, kind, name).items()}
+    """Blocks taken together, of what has seen all pictures that the float network has."""
+    found = {key: total(each) for key, each in blocks(rows, kind, name).items()}
+    (whole,) = (total(each)["pictures"] for each in blocks(rows, "float", name).values())
+    return {key: each for key, each in found.items() if each["pictures"] == whole}
 
 
 def names_of(rows: Rows) -> list[str]:
