@@ -25,6 +25,7 @@ from tinyhil.errors import DoesNotFit
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.image import check_fits
 from tinyhil.harness.build.pipeline import Compiled, compile_model
+from tinyhil.harness.build.weights import check_weights
 from tinyhil.harness.job.job import Job, Request, load_job, open_model
 from tinyhil.harness.job.zoo import zoo_names
 from tinyhil.harness.measure.run import Clock, Sessions, stream_all
@@ -67,7 +68,10 @@ def job_of(model: str, fmt: str, board: str, work: Path) -> Job:
 
 
 def compiled(job: Job, board: BoardSpec, without: Sequence[str]) -> Compiled:
-    return compile_model(job.opened.model, job.assignment, job.ranges, [board], {board.name}, without)
+    """For the board; DoesNotFit, of weights that its flash can not hold too."""
+    made = compile_model(job.opened.model, job.assignment, job.ranges, [board], {board.name}, without)
+    check_weights(made.program, board)
+    return made
 
 
 def cost_of(made: Compiled, job: Job, board: BoardSpec, work: Path) -> Cost:
