@@ -3,7 +3,7 @@
     python -m benchmarks.engines [--only PATTERN]
 
 Writes results/engines.json, which docs/measured/peers.md shows (python -m tools.docs). Needs HIL_DATA with `models/`
-and `tflite/`, and HIL_ENGINES with the checkouts that `hil engines` names. What a table of the same commit holds is not
+and HIL_ENGINES with the checkouts that `hil engines` names. What a table of the same commit holds is not
 measured again.
 """
 
@@ -45,9 +45,8 @@ class Network:
 
 
 def networks() -> Sequence[Network]:
-    """MLPerf Tiny's, microWakeWord's and the small ones of TinyMaix' checkout, where there is one."""
-    data = given_data()
-    mlperf, wake = data / "models", data / "tflite" / "microwakeword"
+    """MLPerf Tiny's, and the small ones of TinyMaix' checkout, where there is one."""
+    mlperf = given_data() / "models"
 
     def of(name: str, stem: str, floats: str | None, *more: str) -> Network:
         other = None if floats is None else mlperf / f"mlperftiny_{stem}{floats}"
@@ -60,7 +59,6 @@ def networks() -> Sequence[Network]:
         of("vww01", "vww_mobilenetv1_025_96", ".onnx", "onnx2c", "tinymaix"),
         of("sww01", "sww_streaming", None),
         of("ic02", "ic02_resnet_large", "_fp32.tflite", "onnx2c"),
-        Network("okay_nabu", wake / "v2_okay_nabu.tflite", None, INT8),
     ]
     try:
         small = engine_named("tinymaix").checkout(None) / "tools" / "tflite"
