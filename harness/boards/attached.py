@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.harness.boards.connection import Connection
+from tinyhil.harness.boards.port_names import canonical
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.quoting import printable
 
@@ -59,7 +60,7 @@ def devices() -> list[Device]:
     links = {os.path.realpath(link): str(link) for link in sorted(BY_ID.glob("*"))} if BY_ID.is_dir() else {}
     found = [
         Device(
-            port=links.get(os.path.realpath(port.device), port.device),
+            port=links.get(canonical(port.device), port.device),
             node=port.device,
             usb=f"{port.vid:04X}:{port.pid:04X}",
             serial_number=printable(port.serial_number or "", 80) or None,

@@ -5,7 +5,6 @@ The port is given, never searched for. What the program prints goes into a log; 
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -20,6 +19,7 @@ import serial
 from tinyhil import files
 from tinyhil.errors import FlashError, LinkError, WrongFirmware
 from tinyhil.harness.boards.drives import find_drive
+from tinyhil.harness.boards.port_names import canonical, is_there, same_port
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.harness.wire.link import Link, reason
@@ -302,8 +302,7 @@ def usb_serial_number(port: str) -> str | None:
     """Serial number of the USB device behind `port`: it tells two probes of the same kind apart."""
     from serial.tools import list_ports
 
-    real = os.path.realpath(port)
-    return next((found.serial_number for found in list_ports.comports() if found.device == real), None)
+    return next((found.serial_number for found in list_ports.comports() if same_port(found.device, port)), None)
 
 
 def _banner_s(board: BoardSpec) -> float:
@@ -313,9 +312,9 @@ def _banner_s(board: BoardSpec) -> float:
 def _local_port(board: BoardSpec, port: str) -> str:
     if "://" in port:
         raise FlashError(f"{board.name}: {port} is remote; flash it there and run with --no-flash")
-    if not os.path.exists(port):
+    if not is_there(port):
         raise FlashError(f"{board.name}: port {port} does not exist; `hil boards` lists the attached ones")
-    return os.path.realpath(port)
+    return canonical(port)
 
 
 def _run(tool: Tool, command: list[str], board: BoardSpec, port: str, log: Path) -> None:

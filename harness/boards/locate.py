@@ -5,11 +5,11 @@ Exactly one board matches, or none (then the emulator), or an error lists the ca
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from tinyhil.errors import BoardError, ConfigError
 from tinyhil.harness.boards.attached import Device, devices
+from tinyhil.harness.boards.port_names import canonical, is_there, same_port
 from tinyhil.harness.settings.bench_file import Instance
 from tinyhil.harness.settings.config import Boards, BoardSpec
 
@@ -43,7 +43,7 @@ class Place:
             return (f"serial-{self.serial_number}",)
         if self.instance:
             return (f"instance-{self.name}",)
-        passing = self.port is None or os.path.realpath(self.port).startswith("/dev/pts/")
+        passing = self.port is None or canonical(self.port).startswith("/dev/pts/")
         return () if passing else self.lock_names
 
     def describe(self) -> str:
@@ -101,9 +101,9 @@ def find(boards: Boards, kind: str) -> list[Place]:
         except BoardError:  # not attached
             continue
         places.append(place)
-        claimed.add(os.path.realpath(place.port or ""))
+        claimed.add(canonical(place.port or ""))
     for device in there:
-        if device.usb in board.usb and os.path.realpath(device.node) not in claimed:
+        if device.usb in board.usb and canonical(device.node) not in claimed:
             places.append(Place(kind, board, device.port, device.serial_number))
     return places
 
@@ -120,11 +120,11 @@ def _as_requested(kind: str, which: str, board: BoardSpec, port: str | None, boa
         raise ConfigError(f"{kind}@{which} and --port {port}: one of them is enough")
     if port.startswith(LABGRID):
         raise ConfigError(f"{port}: a labgrid place needs an entry in the bench file")
-    node = os.path.realpath(port)
-    known = next((device for device in devices() if os.path.realpath(device.node) == node), None)
+    node = canonical(port)
+    known = next((device for device in devices() if canonical(device.node) == node), None)
     for instance in boards.bench.boards.values():  # what it shares with others is written there
         same_serial = known and known.serial_number and instance.serial == known.serial_number
-        if same_serial or port == instance.address or (instance.port and os.path.realpath(instance.port) == node):
+        if same_serial or port == instance.address or (instance.port and canonical(instance.port) == node):
             return Place(kind, board, port, known.serial_number if known else instance.serial, instance)
     return Place(kind, board, port, known.serial_number if known else None)
 
@@ -135,10 +135,10 @@ def _instance(name: str, board: BoardSpec, instance: Instance, there: list[Devic
         return Place(name, board, LABGRID + instance.labgrid.place, instance.serial, instance)
     if instance.address:
         return Place(name, board, instance.address, instance.serial, instance)
-    at_port = instance.port and next((d for d in there if _same(d.node, instance.port)), None)
+    at_port = instance.port and next((d for d in there if same_port(d.node, instance.port)), None)
     if instance.serial is None:
         assert instance.port is not None
-        if not os.path.exists(instance.port):
+        if not is_there(instance.port):
             raise BoardError(f"{name}: not attached: {instance.port} does not exist; see `hil boards scan`")
         return Place(name, board, instance.port, at_port.serial_number if at_port else None, instance)
     matching = [d for d in there if d.serial_number == instance.serial and instance.usb in (None, d.usb)]
@@ -155,13 +155,9 @@ def _instance(name: str, board: BoardSpec, instance: Instance, there: list[Devic
     return Place(name, board, matching[0].port, instance.serial, instance)
 
 
-def _same(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
-
-
 def _role(place: Place) -> str | None:
     return place.instance.role if place.instance else None
 
 
 def _stable(port: str) -> str:
-    return port if "://" in port else os.path.realpath(port)
+    return port if "://" in port else canonical(port)
