@@ -112,11 +112,23 @@ def of_bytes(op: str, operands: int, grids: tuple[Grid, Grid], **options: Any) -
     return w.file(inputs, y)
 
 
+def resized(height: int, width: int, ends: bool, middle: bool) -> bytes:
+    w = Writer()
+    x, y = w.tensor("x", [1, 4, 5, 3], INT8, None, ONE), w.tensor("y", [1, height, width, 3], INT8, None, ONE)
+    sizes = w.tensor("sizes", [2], INT32, np.array([height, width], np.int32))
+    how = {"AlignCorners": ends, "HalfPixelCenters": middle}
+    w.operator(OPERATOR.RESIZE_BILINEAR, [x, sizes], y, "ResizeBilinearOptions", **how)
+    return w.file(x, y)
+
+
 ONE, OTHER, LOW, FINE = ([0.03], [5], 0), ([0.02], [20], 0), ([0.1], [-128], 0), ([0.02], [127], 0)
 FILES: dict[str, Callable[[], bytes]] = {
     "hard_swish": lambda: of_bytes("HARD_SWISH", 1, (ONE, OTHER)),
     "hard_swish_low": lambda: of_bytes("HARD_SWISH", 1, (LOW, LOW)),
     "hard_swish_fine": lambda: of_bytes("HARD_SWISH", 1, (FINE, OTHER)),
+    "resized": lambda: resized(7, 9, False, False),
+    "resized_ends": lambda: resized(9, 3, True, False),
+    "resized_middle": lambda: resized(2, 11, False, True),
     "add_n": lambda: of_bytes("ADD_N", 3, (ONE, LOW)),
     "cumsum": lambda: of_bytes("CUMSUM", 1, (ONE, LOW), Exclusive=True, Reverse=False),
     "cumsum_reverse": lambda: of_bytes("CUMSUM", 1, (LOW, ONE), Exclusive=False, Reverse=True),

@@ -14,7 +14,7 @@ from tinyhil.formats.affine import multiplier
 from tinyhil.frontend.listing import Call
 from tinyhil.frontend.tflite_file import ACTIVATIONS, Operation, Tensor
 from tinyhil.frontend.tflite_moves import form_of, shaped
-from tinyhil.frontend.tflite_reader import Convert, Reader
+from tinyhil.frontend.tflite_reader import PLANES, Convert, Reader
 from tinyhil.ops.whole import GRIDS, KIND
 
 BITS = {"int8": 8, "int16": 16}
@@ -350,6 +350,23 @@ def add_all(otherwise: Convert) -> Convert:
         ends = [reader.number(out, part, np.array([at])) for part, at in (("at", count - 1), ("to", count), ("of", 0))]
         last = reader.add("Slice", sums, *ends, out=f"{out}.last")
         reader.finish(operation, shaped(reader, last, source.shape, f"{out}.shaped"))
+
+    return convert
+
+
+def resize_bilinear(otherwise: Convert) -> Convert:
+    """RESIZE_BILINEAR: of int8 of one scale in the runtime's units of 1 / 1024."""
+
+    def convert(reader: Reader, operation: Operation) -> None:
+        tensors = [reader.file.tensors[numbers[0]] for numbers in (operation.inputs, operation.outputs)]
+        if not _is_bytes(reader, operation) or grid_of(tensors[0]) != grid_of(tensors[1]):
+            otherwise(reader, operation)
+            return
+        _, height, width, _ = tensors[1].shape
+        attrs: dict[str, Any] = {"height": height, "width": width, GRIDS: _flat(*map(grid_of, tensors))}
+        attrs |= {"ends": int(operation.options["AlignCorners"]), "middle": int(operation.options["HalfPixelCenters"])}
+        x = reader.value(operation.inputs[0], PLANES)
+        reader.finish(operation, reader.add("ByteResize", x, out=f"{tensors[1].name}.resized", **attrs), PLANES)
 
     return convert
 

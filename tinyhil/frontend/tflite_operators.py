@@ -379,7 +379,7 @@ OPERATORS: dict[str, Convert] = {
     "RELU6": _activation("RELU6"),
     "RELU_N1_TO_1": _activation("RELU_N1_TO_1"),
     "RESHAPE": moves.reshape,
-    "RESIZE_BILINEAR": _resize("linear"),
+    "RESIZE_BILINEAR": cells.resize_bilinear(_resize("linear")),
     "RESIZE_NEAREST_NEIGHBOR": _resize("nearest"),
     "REVERSE_V2": moves.reverse,
     "ROUND": _chain("Round"),

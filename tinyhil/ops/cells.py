@@ -185,6 +185,60 @@ RUNNING_SUM = Routine(
 )
 
 
+def _resize_shape(node: Node, shapes: Sequence[Shape]) -> Shape:
+    return (*shapes[0][:2], int(node.attrs["height"]), int(node.attrs["width"]))
+
+
+def _resize_params(node: Node, shapes: Sequence[Shape]) -> dict[str, int]:
+    if len(shapes[0]) != 4 or min(_resize_shape(node, shapes)) < 1:
+        raise refuse(node, f"planes {list(shapes[0])}", "the file is damaged")
+    ends, (_, _, height, width) = int(node.attrs["ends"]), _resize_shape(node, shapes)
+    paces = (_pace(side, out, ends) for side, out in zip(shapes[0][2:], (height, width), strict=True))
+    sizes = {"planes": element_count(shapes[0][:2]), "height": shapes[0][2], "width": shapes[0][3]}
+    numbers = dict(zip(("y_pace", "x_pace"), paces, strict=True))
+    return {**sizes, "out_height": height, "out_width": width, **numbers, "middle": int(node.attrs["middle"])}
+
+
+def _pace(side: int, out: int, ends: int) -> int:
+    """In units of 1 / 1024: elements of the operand from one of the result to the next."""
+    if ends and out > 1:
+        return (1024 * (side - 1) + (out - 1) // 2) // (out - 1)
+    return (1024 * side + out // 2) // out
+
+
+def _between_rows(out: int, side: int, pace: int, middle: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows before and behind each result, and how far it is from the one before."""
+    at = np.arange(out) * pace + (pace // 2 - 512) * middle
+    before = np.maximum(np.sign(at) * (np.abs(at) // 1024), 0)
+    behind = np.minimum(np.sign(at + 1023) * (np.abs(at + 1023) // 1024), side - 1)
+    return before, behind, at - 1024 * before
+
+
+def _resized(p: Params, arrays: Arrays) -> np.ndarray:
+    x = arrays[0].reshape(len(arrays[0]), p["planes"], p["height"], p["width"])
+    above, below, y = _between_rows(p["out_height"], p["height"], p["y_pace"], p["middle"])
+    left, right, column = _between_rows(p["out_width"], p["width"], p["x_pace"], p["middle"])
+    y = y[:, None]
+    sums = x[:, :, above][:, :, :, left] * (1024 - y) * (1024 - column) + x[:, :, below][:, :, :, left] * y * (
+        1024 - column
+    )
+    sums = sums + x[:, :, above][:, :, :, right] * (1024 - y) * column + x[:, :, below][:, :, :, right] * y * column
+    nudged = sums + np.where(sums > 0, 1 << 19, -(1 << 19))
+    return (np.sign(nudged) * (np.abs(nudged) >> 20)).reshape(len(x), -1)
+
+
+BYTE_RESIZE = Routine(
+    "ByteResize",
+    "byte_resize",
+    "linear resizing of int8 in units of 1 / 1024",
+    _resize_shape,
+    _resize_params,
+    ("planes", "height", "width", "out_height", "out_width", "y_pace", "x_pace", "middle"),
+    _resized,
+    ("height", "width", "ends", "middle"),
+)
+
+
 # ---- SVDF
 
 
@@ -349,6 +403,16 @@ LSTM_OUTPUT = Routine(
     _table,
     operands=6,
 )
-ROUTINES = (WORD_FUNCTION, WHOLE_UNITS, BYTE_FUNCTION, RUNNING_SUM, SVDF_MEMORY, SVDF, LSTM_CELL, LSTM_OUTPUT)
+ROUTINES = (
+    WORD_FUNCTION,
+    WHOLE_UNITS,
+    BYTE_FUNCTION,
+    RUNNING_SUM,
+    BYTE_RESIZE,
+    SVDF_MEMORY,
+    SVDF,
+    LSTM_CELL,
+    LSTM_OUTPUT,
+)
 KERNELS = tuple(routine.kernel for routine in ROUTINES)
 OPERATORS = tuple(routine.operator for routine in ROUTINES)

@@ -74,6 +74,37 @@ void byte_sums(Out *out, X x, Size outer, Size along, Size inner, int exclusive,
     }
 }
 
+// The elements before and behind a result, and how far it is from the one before, in units of 1 / 1024
+struct Between {
+    Size before, behind;
+    int32_t far;
+    Between(Size n, Size side, int32_t pace, int middle) {
+        const int32_t at = static_cast<int32_t>(n) * pace + (middle ? pace / 2 - 512 : 0);
+        const int32_t low = at / 1024 > 0 ? at / 1024 : 0, high = (at + 1023) / 1024;
+        before = static_cast<Size>(low);
+        behind = high < static_cast<int32_t>(side) - 1 ? static_cast<Size>(high) : side - 1;
+        far = at - 1024 * low;
+    }
+};
+
+template <class Acc, class Out, class X>
+void byte_resize(Out *out, X x, Size planes, Size height, Size width, Size out_height, Size out_width, int32_t y_pace, int32_t x_pace,
+                 int middle) {
+    for (Size plane = 0; plane < planes; ++plane, x = x + height * width) {
+        for (Size r = 0; r < out_height; ++r) {
+            const Between y(r, height, y_pace, middle);
+            for (Size c = 0; c < out_width; ++c) {
+                const Between column(c, width, x_pace, middle);
+                const int64_t sum = static_cast<int64_t>(x[y.before * width + column.before]) * (1024 - y.far) * (1024 - column.far) +
+                    static_cast<int64_t>(x[y.behind * width + column.before]) * y.far * (1024 - column.far) +
+                    static_cast<int64_t>(x[y.before * width + column.behind]) * (1024 - y.far) * column.far +
+                    static_cast<int64_t>(x[y.behind * width + column.behind]) * y.far * column.far;
+                *out++ = static_cast<Out>((sum + (sum > 0 ? int64_t(1) << 19 : -(int64_t(1) << 19))) / (int64_t(1) << 20));
+            }
+        }
+    }
+}
+
 template <class Acc, class Out, class X, class S, class W>
 void svdf_memory(Out *out, X x, S state, W weights, Size filters, Size memory, Size inputs, int32_t multiplier, int power, int x_zero,
                  int zero, int bits) {
