@@ -165,7 +165,7 @@ def _running(p: Params, arrays: Arrays) -> np.ndarray:
     """The accumulator begins with the scaled minus zero point, as the runtime's does."""
     x = arrays[0].reshape(len(arrays[0]), p["outer"], p["along"], p["inner"])
     terms = rescale((x - p["x_zero"]) << 20, p["lift_multiplier"], p["lift_power"])
-    start = rescale(np.int64(-p["x_zero"]) << 20, p["lift_multiplier"], p["lift_power"])
+    start = rescale(np.array([-p["x_zero"] << 20]), p["lift_multiplier"], p["lift_power"])
     terms = terms[:, :, ::-1] if p["reverse"] else terms
     sums = np.cumsum(terms, axis=2) + start
     sums = sums - terms if p["exclusive"] else sums
