@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,8 @@ def rows() -> Iterator[str]:
             if found is None:
                 continue
             model, inputs = found
-            given = {"inputs": inputs, "calibrate": inputs, "samples": 1, "prefer": prefer}
-            record, _ = calls.run(
-                Request(board, str(model), fmt, **given, results=Path(folder)), load_boards(None), quiet, quiet
-            )
+            wanted = Request(board, str(model), fmt, inputs=inputs, calibrate=inputs, samples=1, prefer=prefer)
+            record, _ = calls.run(replace(wanted, results=Path(folder)), load_boards(None), quiet, quiet)
         assert record["bit_exact"], (name, board, fmt)
         yield f"| {name} | {board} | {fmt} | {prefer} | {' | '.join(f'{n:,.0f}' for n in _figures(record))} |"
 
