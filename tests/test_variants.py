@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.test_arm_halves import networks
 from tests.test_arm_halves import program_of as of_halves
-from tests.test_arm_kernels import convolutions, depthwise, lines, matrices, program_of, residual
+from tests.test_arm_kernels import convolutions, dense, depthwise, lines, matrices, program_of, residual
 from tinyhil.language.program import Program, walk
 from tinyhil.passes.arrange import arrange
 from tinyhil.passes.variants import CORES, VARIANTS, Layer, variant_of
@@ -22,6 +22,7 @@ def programs(folder: Path) -> Iterator[Program]:
         yield of_halves(
             chain, folder, *(("fixed16", "fixed16"), ("fixed16", "fixed8"), ("fixed8", "fixed16"))[number % 3]
         )
+    yield of_halves(dense(8, 6, rows=3), folder, "fixed16", "fixed16")
     yield of_halves(residual(), folder, "fixed8", "binary")
 
 
