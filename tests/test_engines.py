@@ -11,7 +11,7 @@ from given_data import data_file
 from hil_command import hil
 
 from tests.test_engines_firmware import MODEL, WEIGHTS, X
-from tinyhil.errors import BuildError, ConfigError, HilError, ModelError
+from tinyhil.errors import BuildError, ConfigError, DoesNotFit, HilError, ModelError
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.engines import comparison, registry, standing
 from tinyhil.harness.engines.contest_page import contest_page
@@ -89,6 +89,15 @@ def test_an_engine_that_fails_ends_as_a_board_does(
     with pytest.raises(HilError, match=says) as failed:
         run_engine("by-hand", folder, replace(request(folder, board), timeout_s=2.0), bench())
     assert failed.value.exit_code == code
+
+
+def test_an_engine_that_cannot_begin_with_all_memory_does_not_fit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = replace(BY_HAND, build=lambda task: build_by_hand(task, 1000, "-DFAILS_TO_BEGIN"))
+    monkeypatch.setattr(registry, "ENGINES", (engine,))
+    with pytest.raises(DoesNotFit, match=r"due: by-hand does not begin with as much working memory .*more RAM"):
+        run_engine("by-hand", folder, request(folder, "due@emulated"), bench())
 
 
 def test_engines_stand_side_by_side_and_losses_come_first(folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil import files
-from tinyhil.errors import ConfigError, DataError
+from tinyhil.errors import ConfigError, DataError, DeviceCrashed, DoesNotFit
 from tinyhil.harness.boards.claim import claim
 from tinyhil.harness.boards.locate import Place
 from tinyhil.harness.build.compile import build
@@ -107,7 +107,7 @@ def image_of(job: EngineRun, built: Built, *, probes: bool = False) -> Image:
 
 
 def _arena_used(job: EngineRun, built: Built, port: str | None) -> int:
-    """What the engine says it needs, asked of it once on the board."""
+    """What the engine says it needs, asked of it once on the board. DoesNotFit if it can not begin there."""
     board = job.place.board
     identity = hashlib.sha256(built.archive + board.name.encode()).hexdigest()[:16]
     known = engine_folder(job.task) / f"arena-{identity}.txt"
@@ -119,7 +119,11 @@ def _arena_used(job: EngineRun, built: Built, port: str | None) -> int:
     with tempfile.TemporaryDirectory(prefix="hil-arena-") as folder:
         request = replace(job.request, results=Path(folder))
         session = Sessions(request, board, port, image, Clock(), job.bench.say, lambda done, total: None)
-        answers = stream_all(session, [bytes(built.input_count * built.input.dtype.itemsize)], None)
+        try:
+            answers = stream_all(session, [bytes(built.input_count * built.input.dtype.itemsize)], None)
+        except DeviceCrashed as error:
+            why = f"does not begin with as much working memory as there is: {error}; choose a board with more RAM"
+            raise DoesNotFit(f"{board.name}: {job.engine.name} {why}") from None
         used = int.from_bytes(answers.results[0].output, "little")
         answers.partial.discard()
     files.write_text(known, f"{used}\n")
