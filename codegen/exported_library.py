@@ -25,6 +25,7 @@ ALIGNMENT = 4
 # What a compiler defines that compiles for a core as its arrangement needs it (tinyhil/passes/arrange.py)
 CORES = {
     "avr": "defined(__AVR__)",
+    "cortex-m0plus": "__ARM_ARCH_ISA_THUMB == 1",
     "cortex-m3": "defined(__ARM_ARCH_7M__)",
     "cortex-m4": "defined(__ARM_FEATURE_DSP)",
     "cortex-m7": "defined(__ARM_FEATURE_DSP)",

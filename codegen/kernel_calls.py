@@ -58,6 +58,8 @@ def operand_of(tensor: Tensor, name: str) -> str:
     if tensor.blocks is not None:
         blocks = tensor.blocks
         operand = f"hil::blocks<{blocks.together}, {_step_of(blocks)}>({name})"
+        if blocks.lanes:
+            return f"hil::in_lanes({operand})"
         return f"hil::raised<{blocks.raised}>({operand})" if blocks.raised else operand
     return f"hil::flash({name})" if tensor.role == Role.TABLE else tensor.format.flash_operand(name)
 

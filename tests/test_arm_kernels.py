@@ -24,6 +24,7 @@ from test_rows import Chain, mobile, runs, weights
 
 from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.compiler.calibrate import calibrate
+from tinyhil.formats.affine import rescale
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.pipeline import compile_model, project_sources
 from tinyhil.harness.search.request import SearchRequest
@@ -33,14 +34,19 @@ from tinyhil.language.assignment import Assignment
 from tinyhil.language.program import Blocks, Op, Program, walk
 from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.passes.arrange import arrange
+from tinyhil.passes.lanes import EXTRA, fit_lanes, sum_bounds_of_records
 from tinyhil.passes.stored import in_blocks
-from tinyhil.passes.variants import ARM, LEFT_OUT
+from tinyhil.passes.variants import ARM, LEFT_OUT, M0
 from tinyhil.preference import Wish
 from tinyhil.references.reference import run_reference
 from tinyhil.search.space import Choice, make_space
 
-CORES = {"due": "cortex-m3", "h747": "cortex-m7"}
-PORTABLE: dict[str, tuple[str, ...]] = {"cortex-m3": (), "cortex-m7": ("-DHIL_DSP_PORTABLE",)}  # on the desktop
+CORES = {"due": "cortex-m3", "h747": "cortex-m7", "nucleo_g0b1": "cortex-m0plus"}
+PORTABLE: dict[str, tuple[str, ...]] = {  # on the desktop
+    "cortex-m3": (),
+    "cortex-m7": ("-DHIL_DSP_PORTABLE",),
+    "cortex-m0plus": (),
+}
 FORMATS = ("fixed8", "int8", "fixed8pc")
 INSTRUCTIONS = {  # functions that tests/firmware_arm/instructions.cpp tries; the Cortex-M4 has loops of its own
     "due": 31,
@@ -210,12 +216,12 @@ def cases_for(core: str, folder: Path) -> list[Case]:
     for number, (name, chain) in enumerate(
         (*convolutions(), *depthwise(), *layouts(), *matrices(), ("residual", residual()), *long_rows(), *lines())
     ):
-        default = FORMATS[(number + list(ARM).index(core)) % len(FORMATS)]
+        default = FORMATS[(number + (*ARM, *M0).index(core)) % len(FORMATS)]
         program = program_of(chain, folder, default)
         if number % 2:  # by kernels that leave out the products of zeros, where the core has some
             program = often_zero(program)
         arranged, inputs = arrange(program, core), extreme_inputs(program, number)
-        assert arranged is not program, name
+        assert arranged is not program or core == "cortex-m0plus", name  # it has no loops along one axis
         if number % 2:
             inputs[::2] *= np.random.default_rng(number).integers(0, 2, inputs[::2].shape)
         found.append(Case(f"{name} {default}", arranged, inputs))
@@ -345,6 +351,46 @@ def test_orders_hold_every_weight_in_its_place(blocks: Blocks, rows: int) -> Non
         assert elements == wanted + [0] * (inner - len(wanted))
 
 
+@pytest.mark.parametrize(
+    ("weights", "fit"),
+    [
+        ([127, 127, -128, -128], True),
+        ([-128, 0, -128, 0], False),
+        ([127, 0, -128, 0], True),
+        ([0, -128, 0, -128], False),
+    ],
+)
+def test_weights_share_a_factor_where_no_sum_of_two_products_exceeds_16_bits(weights: list[int], fit: bool) -> None:
+    blocks = Blocks(1, 2, 4, (1, 4, 1, 1), (2, 1, 3), lanes=True)
+    codes = np.array(weights)
+    assert fit_lanes(codes, blocks) == fit
+    most = max(abs(weights[0]) + abs(weights[2]), abs(weights[1]) + abs(weights[3])) * 128
+    assert (most < 1 << 15) == fit
+    assert (in_blocks(codes, blocks).view(np.uint8).astype(int) - 128).tolist() == [weights[n] for n in (2, 3, 0, 1)]
+
+
+def test_a_product_of_32_bits_decides_nearly_all_results(tmp_path: Path) -> None:
+    """What the kernel of a Cortex-M0+ compares lies on both sides of the exact result, and no product overflows."""
+    program = program_of(Chain(40, 3).conv(8, 1), tmp_path, "int8")
+    program = arrange(program, "cortex-m0plus")
+    op = next(op for op in walk(program.body) if "zero" in op.params)
+    stored = program.tensors[op.inputs[2]].stored
+    assert stored is not None
+    records, bounds = np.array(stored.numbers).reshape(-1, 3), sum_bounds_of_records(program, op)
+    for (_, multiplier, packed), bound in zip(records, bounds, strict=True):
+        right, bits = packed & 255, packed >> 8
+        cut = EXTRA + right - bits
+        sums = np.unique(np.random.default_rng(3).integers(-bound, bound, 4000, endpoint=True))
+        first = (1 << 30 >> cut) + 1
+        low = sums * (multiplier >> cut) + np.minimum(sums, 0) + ((2 * op.params["zero"] + 1) << bits - 1) - first
+        high = low + np.abs(sums) + 2 * first
+        assert max(np.abs(low).max(), np.abs(high).max()) < 1 << 31
+        exact = rescale(sums, multiplier, -right - 2) + op.params["zero"]
+        assert (low >> bits <= exact).all()
+        assert (exact <= high >> bits).all()
+        assert (low >> bits == high >> bits).mean() > 0.6
+
+
 def unpaired(stored: np.ndarray, blocks: Blocks) -> np.ndarray:
     """Rows and elements of paired blocks in turn, as they lie where they are not paired."""
     both = stored.astype(np.int8).view("<i2").astype(np.int64)
@@ -386,7 +432,7 @@ def test_nothing_changes_where_a_core_has_no_blocks(tmp_path: Path) -> None:
     program = program_of(chain, tmp_path, "fixed8")
     assert arrange(program, "host") is program
     wide = program_of(chain, tmp_path, "float32")
-    assert all(arrange(wide, core) is wide for core in (*ARM, "avr"))
+    assert all(arrange(wide, core) is wide for core in (*ARM, *M0, "avr"))
 
 
 @pytest.mark.parametrize(("bias", "paired"), [(1 << 20, True), (-(1 << 29), False)])
@@ -404,7 +450,7 @@ def test_rows_whose_sums_begin_with_large_biases_are_not_paired(bias: int, paire
     assert blocks.paired == paired
 
 
-@pytest.mark.parametrize("core", ARM)
+@pytest.mark.parametrize("core", (*ARM, *M0))
 def test_flash_grows_by_padding_alone(core: str, tmp_path: Path) -> None:
     """Rows up to a multiple of four elements, outputs up to a multiple of the block's rows."""
     program = program_of(mobile(), tmp_path, "fixed8")
@@ -418,7 +464,7 @@ def test_flash_grows_by_padding_alone(core: str, tmp_path: Path) -> None:
         assert tensor.blocks.rest == 0
         padded = -(-outputs // tensor.blocks.together) * tensor.blocks.together * -(-inner // 4) * 4
         assert in_blocks(arranged.constants[op.inputs[0]], tensor.blocks).size == (
-            tensor.count if tensor.blocks.together == 1 else padded
+            padded if tensor.blocks.together > 1 or tensor.blocks.order == (2, 1, 3) else tensor.count
         )
     assert replace(arranged, tensors=program.tensors) == program  # all else is the same
 
@@ -427,7 +473,7 @@ def test_the_reference_computes_the_same(tmp_path: Path) -> None:
     program = program_of(mobile(), tmp_path, "fixed8")
     inputs = extreme_inputs(program, 3)
     wanted = run_reference(program, inputs)
-    for core in ARM:
+    for core in (*ARM, *M0):
         found = run_reference(arrange(program, core), inputs)
         assert np.array_equal(found.outputs, wanted.outputs)
         assert np.array_equal(found.saturations, wanted.saturations)

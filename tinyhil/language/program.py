@@ -43,7 +43,8 @@ class Blocks:
     operand's code of 0, whose products the kernel leaves out; None: it leaves out none. `part`: rows in turn are in
     parts, in each of which the absolute elements of a row have at most this sum, its length in front; 0: they are not.
     `raised`: what elements are more than the bytes that stand for them; None: they are stored in their format
-    (tinyhil/passes/raised.py).
+    (tinyhil/passes/raised.py). `lanes`: bytes are 128 more than elements, for products of two at once
+    (tinyhil/passes/lanes.py).
     """
 
     together: int
@@ -57,6 +58,7 @@ class Blocks:
     left_out: int | None = None
     part: int = 0
     raised: int | None = None
+    lanes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from tinyhil.passes.code_tables import with_tables
 from tinyhil.passes.constant_channels import without_constant_channels
 from tinyhil.passes.decided import with_decisions
 from tinyhil.passes.folded import folded
+from tinyhil.passes.lanes import near_records
 from tinyhil.passes.layout import with_input_as_it_is
 from tinyhil.passes.linear_sums import with_linear_forms
 from tinyhil.passes.many_rows import with_patches
@@ -81,7 +82,8 @@ def _tensors_of(program: Program, op: Op, core: str) -> dict[str, Tensor]:
     blocks = blocks_of(layer, row)
     made = {op.inputs[0]: replace(program.tensors[op.inputs[0]], blocks=blocks)}
     if is_rescaled(layer):
-        stored = (bias_of_rows if core in AVR else records_of_rows)(program, op, blocks)
+        stored_as = near_records if blocks.lanes else bias_of_rows if core in AVR else records_of_rows
+        stored = stored_as(program, op, blocks)
         made[op.inputs[2]] = replace(program.tensors[op.inputs[2]], stored=stored)
     if op.scratch and row.scratch is not None:
         need = row.scratch(layer)
@@ -107,7 +109,7 @@ def _pair(program: Program, op: Op, core: str) -> dict[str, Tensor]:
         alone = replace(op, kernel=linear.DENSE.form, inputs=inputs, params={**op.params, "inner": op.params[inner]})
         layer = Layer(program, alone)
         row = variant_of(layer, core)
-        if row is None or inputs[0] in made:
+        if row is None or inputs[0] in made or row.order(layer).lanes:
             return {}
         skipped = left_out(layer, row) if core in AVR and not is_rescaled(layer) else None
         both = both and row.long_row > 0 and can_be_paired(Layer(program, replace(op, inputs=inputs)))

@@ -10,6 +10,7 @@ from tinyhil.formats.codebook import pack
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.language.program import Blocks, Role, Tensor
 from tinyhil.ops.signs import in_words
+from tinyhil.passes.lanes import in_lanes
 
 
 def stored_bytes(tensor: Tensor, codes: np.ndarray) -> int:
@@ -63,6 +64,8 @@ def in_blocks(codes: np.ndarray, blocks: Blocks) -> np.ndarray:
     rows = rows_of(codes, blocks)
     if blocks.part:
         return _in_parts(np.pad(rows, ((0, -len(rows) % blocks.together), (0, 0))), blocks)
+    if blocks.lanes:
+        return in_lanes(rows, blocks)
     whole = len(rows) - len(rows) % blocks.together if blocks.rest else len(rows)
     last = _in_turn(rows[whole:], blocks.rest or 1, blocks.step, blocks.paired)
     return np.concatenate([_in_turn(rows[:whole], blocks.together, blocks.step, blocks.paired), last])

@@ -18,6 +18,7 @@ from tinyhil.language.form import Arithmetic, Joined, Weights
 from tinyhil.language.program import Blocks, Op, Program, Role, Tensor, walk
 from tinyhil.ops import conv, linear
 from tinyhil.ops.window import Window, window_of
+from tinyhil.passes import lanes
 from tinyhil.passes.binary_layers import LAYERS as SIGNED
 from tinyhil.passes.binary_layers import MOST_TERMS, is_binary
 from tinyhil.passes.raised import raised
@@ -40,7 +41,8 @@ DENSE, CONV = linear.DENSE.form.base, conv.CONV.form.base
 AVR, M3, DSP = ("avr",), ("cortex-m3",), ("cortex-m4", "cortex-m33", "cortex-m7")
 COLUMNS = ("cortex-m4", "cortex-m33")  # where products and rounding are one piece of assembler
 ARM = (*DSP, *M3)
-CORES = (*AVR, *ARM)
+M0 = ("cortex-m0plus",)
+CORES = (*AVR, *ARM, *M0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,11 @@ def of_bytes(layer: Layer) -> bool:
     return weights.role == Role.CONSTANT and are_bytes and _is_byte(x)
 
 
+def of_signed_bytes(layer: Layer) -> bool:
+    """The same of weights that are their bytes."""
+    return of_bytes(layer) and raised(layer.program, layer.op) is None
+
+
 def of_halves(layer: Layer) -> bool:
     """Weights or operand of more than 8 bits, at most 16, in sums of 32 bits or wider ones that are rounded to them."""
     op, (weights, x) = layer.op, layer.operands
@@ -254,6 +261,16 @@ def parts_fit(layer: Layer) -> bool:
     return bool(np.abs(codes).reshape(-1, 2).sum(axis=1).max() <= _most_weight(layer, CARRIED))
 
 
+def lanes_fit(layer: Layer) -> bool:
+    """16 bits hold the sum of two products of any weights that share a factor."""
+    return lanes.fit_lanes(layer.codes, channels_last(1, 2)(layer))
+
+
+def windows_fit(layer: Layer) -> bool:
+    """The same of windows of 3 x 3."""
+    return lanes.fit_windows(layer.codes)
+
+
 def can_be_paired(layer: Layer) -> bool:
     """Whether weight + 256 * weight is a number of 16 bits, and the sum of a row one of PAIRED_BITS."""
     op, above, outputs = layer.op, raised(layer.program, layer.op), layer.outputs
@@ -325,6 +342,11 @@ def in_parts(layer: Layer) -> Blocks:
     return replace(channels_last(4, 1)(layer), part=_most_weight(layer, CARRIED))
 
 
+def in_lanes(plain: Callable[[Layer], Blocks]) -> Callable[[Layer], Blocks]:
+    """An order of bytes of which two are one factor (tinyhil/passes/lanes.py)."""
+    return lambda layer: replace(plain(layer), lanes=True)
+
+
 def by_channel(step: int, multiple: int) -> Callable[[Layer], Blocks]:
     """One row for each channel, and all of it in turn."""
 
@@ -387,6 +409,17 @@ def lines_or_columns(layer: Layer) -> Scratch:
     return replace(by_lines, size=max(by_lines.size, WORD.storage_bytes * int(layer.op.params["height"])))
 
 
+def lane_patches(layer: Layer) -> Scratch:
+    """A row of weights and the patches of some pixels, widened (firmware/kernels/arm/lanes.hpp)."""
+    return Scratch(lanes.scratch_bytes(layer.window))
+
+
+def lane_lines(layer: Layer) -> Scratch:
+    """Lines of one channel, widened (firmware/kernels/arm/lane_windows.hpp)."""
+    w = layer.window
+    return Scratch(lanes.band_bytes(w, w.out_height), lanes.band_bytes(w, 1))
+
+
 # --- The table. A test of an element costs 2 to 3 cycles on an AVR and saves 31 of its 40 (avr/dense_avr.hpp); on the
 # Cortex-M7 one of four costs more than it saves in all of the zoo (docs/training.md), and larger blocks of shorter rows
 # cost MobileNetV1 4 %.
@@ -397,7 +430,7 @@ _BYTE_CHANNELS, _HALF_CHANNELS = (of_bytes, is_depthwise, is_three), (of_halves,
 _NINE, _DEPTHWISE = by_channel(9, 1), "arm/depthwise.hpp"
 VARIANTS = (
     Variant(AVR, _BOTH, (of_bits,), bits(8), None, "common/binary_rows.hpp"),
-    Variant(ARM, _BOTH, (of_bits,), bits(32), None, "common/binary_rows.hpp"),
+    Variant((*ARM, *M0), _BOTH, (of_bits,), bits(32), None, "common/binary_rows.hpp"),
     Variant(
         AVR,
         _BOTH,
@@ -433,4 +466,21 @@ VARIANTS = (
     Variant(M3, _CONV, (*_WHOLE_HALVES, parts_fit), in_parts, patches, _OF_HALVES),
     Variant(DSP, _CONV, (*_WHOLE_HALVES, has_wide_weights), channels_last(2, 2), halfword_patches, _OF_HALVES),
     Variant(DSP, _CONV, _WHOLE_HALVES, channels_last(2, 4), halfword_patches, _OF_HALVES, long_row=64),
+    Variant(M0, _DENSE, (of_signed_bytes, two_rows), in_lanes(rows(4, 1, 1, 4)), None, "arm/lanes.hpp"),
+    Variant(
+        M0,
+        _CONV,
+        (of_signed_bytes, is_depthwise, is_three, windows_fit),
+        in_lanes(_NINE),
+        lane_lines,
+        "arm/lane_windows.hpp",
+    ),
+    Variant(
+        M0,
+        _CONV,
+        (of_signed_bytes, is_whole, two_rows, lanes_fit),
+        in_lanes(channels_last(1, 2)),
+        lane_patches,
+        "arm/lanes.hpp",
+    ),
 )

@@ -1,6 +1,7 @@
 // Convolution with weights in the order of blocks: the patches of two pixels, then blocks of all outputs.
 #pragma once
 #include "firmware/kernels/arm/depthwise_line.hpp"
+#include "firmware/kernels/arm/lanes.hpp"
 #include "firmware/kernels/arm/patches.hpp"
 #include "firmware/kernels/common/rounding.hpp"
 
@@ -80,6 +81,10 @@ template <bool Inner, bool OutInner, class X>
 inline Laid<X, Inner, OutInner> laid(Ram<X> x) {
     return {x.at};
 }
+
+}  // namespace hil
+#include "firmware/kernels/arm/lane_windows.hpp"
+namespace hil {
 
 // Distances in these layouts; slots of a line buffer hold a row of every channel in either one
 template <class X, bool Inner, bool OutInner>
@@ -172,6 +177,31 @@ void convolve_blocks(Out *out, uint32_t *scratch, Size begin, Size end, Blocks<W
     const OneAxis axis = one_axis_of(l);
     if (l.window.kernel_x > 1) begin = 0, end = l.window.out_width;
     depthwise_line<Acc, T>(out, reinterpret_cast<X *>(scratch), begin, end, weights.at, x.at, bias, axis, shift, bias_shift);
+}
+
+// Cortex-M0+, from planes to planes: a row of weights at a time for the patches of several pixels
+template <class Acc, class T, class Out, class B, class Shift, class BiasShift>
+void convolve_blocks(Out *out, uint32_t *row, Size begin, Size end, Blocks<InLanes, 1, 2> weights, Laid<int8_t, false, false> x,
+                     const B &bias, const RowWindow &l, Size outputs, const Shift &shift, BiasShift bias_shift) {
+    const Window &w = l.window;
+    const Size padded = rounded_up(w.channels * w.kernel_y * w.kernel_x, 4), most = lane_pixels(padded);
+    uint32_t *const patches = row + padded / 2;
+    int8_t *const bytes = reinterpret_cast<int8_t *>(patches + most * padded / 2);
+    const auto add = bias_factor(bias_shift);
+    const auto by = at_run_time(shift);
+    LanePixels pixels;
+    for (Pixel p = {begin, 0}; p.y < end;) {
+        Size count = 0;
+        pixels.first = p.y * w.out_width + p.column;
+        for (; count < most && p.y < end; ++count) {
+            pixels.places[count] = slot_of(p.y, l.out_ring) * l.out_row + p.column;
+            widen_window(patches + count / 2 * 2 * (padded / 2) + count % 2, bytes, x.at, l, p, static_cast<int8_t>(PadCode<T>::value),
+                         padded);
+            if (++p.column == w.out_width) p = {p.y + 1, 0};
+        }
+        pixels.count = count;
+        outputs_of_lanes<Acc>(out, row, patches, weights.at, bias, pixels, l.out_plane, padded, outputs, by, add);
+    }
 }
 
 template <class Acc, class Out, class T, class W, Size Rows, Size Step, class X, class B, class Shift, class BiasShift>

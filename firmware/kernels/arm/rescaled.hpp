@@ -5,6 +5,7 @@
 #pragma once
 #include "firmware/kernels/arm/conv_blocks.hpp"
 #include "firmware/kernels/arm/dense_blocks.hpp"
+#include "firmware/kernels/arm/near.hpp"
 #include "firmware/kernels/common/affine.hpp"
 
 namespace hil {
@@ -75,6 +76,16 @@ inline Rescaled<Once, true, Zero, true> early(const Rescaled<Once, true, Zero, f
     return {by.bias, by.multiplier, by.right, by.addend};
 }
 
+template <bool Once, bool Doubled, int Zero>
+inline Records<Once, Doubled, Zero> records_of(Flash<int32_t> r) {
+    return {r.at};
+}
+template <bool Once, bool Doubled, int Zero>
+inline NearRecords<Once, Zero> records_of(NearOperand r) {
+    static_assert(!Doubled, "this core needs no sum twice");
+    return {r.at};
+}
+
 // Whether a result is never below Zero
 template <class Out, int Zero>
 struct IsFrom {
@@ -133,9 +144,9 @@ struct Together<Out, Rescaled<Once, Doubled, Zero, Early>, true> {
 template <class Out, bool Once, bool Doubled, int Zero, bool Early>
 struct Together<Out, Rescaled<Once, Doubled, Zero, Early>, false> : Together<Out, Rescaled<Once, Doubled, Zero, Early>, true> {};
 
-template <class Acc, class Out, class W, class X, int Zero, int Twice>
-void dense_rescaled(Out *out, W weights, X x, Flash<int32_t> records, Size rows, Size outputs, Size inner, Const<Zero>, Const<Twice>) {
-    dense_bias<Acc>(out, weights, x, NoBias(), rows, outputs, inner, Records<true, Twice != 0, Zero>{records.at}, Const<0>());
+template <class Acc, class Out, class W, class X, class R, int Zero, int Twice>
+void dense_rescaled(Out *out, W weights, X x, R records, Size rows, Size outputs, Size inner, Const<Zero>, Const<Twice>) {
+    dense_bias<Acc>(out, weights, x, NoBias(), rows, outputs, inner, records_of<true, Twice != 0, Zero>(records), Const<0>());
 }
 
 template <class Acc, class Out, class W, class X, class V, class Y, class Lift, int Zero, int Twice>
@@ -169,19 +180,19 @@ void dense_factored_pair(Out *out, W weights, X x, Flash<int32_t> records, V mor
     dense_bias_pair<Acc>(out, weights, x, NoBias(), more, y, rows, outputs, inner, more_inner, lift, Factors{records.at}, Const<0>());
 }
 
-template <class Acc, class Out, class T, class W, class X, int Zero, int Pad, int Twice>
-void conv_rescaled(Out *out, T *patch, W weights, X x, Flash<int32_t> records, const Window &w, Size groups, Size outputs, Const<Zero>,
-                   Const<Pad>, Const<Twice>) {
+template <class Acc, class Out, class T, class W, class X, class R, int Zero, int Pad, int Twice>
+void conv_rescaled(Out *out, T *patch, W weights, X x, R records, const Window &w, Size groups, Size outputs, Const<Zero>, Const<Pad>,
+                   Const<Twice>) {
     AffineCode<T, Pad> *const padded = reinterpret_cast<AffineCode<T, Pad> *>(patch);
-    const Records<false, Twice != 0, Zero> channels = {records.at};
+    const auto channels = records_of<false, Twice != 0, Zero>(records);
     convolve<Acc>(out, padded, weights, x, NoChannelBias(), w, groups, outputs, channels, Const<0>());
 }
 
-template <class Acc, class Out, class T, class Rows, class W, class X, class Y, int Zero, int Pad, int Twice>
-void conv_rescaled_rows(Out *out, T *patch, Rows rows, W weights, X x, Flash<int32_t> records, Y, const RowWindow &l, Size groups,
-                        Size outputs, Const<Zero>, Const<Pad>, Const<Twice>) {
+template <class Acc, class Out, class T, class Rows, class W, class X, class R, class Y, int Zero, int Pad, int Twice>
+void conv_rescaled_rows(Out *out, T *patch, Rows rows, W weights, X x, R records, Y, const RowWindow &l, Size groups, Size outputs,
+                        Const<Zero>, Const<Pad>, Const<Twice>) {
     AffineCode<T, Pad> *const padded = reinterpret_cast<AffineCode<T, Pad> *>(patch);
-    const Records<false, Twice != 0, Zero> channels = {records.at};
+    const auto channels = records_of<false, Twice != 0, Zero>(records);
     convolve_rows<Acc>(out, padded, rows, weights, x, NoChannelBias(), l, groups, outputs, channels, Const<0>());
 }
 
