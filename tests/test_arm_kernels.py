@@ -450,7 +450,7 @@ def test_rows_whose_sums_begin_with_large_biases_are_not_paired(bias: int, paire
     assert blocks.paired == paired
 
 
-@pytest.mark.parametrize("core", (*ARM, *M0))
+@pytest.mark.parametrize("core", [*ARM, *M0])
 def test_flash_grows_by_padding_alone(core: str, tmp_path: Path) -> None:
     """Rows up to a multiple of four elements, outputs up to a multiple of the block's rows."""
     program = program_of(mobile(), tmp_path, "fixed8")
