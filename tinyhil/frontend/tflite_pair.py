@@ -70,9 +70,9 @@ def load_pair(first: Path, stream: Stream) -> Model:
     """The model of `first` and then `stream.then`; ModelError where these do not fit, or one of them is damaged."""
     assert stream.then is not None
     front, network = _part(first), _part(stream.then)
-    _require_fit(front, network)
     name = f"{front.stem}_{network.stem}"
     try:
+        _require_fit(front, network)
         return whole(lambda: _model(front, network, stream, first.with_name(name)))
     except ModelError as error:
         raise ModelError(f"{first} then {stream.then}: {' '.join(str(error).split())}") from None
@@ -85,7 +85,7 @@ def _part(path: Path) -> Part:
     try:
         file = read_file(data)
     except ModelError as error:
-        raise ModelError(f"{path}: {error}") from None
+        raise ModelError(f"{path}: {' '.join(str(error).split())}") from None
     if len(file.inputs) != 1 or len(file.outputs) != 1:
         counts = f"{len(file.inputs)} inputs and {len(file.outputs)} outputs"
         raise ModelError(f"{path}: {counts}; one of each can be joined")
