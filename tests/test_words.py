@@ -23,7 +23,6 @@ PRIVATE = {
     "kept": "say what is kept: front, cached, fitting",
     "ladder": "Pareto front",
     "ladders": "Pareto front",
-    "lanes": "batch engine",
     "leash": "penalty",
     "lockstep": "batch engine",
     "mended": "corrected",

@@ -14,7 +14,7 @@ MOST = 64  # options of one operator
 
 
 def options_of(data: bytes) -> dict[str, float]:
-    """Name to number, in the order of the file, which is that of the names."""
+    """Name to number, in the order of the file, which is that of the names. ValueError for what is no such map."""
     if len(data) < 3:
         return {}
     width, packed = data[-1], data[-2]

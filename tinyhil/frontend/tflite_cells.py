@@ -70,7 +70,7 @@ def _is_variable(reader: Reader, operation: Operation, number: int) -> None:
 
 
 def svdf(reader: Reader, operation: Operation) -> None:
-    """SVDF: filters over the newest values, sums over the past ones."""
+    """SVDF: filters over the newest values, sums over the past ones. ModelError for what is refused."""
     x, weights, times, bias, state = (*operation.inputs,)[:5]
     _is_variable(reader, operation, state)
     tensors = [reader.file.tensors[number] for number in (x, weights, times, state, operation.outputs[0])]
@@ -132,7 +132,10 @@ ABSENT = (*range(9, 12), 16, 17, *range(20, 24))
 
 
 def lstm(reader: Reader, operation: Operation) -> None:
-    """UNIDIRECTIONAL_SEQUENCE_LSTM: a loop over the steps of its input; its states go on from sample to sample."""
+    """UNIDIRECTIONAL_SEQUENCE_LSTM: a loop over the steps of its input; its states go on from sample to sample.
+
+    ModelError for what is refused.
+    """
     numbers = (*operation.inputs, *[-1] * (24 - len(operation.inputs)))
     if any(numbers[at] >= 0 for at in ABSENT):
         raise reader.refuse(operation, "peepholes, a projection or a normalization")

@@ -204,7 +204,10 @@ def _overlap_add(reader: Reader, operation: Operation) -> None:
 
 
 def cast(reader: Reader, operation: Operation) -> None:
-    """CAST: whole numbers wrap, what is no number of 0 decimals loses them; booleans are 0 and 1."""
+    """CAST: whole numbers wrap, what is no number of 0 decimals loses them; booleans are 0 and 1.
+
+    ModelError for what is refused.
+    """
     source, target = (reader.file.tensors[numbers[0]] for numbers in (operation.inputs, operation.outputs))
     out, number = f"{target.name}.cast", operation.inputs[0]
     if target.kind not in (REAL, *WHOLE_KINDS) or target.scales is not None:
