@@ -198,7 +198,7 @@ STAGES = {
     "with_linear_forms": "linear-sums",
     "without_needless_clipping": "ranges",
     "with_signs": "signs",
-    "with_records": "records",
+    "with_records": "blocks",
     "with_streams": "streams",
 }
 

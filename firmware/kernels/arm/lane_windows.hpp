@@ -36,7 +36,7 @@ inline void add_pair_windows(int32_t *sums, const uint32_t *x, const PairWindow 
 }  // namespace portable
 
 #if __ARM_ARCH_ISA_THUMB == 1
-#define HIL_TOLD_APART(x) \
+#define HIL_PARTED(x) \
     "add r8, " x "\n" \
     "asrs " x ", " x ", #16\n" \
     "adcs r6, " x "\n"
@@ -85,60 +85,60 @@ __attribute__((naked, noinline, noipa)) inline void add_pair_windows(int32_t *, 
         "muls r1, r4, r1\n"
         "ldr r4, [sp, #4]\n"
         "muls r2, r4, r2\n"
-        "adds r1, r1, r2\n" HIL_TOLD_APART("r1") "ldr r5, [sp, #8]\n"
-                                                 "muls r5, r3, r5\n"
-                                                 "ldmia r0!, {r1, r2, r3}\n"
-                                                 "ldr r4, [sp, #32]\n"
-                                                 "adds r0, r0, r4\n"
-                                                 "ldr r4, [sp, #12]\n"
-                                                 "muls r1, r4, r1\n"
-                                                 "adds r5, r5, r1\n" HIL_TOLD_APART(
-                                                     "r5") "mov r4, r9\n"
-                                                           "muls r2, r4, r2\n"
-                                                           "mov r4, r10\n"
-                                                           "muls r3, r4, r3\n"
-                                                           "adds r2, r2, r3\n" HIL_TOLD_APART(
-                                                               "r2") "ldmia r0!, {r1, r2, r3}\n"
-                                                                     "mov r4, r11\n"
-                                                                     "muls r1, r4, r1\n"
-                                                                     "mov r4, r12\n"
-                                                                     "muls r2, r4, r2\n"
-                                                                     "adds r1, r1, r2\n" HIL_TOLD_APART(
-                                                                         "r1") "mov r4, lr\n"
-                                                                               "muls r3, r4, r3\n" HIL_TOLD_APART(
-                                                                                   "r3") "lsls r1, r6, #16\n"
-                                                                                         "mov r2, r8\n"
-                                                                                         "subs r2, r2, r1\n"
-                                                                                         "ldr r1, [sp, #16]\n"
-                                                                                         "stmia r1!, {r2, r6}\n"
-                                                                                         "str r1, [sp, #16]\n"
-                                                                                         "ldr r0, [sp, #24]\n"
-                                                                                         "adds r0, r0, r7\n"
-                                                                                         "ldr r4, [sp, #20]\n"
-                                                                                         "cmp r0, r4\n"
-                                                                                         "bne 1b\n"
-                                                                                         "ldr r3, [sp, #48]\n"
-                                                                                         "subs r3, #1\n"
-                                                                                         "beq 2f\n"
-                                                                                         "str r3, [sp, #48]\n"
-                                                                                         "ldr r0, [sp, #36]\n"
-                                                                                         "ldr r3, [sp, #40]\n"
-                                                                                         "adds r0, r0, r3\n"
-                                                                                         "str r0, [sp, #36]\n"
-                                                                                         "ldr r3, [sp, #44]\n"
-                                                                                         "adds r3, r3, r0\n"
-                                                                                         "str r3, [sp, #20]\n"
-                                                                                         "b 1b\n"
-                                                                                         "2:\n"
-                                                                                         "add sp, #52\n"
-                                                                                         "pop {r4, r5, r6, r7}\n"
-                                                                                         "mov r8, r4\n"
-                                                                                         "mov r9, r5\n"
-                                                                                         "mov r10, r6\n"
-                                                                                         "mov r11, r7\n"
-                                                                                         "pop {r4, r5, r6, r7, pc}\n");
+        "adds r1, r1, r2\n" HIL_PARTED("r1") "ldr r5, [sp, #8]\n"
+                                             "muls r5, r3, r5\n"
+                                             "ldmia r0!, {r1, r2, r3}\n"
+                                             "ldr r4, [sp, #32]\n"
+                                             "adds r0, r0, r4\n"
+                                             "ldr r4, [sp, #12]\n"
+                                             "muls r1, r4, r1\n"
+                                             "adds r5, r5, r1\n" HIL_PARTED(
+                                                 "r5") "mov r4, r9\n"
+                                                       "muls r2, r4, r2\n"
+                                                       "mov r4, r10\n"
+                                                       "muls r3, r4, r3\n"
+                                                       "adds r2, r2, r3\n" HIL_PARTED(
+                                                           "r2") "ldmia r0!, {r1, r2, r3}\n"
+                                                                 "mov r4, r11\n"
+                                                                 "muls r1, r4, r1\n"
+                                                                 "mov r4, r12\n"
+                                                                 "muls r2, r4, r2\n"
+                                                                 "adds r1, r1, r2\n" HIL_PARTED(
+                                                                     "r1") "mov r4, lr\n"
+                                                                           "muls r3, r4, r3\n" HIL_PARTED(
+                                                                               "r3") "lsls r1, r6, #16\n"
+                                                                                     "mov r2, r8\n"
+                                                                                     "subs r2, r2, r1\n"
+                                                                                     "ldr r1, [sp, #16]\n"
+                                                                                     "stmia r1!, {r2, r6}\n"
+                                                                                     "str r1, [sp, #16]\n"
+                                                                                     "ldr r0, [sp, #24]\n"
+                                                                                     "adds r0, r0, r7\n"
+                                                                                     "ldr r4, [sp, #20]\n"
+                                                                                     "cmp r0, r4\n"
+                                                                                     "bne 1b\n"
+                                                                                     "ldr r3, [sp, #48]\n"
+                                                                                     "subs r3, #1\n"
+                                                                                     "beq 2f\n"
+                                                                                     "str r3, [sp, #48]\n"
+                                                                                     "ldr r0, [sp, #36]\n"
+                                                                                     "ldr r3, [sp, #40]\n"
+                                                                                     "adds r0, r0, r3\n"
+                                                                                     "str r0, [sp, #36]\n"
+                                                                                     "ldr r3, [sp, #44]\n"
+                                                                                     "adds r3, r3, r0\n"
+                                                                                     "str r3, [sp, #20]\n"
+                                                                                     "b 1b\n"
+                                                                                     "2:\n"
+                                                                                     "add sp, #52\n"
+                                                                                     "pop {r4, r5, r6, r7}\n"
+                                                                                     "mov r8, r4\n"
+                                                                                     "mov r9, r5\n"
+                                                                                     "mov r10, r6\n"
+                                                                                     "mov r11, r7\n"
+                                                                                     "pop {r4, r5, r6, r7, pc}\n");
 }
-#undef HIL_TOLD_APART
+#undef HIL_PARTED
 #else
 inline void add_pair_windows(int32_t *sums, const uint32_t *x, const PairWindow &w, Size pairs, Size rows) {
     portable::add_pair_windows(sums, x, w, pairs, rows);
