@@ -408,6 +408,26 @@ REWRITTEN: dict[str, tuple[Model, int]] = {
         ([node("Add", "x m", "s"), node("Softmax", "s", "y")], (3, 3), {"m": np.triu(np.full((3, 3), -np.inf), 1)}),
         17,
     ),
+    "swish": (one("Swish", alpha=1.3), 24),
+    "normalization in groups": (
+        fed("GroupNormalization", "x s b", {"s": rnd(4), "b": rnd(4)}, (1, 4, 3, 3), num_groups=2),
+        21,
+    ),
+    "length pool": (one("LpPool", FLAT, kernel_shape=[2, 2], strides=[2, 2], p=2), 17),
+    "product cumulated": (fed("CumProd", "x a", {"a": np.array(1)}, exclusive=1), 26),
+    "triangle": (fed("Trilu", "x k", {"k": np.array(-1)}, (3, 3), upper=0), 17),
+    "one hot": (
+        ([node("ArgMax", "x", "i", axis=1, keepdims=0), node("OneHot", "i d v", "y")], ROWS, {"d": 4, "v": [0.0, 1.0]}),
+        17,
+    ),
+    "hard max": (one("Hardmax", axis=1), 17),
+    "elements gathered": (fed("GatherElements", "x i", {"i": [[3, 0], [1, 1], [2, 0]]}, axis=1), 17),
+    "places gathered": (fed("GatherND", "x i", {"i": [[0, 1], [2, 3]]}), 17),
+    "elements scattered": (
+        fed("ScatterElements", "x i u", {"i": [[1, 0, 2]], "u": rnd(1, 3)}, axis=1),
+        17,
+    ),
+    "places scattered": (fed("ScatterND", "x i u", {"i": [[0, 1], [2, 3]], "u": rnd(2)}), 17),
     "bounded mask": (
         ([node("Clip", "inf low", "m"), node("Add", "x m", "y")], ROWS, {"inf": [-np.inf, 1, 2, 3], "low": -2.0}),
         17,
@@ -416,5 +436,5 @@ REWRITTEN: dict[str, tuple[Model, int]] = {
 NEWER |= REWRITTEN
 ALL |= NEWER
 
-RUNTIME_LACKS = {"rms normalization"}  # onnxruntime of older releases
+RUNTIME_LACKS = {"rms normalization", "swish", "product cumulated"}  # onnxruntime of older releases
 RUNTIME_LACKS |= {"rnn pool", "rnn pool of a row"}  # of this project's own domain: tests/test_rnn_pool.py

@@ -474,8 +474,9 @@ def test_minimalloc_instances_fit(name: str) -> None:
 @pytest.mark.parametrize("name", "ABCDEFGHIJK")
 def test_the_table_says_what_hil_plan_gives(name: str) -> None:
     page = Path(__file__).parent.parent / "docs" / "measured" / "memplan.md"
-    (row,) = (line for line in page.read_text().splitlines() if line.startswith(f"| {name} |"))
+    rows = [line for line in page.read_text().splitlines() if line.startswith(f"| {name} |")]
     problem = read_problem(INSTANCES / "minimalloc" / f"{name}.1048576.csv")
     plan = memplan.plan(problem)
-    assert f"| {plan.peak_bytes} |" in row
+    assert len(rows) == 2  # beside other planners, beside minimalloc
+    assert all(f"| {plan.peak_bytes} |" in row for row in rows)
     assert plan.proven

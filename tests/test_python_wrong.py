@@ -47,6 +47,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Call, dic
         "profile": (model.profile, {"board": "nowhere", "x": x}),
         "search": (model.search, search),
         "fit": (model.fit, {"boards": "uno"}),
+        "then": (model.then, {"other": model}),  # right but for its kind of file: an .onnx has no streams
         "export": (model.export, {"kind": "cmake", "out": folder / "a.zip"}),
         "compiled.run": (compiled.run, run),
         "compiled.profile": (compiled.profile, {"board": "nowhere", "x": x}),
@@ -67,7 +68,7 @@ def arguments(name: str, call: Call) -> Iterator[str]:
         yield from (field for field in options.__dataclass_fields__ if field not in GIVEN_ELSEWHERE)
 
 
-NAMES = ("load", "compare", "calibrate", "compile", "run", "profile", "search", "fit", "export")
+NAMES = ("load", "compare", "calibrate", "compile", "run", "profile", "search", "fit", "then", "export")
 NAMES = (*NAMES, "compiled.run", "compiled.profile", "compiled.export")
 
 

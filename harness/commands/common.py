@@ -37,7 +37,7 @@ def _not_both(context: click.Context, parameter: click.Parameter, value: Any) ->
 PASSES = (
     *("dead-channels", "masks", "part-scales", "columns", "result-scales", "cell-scales", "shared-scales"),
     *("bias", "distance", "exponent", "gathered", "pair", "residual", "activation", "clamp", "sparse", "direct"),
-    *("constant-channels", "tables", "folds", "linear-sums", "ranges", "signs", "streams", "records"),
+    *("constant-channels", "tables", "folds", "linear-sums", "ranges", "signs", "streams", "decided"),
     *("blocks", "input", "rows", "in-place", "views", "gaps", "order", "layouts", "chains", "hot"),
 )
 FORMAT_OPTION = click.option(

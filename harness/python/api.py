@@ -74,6 +74,7 @@ class Model:
         """
         _of_kind("other", other, Model)
         _of_kind("hop", hop, int, type(None))
+        _of_kind("steps", steps, int, type(None))
         return load(pair_name(self.name, other.name, hop), say=self.say, steps=steps or other.steps or self.steps or 1)
 
     @property

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from tinyhil.errors import ConfigError
+from tinyhil.processes import Started
 
 VERBS = ("run", "profile", "bench")
 MOST_JOBS = 4  # at a time
+GRACE_S = 10.0  # for a run to end in order
 SHOWN = 600  # characters of what a job printed last
 
 
@@ -23,7 +25,7 @@ class Job:
     """A process, its command as the record has it, and where it prints."""
 
     command: str
-    process: subprocess.Popen[bytes]
+    process: Started
     output: IO[bytes]
 
     def as_plain(self) -> dict[str, Any]:
@@ -50,9 +52,8 @@ class Jobs:
                 raise ConfigError(f"{MOST_JOBS} jobs are running; wait for one to end")
             output = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the job is shown
             program = [sys.executable, "-m", "tinyhil.harness.cli", *words]
-            process = subprocess.Popen(
-                program, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-            )
+            streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
+            process = Started(program, cwd=self.folder, **streams)
             self.started.append(Job(command, process, output))
 
     def as_plain(self) -> list[dict[str, Any]]:
@@ -63,9 +64,7 @@ class Jobs:
     def stop(self) -> None:
         """End those that still run, as Ctrl-C would."""
         for job in self.started:
-            if job.process.poll() is None:
-                job.process.terminate()
-                job.process.wait()
+            job.process.end(GRACE_S)
             job.output.close()
 
 
