@@ -64,7 +64,7 @@ def scratch_bytes(w: Window) -> int:
     """A row of weights and the patches of pixels, widened, and the bytes of one window."""
     padded = -(-w.channels * w.positions // WORD_BYTES) * WORD_BYTES
     fit = PATCH_BYTES // (ELEMENT_BYTES * padded) // 2 * 2
-    pixels = min(max(fit, 2), MOST_PIXELS)
+    pixels = max(min(fit, MOST_PIXELS, -(-w.pixels // 2) * 2), 2)
     return ELEMENT_BYTES * padded * (1 + pixels) + padded + WORD_BYTES
 
 

@@ -184,7 +184,7 @@ template <class Acc, class T, class Out, class B, class Shift, class BiasShift>
 void convolve_blocks(Out *out, uint32_t *row, Size begin, Size end, Blocks<InLanes, 1, 2> weights, Laid<int8_t, false, false> x,
                      const B &bias, const RowWindow &l, Size outputs, const Shift &shift, BiasShift bias_shift) {
     const Window &w = l.window;
-    const Size padded = rounded_up(w.channels * w.kernel_y * w.kernel_x, 4), most = lane_pixels(padded);
+    const Size padded = rounded_up(w.channels * w.kernel_y * w.kernel_x, 4), most = lane_pixels(padded, w.out_height * w.out_width);
     uint32_t *const patches = row + padded / 2;
     int8_t *const bytes = reinterpret_cast<int8_t *>(patches + most * padded / 2);
     const auto add = bias_factor(bias_shift);

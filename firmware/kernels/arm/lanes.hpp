@@ -20,9 +20,9 @@ inline Blocks<InLanes, Rows, Step> in_lanes(Blocks<int8_t, Rows, Step> b) {
 
 // Pixels whose patches are there at a time, so that a row of weights is widened once for all of them (passes/lanes.py)
 constexpr Size most_lane_pixels = 32, lane_patch_bytes = 8192;
-inline Size lane_pixels(Size padded) {
-    const Size fit = lane_patch_bytes / (2 * padded) & ~Size(1);
-    return fit > most_lane_pixels ? most_lane_pixels : fit < 2 ? 2 : fit;
+inline Size lane_pixels(Size padded, Size of) {
+    const Size fit = lane_patch_bytes / (2 * padded) & ~Size(1), most = of < most_lane_pixels ? rounded_up(of, 2) : most_lane_pixels;
+    return fit > most ? most : fit < 2 ? 2 : fit;
 }
 
 constexpr uint32_t lane_mask = 0x00FF00FF, lane_middle = 0x00800080;
