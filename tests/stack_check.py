@@ -36,7 +36,7 @@ def check_stacks(image: Image, core: str, report: Path) -> dict[str, tuple[int, 
         if address not in image_s:
             continue
         name, span = code.name_of(address), code.span_of(address)
-        if address not in code.functions and span is not None:
+        if address not in functions and span is not None:
             address = span.start  # a far branch of Thumb-1, which the emulator takes for a call
         assert address in functions, f"{name} at {address:#x} ran and is in no call graph"
         limits = functions[address]

@@ -14,10 +14,6 @@
 #include "model/board_nucleo_h745.hpp"
 #elif defined(HIL_BOARD_HOST)
 #include "model/board_host.hpp"
-#elif defined(HIL_BOARD_NUCLEO_G0B1)
-#include "model/board_nucleo_g0b1.hpp"
-#elif defined(HIL_BOARD_PICO)
-#include "model/board_pico.hpp"
 #elif defined(HIL_BOARD_QEMU_M33)
 #include "model/board_qemu_m33.hpp"
 #elif defined(HIL_BOARD_NUCLEO_U575)
@@ -30,6 +26,10 @@
 #include "model/board_xiao_nrf52840.hpp"
 #elif defined(HIL_BOARD_NANO33BLE)
 #include "model/board_nano33ble.hpp"
+#elif defined(HIL_BOARD_NUCLEO_G0B1)
+#include "model/board_nucleo_g0b1.hpp"
+#elif defined(HIL_BOARD_PICO)
+#include "model/board_pico.hpp"
 #else
 #error "this model was generated for other boards"
 #endif
