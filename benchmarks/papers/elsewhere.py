@@ -59,7 +59,7 @@ def _judge_ppo(_: Rows) -> Verdict:
         plain, mask = over_seeds(ppo, ddpg), over_seeds(masked, ddpg)
         better.append(plain)
         said.append(f"`{network}` {plain}, with a mask {mask}")
-    budget = "evaluations as in the record, fewer than the paper's: its own claim is not judged"
+    budget = "fewer evaluations than the paper's, DDPG before it rounded as HAQ does: its own claim is not judged"
     outcome = all_above(better)
     return Verdict("not shown" if outcome == "refuted" else outcome, f"points above DDPG: {'; '.join(said)}; {budget}")
 
