@@ -60,16 +60,27 @@ def test_a_layer_by_hand(model: Path) -> None:
     assert found["energy_pj"] == pytest.approx(total)
     assert found["energy_zeros_skipped_pj"] == pytest.approx(total - layer["skipped_pj"])
     assert found["fidelity"] == "modelled"
+    if_ = {each["constant"]: (each["halved_pj"] - total, each["doubled_pj"] - total) for each in found["sensitivity"]}
+    assert set(if_) == set(Technology.model_fields) - {"title", "source", "mac_bits"}
+    for constant, part in ("mac_pj", layer["product_pj"]), ("sram_pj_per_bit", layer["sram_pj"]):
+        assert if_[constant] == pytest.approx((-part / 2, part))
+    assert if_["dram_pj_per_bit"] == pytest.approx((-found["input_pj"] / 2, found["input_pj"]))
+    assert if_["sram_bytes"] == if_["reuse"] == (0, 0)  # all fits in half of it; every factor is fetched once
 
 
-def test_prices_of_ones_own_and_what_does_not_fit(model: Path) -> None:
-    table = "technologies: {mine: {title: t, source: s, mac_pj: 1, mac_bits: 8, exponent: 1, sram_pj_per_bit: 0,"
-    (model.parent / "t.yaml").write_text(table + " dram_pj_per_bit: 1, sram_bytes: 2, reuse: 1}}")
-    found = energy(model, "--format", "fixed8", "--technologies", "t.yaml", "--technology", "mine")
-    (layer,) = found["operations"]
-    assert found["constants_off_chip"]
-    assert layer["product_pj"] == 8
-    assert layer["dram_pj"] == 8 * (8 + 2 + 4 + 2)  # W, bias, x, y
+def test_chips_that_others_have_measured(tmp_path: Path) -> None:
+    """Their joules per cycle, the cycles of `hil fit`; ST's L4R5 takes about .276 nJ a cycle, its U385 a fifth."""
+    done = hil("energy", "--model", "digits_cnn", "--format", "fixed8", "--samples", "1", "--json", cwd=tmp_path)
+    found = {each["chip"]: each for each in json.loads(done.stdout)["chips"]}
+    middles = {name: sum(each["nj_per_cycle"]) / 2 for name, each in found.items()}
+    assert middles == pytest.approx({"stm32l4r5": 0.276, "stm32u575": 0.146, "stm32u385": 0.055}, rel=0.05)
+    (fit,) = json.loads(
+        hil("fit", "digits_cnn", "--boards", "nucleo_l4r5", "--formats", "fixed8", "--json", cwd=tmp_path).stdout
+    )["rows"]
+    cycles, uj = found["stm32l4r5"]["cycles"], found["stm32l4r5"]["uj"]
+    assert cycles["value"] == pytest.approx(fit["latency_us"]["value"] * 120, rel=0.2)  # another preference
+    assert uj["low"] < uj["value"] < uj["high"]
+    assert uj["value"] == pytest.approx(cycles["value"] * middles["stm32l4r5"] / 1e3)
 
 
 @pytest.mark.parametrize("name", ["protonn_usps2", "digits_cnn", "bonsai_usps2", "fastgrnn_har"])

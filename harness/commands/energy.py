@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tinyhil.harness.commands import common
-from tinyhil.harness.commands.common import say
+from tinyhil.harness.commands.common import read_boards, say
 
 
 @click.command()
@@ -27,14 +27,17 @@ from tinyhil.harness.commands.common import say
     help="Prices of your own, beside harness/energy/technologies.yaml.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result alone on stdout, as one JSON object.")
-def energy(as_json: bool, format_: str, **options: Any) -> None:
-    """Model what a sample costs in energy: products, SRAM and DRAM, with the zeros that samples and weights show."""
+@common.BOARDS_OPTION
+def energy(as_json: bool, format_: str, boards_file: Path | None, **options: Any) -> None:
+    """Model what a sample costs in energy: products, SRAM and DRAM, with the zeros that samples and weights show.
+
+    Beside it, what it takes on microcontrollers whose energy others have measured."""
     import json
 
     from tinyhil.harness.energy.session import EnergyRequest
     from tinyhil.harness.python import calls
 
-    outcome = calls.energy(EnergyRequest(format=format_, **options), say)
+    outcome = calls.energy(EnergyRequest(format=format_, **options), read_boards(boards_file, None), say)
     if as_json:
         click.echo(json.dumps(outcome.printed))
         return

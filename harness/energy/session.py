@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.compiler.lower import lower
+from tinyhil.harness.energy.chips import ChipEnergy, energy_on_chips
 from tinyhil.harness.energy.counts import count_operations
 from tinyhil.harness.energy.sample_energy import Energy, OperationEnergy, energy_of
 from tinyhil.harness.energy.technology import Technology, find_technology
+from tinyhil.harness.energy.what_if import Sensitivity, sensitivities
 from tinyhil.harness.job.job import Say, Streamed, load_job, method_of, open_model
+from tinyhil.harness.settings.config import Boards
 from tinyhil.references.reference import quantize_inputs
 
 ENOUGH_SAMPLES = 20  # to know how many values are zero
@@ -50,6 +53,8 @@ class EnergyOutcome:
     technology_name: str
     technology: Technology
     energy: Energy
+    sensitivities: tuple[Sensitivity, ...]
+    chips: tuple[ChipEnergy, ...]
 
     @property
     def printed(self) -> dict[str, Any]:
@@ -67,6 +72,8 @@ class EnergyOutcome:
             "products": sum(each.operation.executions * each.operation.products for each in found.operations),
             "energy_pj": found.total_pj,
             "energy_zeros_skipped_pj": found.skipping_pj,
+            "sensitivity": [asdict(each) for each in self.sensitivities],
+            "chips": [_chip_record(each) for each in self.chips],
         }
 
 
@@ -80,14 +87,37 @@ def _record(priced: OperationEnergy) -> dict[str, Any]:
     }
 
 
-def run_energy(request: EnergyRequest, say: Say) -> EnergyOutcome:
-    """Count what the integer program of `request` does with the samples, and price it."""
+def _chip_record(found: ChipEnergy) -> dict[str, Any]:
+    least, most = found.chip.nj_per_cycle
+    return {
+        "chip": found.name,
+        "fidelity": "joules measured by others, cycles estimated",
+        "source": found.chip.source,
+        "nj_per_cycle": [least, most],
+        "cycles": None if found.cycles is None else asdict(found.cycles),
+        "uj": None if found.uj is None else asdict(found.uj),
+        "reason": found.reason,
+    }
+
+
+def run_energy(request: EnergyRequest, say: Say, boards: Boards | None = None) -> EnergyOutcome:
+    """Count what the integer program of `request` does with the samples, and price it; with `boards` also what it takes
+    on chips that others have measured."""
     name, technology = find_technology(request.technology, request.technologies)
     opened = open_model(request.model, say, request.streamed, by=method_of(request.assignment, request.calibrate_by))
     job = load_job(opened, request, say)
     program = lower(opened.model.graph, job.assignment, job.ranges, AS_LISTS)
     codes, _ = quantize_inputs(program, job.inputs.x)
     source = program.tensors[program.input]
-    found = energy_of(count_operations(program, codes), source.count * int(source.format.bits), technology)
-    described = job.assignment.describe()
-    return EnergyOutcome(opened.source.name, described, job.inputs.name, len(codes), name, technology, found)
+    operations, input_bits = count_operations(program, codes), source.count * int(source.format.bits)
+    return EnergyOutcome(
+        opened.source.name,
+        job.assignment.describe(),
+        job.inputs.name,
+        len(codes),
+        name,
+        technology,
+        energy_of(operations, input_bits, technology),
+        sensitivities(operations, input_bits, technology),
+        energy_on_chips(lower(opened.model.graph, job.assignment, job.ranges), boards) if boards is not None else (),
+    )

@@ -6,9 +6,11 @@ from rich.console import Console
 from rich.table import Table
 
 from tinyhil.codegen.kernel_calls import name_of
+from tinyhil.harness.energy.chips import ChipEnergy
 from tinyhil.harness.energy.counts import Operand
 from tinyhil.harness.energy.sample_energy import OperationEnergy
 from tinyhil.harness.energy.session import EnergyOutcome
+from tinyhil.harness.energy.what_if import Sensitivity
 
 TITLES = ("operation", "kernel", "bits", "products", "zero weights", "zero values", "products nJ", "SRAM nJ", "DRAM nJ")
 
@@ -31,8 +33,23 @@ def print_energy(outcome: EnergyOutcome, console: Console) -> None:
         "zeros": f"of {outcome.samples} samples of {outcome.data}",
         "prices": f"{outcome.technology_name}: {outcome.technology.title} ({outcome.technology.source})",
     }
+    lines |= {f"if {each.constant}": _if(each, found.total_pj) for each in outcome.sensitivities}
+    lines |= {each.name: _on_chip(each) for each in outcome.chips}
     for name, text in lines.items():
-        console.print(f"{name:14} {text}", soft_wrap=True, markup=False)
+        console.print(f"{name:18} {text}", soft_wrap=True, markup=False)
+
+
+def _if(found: Sensitivity, total_pj: float) -> str:
+    changes = [100 * (pj / total_pj - 1) if total_pj else 0.0 for pj in (found.halved_pj, found.doubled_pj)]
+    return f"{found.value:g} were half as much: {changes[0]:+.1f} % energy; twice: {changes[1]:+.1f} %"
+
+
+def _on_chip(found: ChipEnergy) -> str:
+    least, most = found.chip.nj_per_cycle
+    price = f"{least:.3f} to {most:.3f} nJ a cycle: {found.chip.source}"
+    if found.uj is None:
+        return f"not known: {found.reason} ({price})"
+    return f"{found.uj.value:,.4g} uJ ({found.uj.low:,.4g} to {found.uj.high:,.4g}), cycles estimated ({price})"
 
 
 def _row(priced: OperationEnergy) -> tuple[str, ...]:

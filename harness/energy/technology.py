@@ -32,9 +32,37 @@ class Technology(Record):
         return float(self.mac_pj * (bits / self.mac_bits) ** self.exponent)
 
 
+class Inference(Record):
+    """What others measured of one: microjoules at their meter, cycles by their clock."""
+
+    uj: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    cycles: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class MeasuredChip(Record):
+    """A microcontroller that others have measured. `board`: ours, of whose core and clock cycles are taken."""
+
+    title: NonEmpty
+    source: NonEmpty
+    board: Name
+    inferences: Annotated[tuple[Inference, ...], Field(min_length=1)]
+
+    @property
+    def nj_per_cycle(self) -> tuple[float, float]:
+        """Nanojoules: the least and the most of these inferences."""
+        found = [1e3 * each.uj / each.cycles for each in self.inferences]
+        return min(found), max(found)
+
+
 class _File(Record):
     default: Name | None = None
     technologies: dict[Name, Technology]
+    chips: dict[Name, MeasuredChip] = Field(default_factory=dict)
+
+
+def measured_chips() -> dict[str, MeasuredChip]:
+    """Of the table that ships."""
+    return parse(read_text(TABLE, "table of technologies"), TABLE, _File).chips
 
 
 def find_technology(name: str | None, own: Path | None) -> tuple[str, Technology]:

@@ -74,11 +74,11 @@ def train(request: TrainRequest, say: Say, tell: Callable[[Epoch], None]) -> Tra
     return run_train(request, default_cache_dir(), say, tell)
 
 
-def energy(request: EnergyRequest, say: Say) -> EnergyOutcome:
-    """What a sample costs by a table of prices."""
+def energy(request: EnergyRequest, boards: Boards | None, say: Say) -> EnergyOutcome:
+    """What a sample costs by a table of prices; with `boards` also on chips that others have measured."""
     from tinyhil.harness.energy.session import run_energy
 
-    return run_energy(request, say)
+    return run_energy(request, say, boards)
 
 
 def assist(request: SearchRequest, boards: Boards | None, say: Say) -> int:
