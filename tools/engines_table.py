@@ -2,29 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from textwrap import fill
 
-from tinyhil.harness.engines.standing import COLUMNS, OURS, Row, cells_of, failures, losses, ratios, times_of
+from tinyhil.harness.engines.standing import OURS, Row, losses, ratios, times_of
 from tools.measured import line, read
 
 BEGIN, END = "<!-- engines: begin -->", "<!-- engines: end -->"
 WIDTH = 158  # of lines in an editor
-LEFT_OUT = ("stack", "static", "largest difference")
 NAMES = {"cmsis-nn": "CMSIS-NN", "tflm": "TensorFlow Lite Micro", "tinymaix": "TinyMaix"}  # others as they are
 
 
 def block() -> str:
-    """What stands between the markers: losses, ratios, a line for each engine, network and board, what failed."""
+    """What stands between the markers: losses, ratios, a line for each network and board, what failed."""
     rows = read("engines")
-    lost, failed = losses(rows), failures(rows)
-    texts = cells_of(rows)
-    unknown = [name for place, name in enumerate(COLUMNS) if not any(cells[place] for cells in texts)]
-    keep = [place for place, name in enumerate(COLUMNS) if name not in (*LEFT_OUT, *unknown)]
-    head, *body = [f"| {' | '.join(cells[place] for place in keep)} |" for cells in (COLUMNS, *texts)]
+    lost = losses(rows)
     said = [_listed(lost) if lost else "No cycles, RAM or flash are lost to any of them.", _listed(ratios(rows))]
-    parts = [*said, "\n".join([head, "|---" * len(keep) + "|", *body]), *([_listed(failed)] if failed else [])]
-    return "\n\n".join([*parts, line("engines")])
+    otherwise = [_listed(text) for text in (list(_otherwise(rows)), list(_failed(rows))) if text]
+    return "\n\n".join([*said, _table(rows), *otherwise, line("engines")])
+
+
+def _table(rows: Sequence[Row]) -> str:
+    """Cycles, RAM and flash of every engine (a column), by network and board."""
+    engines = list(dict.fromkeys(row["engine"] for row in rows))
+    cells = {(row["network"], row["board"], row["engine"]): row for row in rows}
+    places = sorted({(row["network"], row["board"]) for row in rows})
+    lines = [["network", "board", *(f"{name}: cycles; RAM; flash" if name == OURS else name for name in engines)]]
+    lines.append(["---"] * (2 + len(engines)))
+    lines += [[*place, *(_figures(cells.get((*place, engine))) for engine in engines)] for place in places]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _figures(row: Row | None) -> str:
+    if row is None or row["why"]:
+        return ""
+    return "; ".join("?" if row[name] is None else f"{row[name]:,.0f}" for name in ("cycles", "RAM", "flash"))
+
+
+def _otherwise(rows: Sequence[Row]) -> Iterator[str]:
+    """Whose decisions are not the float model's, and whose bytes are not ours."""
+    by_engine: dict[str, list[str]] = {}
+    for row in rows:
+        if row["disagreements"]:
+            by_engine.setdefault(f"decides otherwise: {row['engine']}", []).append(row["network"])
+        if row["equal"] is not None and row["equal"] < row["samples"]:
+            by_engine.setdefault(f"other bytes than ours: {row['engine']}", []).append(row["network"])
+    yield from (f"{what} ({', '.join(dict.fromkeys(places))})" for what, places in by_engine.items())
+
+
+def _failed(rows: Sequence[Row]) -> Iterator[str]:
+    """What could not be measured: the boards of one cause together."""
+    boards: dict[str, list[str]] = {}
+    for row in rows:
+        if row["why"]:
+            why = row["why"].removeprefix(f"{row['board']}: ").partition(";")[0]
+            boards.setdefault(f"{row['network']} by {row['engine']}: {why}", []).append(row["board"])
+    yield from (f"not on {', '.join(places)}: {what}" for what, places in boards.items())
 
 
 def sentence(rows: Sequence[Row]) -> str:
