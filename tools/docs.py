@@ -14,7 +14,6 @@ from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.formats import FORMATS
 from tinyhil.frontend.rewrite import Rewrite
 from tinyhil.frontend.rewrites import CONTROL, REWRITES
-from tinyhil.fuse.rewriting import GRAPH, PROGRAM
 from tinyhil.harness.build.platformio import MANIFESTS, project_files
 from tinyhil.harness.commands.schema import SCHEMAS, schema_text
 from tinyhil.harness.offline import formats
@@ -22,7 +21,6 @@ from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.form import Form, Joined
 from tinyhil.language.kernel import Kernel
 from tinyhil.ops import KERNELS, LOOPS, OPERATORS
-from tinyhil.passes.every import PASSES
 from tools import calibration_table, networks_table, passes_table, reram_page, tables, zoo_table
 from tools.measured import clocks, line, read
 from tools.stale import marked
@@ -31,12 +29,23 @@ from tools.tables import BOARDS, HOST
 INNER = frozenset(
     {"BatchMatMul", "FakeQuantize", "FromCodes", "GatherAt", "Interpolate", "LayerPair", "LayerSum", "MatMulAt"}
     | {"Normalize", "Repeat", "SquaredDistance", "ToCodes", "TopIndices", "TopValues"}
-    | {"Truncate"}
+    | {"LstmCell", "LstmOutput", "Svdf", "SvdfMemory", "Truncate", "WordFunction"}
 )
+INNER_KINDS = ("Byte", "Signal", "Whole")  # how names of inner operators begin
 
 
 def _of_domain(rewrite: Rewrite) -> str:
     return f"{rewrite.domain}; {rewrite.summary}" if rewrite.domain else rewrite.summary
+
+
+def _is_inner(name: str) -> bool:
+    return name in INNER or name.startswith(INNER_KINDS)
+
+
+def _summary(name: str, summary: str) -> str:
+    """Operators that say the same but for their own name say it once."""
+    alike = f"as {name.removeprefix('QLinear')} between"
+    return summary.replace(alike, "as the operator of that name between") if summary.startswith("com") else summary
 
 
 def operators_page() -> str:
@@ -51,29 +60,24 @@ def operators_page() -> str:
     entries = [(operator.name, operator.summary) for operator in OPERATORS]
     entries += [(loop.name, loop.summary) for loop in LOOPS]
     standard = {rewrite.name: _of_domain(rewrite) for rewrite in REWRITES} | CONTROL
-    inner = [entry for entry in entries if entry[0] in INNER]
-    entries = [(name, text) for name, text in entries if name not in INNER and name not in standard]
+    inner = sorted(name for name, _ in entries if _is_inner(name))
+    entries = [(name, text) for name, text in entries if not _is_inner(name) and name not in standard]
     entries += standard.items()
     entries.append(("Constant", "folded"))
     alike: dict[str, list[str]] = {}
     for name, summary in sorted(entries):
-        alike.setdefault(summary, []).append(name)
+        alike.setdefault(_summary(name, summary), []).append(name)
     lines += [f"| {', '.join(names)} | {summary} |" for summary, names in alike.items()]
-    lines += ["", "## Inner operators", "", "What some of these become while a model is read.", ""]
-    lines += ["| Operator | Computes |", "|---|---|"]
-    lines += [f"| {name} | {summary} |" for name, summary in sorted(inner)]
-    lines += [""]
-    lines += [
-        "## Fusions",
-        "",
-        "Made when a program is lowered; all but `distance` where formats are integers. `hil plan --without NAME`.",
-        "",
-    ]
-    lines += ["| Fusion | Makes |", "|---|---|"]
-    lines += [f"| `{one.name}` | {one.summary} |" for one in PASSES if one.needs in (GRAPH, PROGRAM)]
-    lines += [""]
+    text = f"What some of these become while a model is read: {', '.join(inner)}."
+    lines += ["", "## Inner operators", "", *_wrapped(text), ""]
+    text = "What becomes one operation when a program is lowered, and what it gains: [passes](measured/passes.md)."
+    lines += ["## Fusions", "", *_wrapped(text), ""]
     lines += ["## Kernels", "", *_kernels()]
     return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 150, break_on_hyphens=False)
 
 
 def _kernels() -> list[str]:
@@ -89,7 +93,7 @@ def _kernels() -> list[str]:
         f"`conv_bias_sum_relu_rows`. Features: {', '.join(words)}. Each is explained beside its reference in "
         f"`tinyhil/ops/`: {', '.join(names)}."
     )
-    return textwrap.wrap(text, 150, break_on_hyphens=False)
+    return _wrapped(text)
 
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -28,14 +28,14 @@ def page() -> str:
     rows = read(NAME)
     lines = [TITLE, "", *_wrapped(HEAD), *_wrapped(f"{len(rows)} models, formats and boards. {_listed(rows)}."), ""]
     lines += [
-        "| Pass | Changes | Cycles, %: median, most, least | Arena, %: most, least | Flash, %: most, least |",
-        "|---|--:|---|---|---|",
+        "| Pass | Does | Changes | Cycles, %: median, most, least | Arena, %: most, least | Flash, %: most, least |",
+        "|---|---|--:|---|---|---|",
     ]
     working = [one for one in PASSES if any(one.name in row["without"] for row in rows)]
-    lines += [_line(one.name, rows) for one in working]
+    lines += [_line(one.name, one.summary, rows) for one in working]
     lines += ["", line(NAME), "", "## The largest gain of each", ""]
-    lines += ["| Pass | Does | Where | Cycles without it, with it | Arena B | Flash B |", "|---|---|---|---|---|---|"]
-    lines += [found for one in working for found in _most(one.name, one.summary, rows)]
+    lines += ["| Pass | Where | Cycles without it, with it | Arena B | Flash B |", "|---|---|---|---|---|"]
+    lines += [found for one in working for found in _most(one.name, rows)]
     measured = set(rows[0]["passes"])
     idle = [f"- `{one.name}`: {one.summary}" for one in PASSES if one not in working and one.name in measured]
     if idle:
@@ -62,7 +62,7 @@ def changes(name: str, rows: Sequence[Row]) -> Iterator[tuple[Row, Mapping[str, 
             yield row, other
 
 
-def _line(name: str, rows: Sequence[Row]) -> str:
+def _line(name: str, summary: str, rows: Sequence[Row]) -> str:
     """One pass over all rows: how often it changes the sources, shares of what there is without it."""
     found = list(changes(name, rows))
     unfit = sum(name in row["without"] and row["without"][name] is None for row in rows)
@@ -77,12 +77,12 @@ def _line(name: str, rows: Sequence[Row]) -> str:
         if figure == "cycles":
             shown = [gains[len(gains) // 2], *shown]
         cells.append(", ".join(f"{100 * gain:.1f}" for gain in shown))
-    return f"| `{name}` | {count} | {' | '.join(cells)} |"
+    return f"| `{name}` | {summary} | {count} | {' | '.join(cells)} |"
 
 
-def _most(name: str, summary: str, rows: Sequence[Row]) -> Iterator[str]:
+def _most(name: str, rows: Sequence[Row]) -> Iterator[str]:
     found = [(1 - row["all"]["cycles"] / other["cycles"], row, other) for row, other in changes(name, rows)]
     if found:
         _, row, other = max(found, key=lambda one: one[0])
         pairs = [f"{other[figure]:,}, {row['all'][figure]:,}" for figure in FIGURES]
-        yield f"| `{name}` | {summary} | {row['model']} {row['format']} {row['board']} | {' | '.join(pairs)} |"
+        yield f"| `{name}` | {row['model']} {row['format']} {row['board']} | {' | '.join(pairs)} |"
