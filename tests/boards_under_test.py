@@ -37,6 +37,7 @@ LIKE_ANOTHER = {"cortex-m4": "cortex-m7", "cortex-m33": "cortex-m7", "cortex-m0p
 
 def by_compiler(names: Iterable[str]) -> list[Any]:
     """For parametrize: the first board of every compiler, and the others marked as slow."""
+    names = tuple(names)
     compilers = [BOARDS.board(name).chip.compiler for name in names]
     first = {compiler: name for name, compiler in reversed([*zip(names, compilers, strict=True)])}
     return [name if name in first.values() else pytest.param(name, marks=pytest.mark.slow) for name in names]
@@ -44,5 +45,6 @@ def by_compiler(names: Iterable[str]) -> list[Any]:
 
 def each(names: Iterable[str]) -> list[Any]:
     """For parametrize: the boards, those whose core runs another's kernels marked as slow."""
+    names = tuple(names)
     shared = {name for name in names if name in SPECS and SPECS[name].chip.core in LIKE_ANOTHER}
     return [pytest.param(name, marks=pytest.mark.slow) if name in shared else name for name in names]
