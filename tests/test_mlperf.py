@@ -22,7 +22,7 @@ from given_data import needs_set
 
 from tests.hil_command import check_failure, hil
 from tests.wire_bench import ROOT, write_tiny_model
-from tinyhil.errors import DataError, LinkError, ModelError
+from tinyhil.errors import BoardError, DataError, LinkError, ModelError
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.mlperf.accuracy import agrees, area_under_curve
@@ -390,8 +390,10 @@ def test_a_board_that_says_nothing_or_nonsense_is_left() -> None:
             device.ask("name", 0.2)
         writer = threading.Thread(target=os.write, args=(master, b"x" * 6000), daemon=True)
         writer.start()
-        with pytest.raises(LinkError, match="babbles"):
+        with pytest.raises(LinkError, match=r"babbles without line ends \(b'xxx"):
             device.ask("name", 2.0)
+        with pytest.raises(BoardError, match="can not be opened"):  # two at one port take each other's answers
+            Device(Silent(os.ttyname(slave)), 115200)
     os.close(slave)
     os.close(master)
 

@@ -44,7 +44,9 @@ class Device:
         self.log = log
         self._board, self._pending = board, b""
         try:
-            self._serial = serial.serial_for_url(board.port, baudrate=baud, timeout=SLICE_S, write_timeout=ANSWER_S)
+            self._serial = serial.serial_for_url(
+                board.port, baudrate=baud, timeout=SLICE_S, write_timeout=ANSWER_S, exclusive=True
+            )
         except (OSError, ValueError) as error:
             raise BoardError(f"port {board.port} can not be opened: {reason(error)}; see `hil boards`") from None
 
@@ -165,7 +167,10 @@ class Device:
                 raise LinkError(f"{self._board.port}: the port failed while receiving ({reason(error)})") from None
             self._pending += received
             if len(self._pending) > MOST_LINE_BYTES and b"\n" not in self._pending:
-                raise LinkError(f"{self._board.port}: babbles without line ends; wrong port, baud rate or firmware")
+                heard = f"{printable(repr(self._pending[:24]), 80)}, {len(self._pending)} bytes"
+                raise LinkError(
+                    f"{self._board.port}: babbles without line ends ({heard}); wrong port, baud rate or firmware?"
+                )
             if not received:
                 self._board.alive()
                 if deadline.is_over():
