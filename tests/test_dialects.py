@@ -18,6 +18,10 @@ from tinyhil.references.evaluate import evaluate
 NETWORKS = ("microLlama/FP32/microLlama1", "CCT/FP32/CCT_1_16_16_8")
 
 
+def files_of(network: str) -> tuple[str, ...]:
+    return tuple(f"deeploy/Models/{network}/{file}" for file in ("network.onnx", "inputs.npz", "outputs.npz"))
+
+
 def of_opset(opset: int, nodes: list, constants: dict, shape: tuple[int, ...] = (1, 3, 4)) -> onnx.ModelProto:
     graph = helper.make_graph(nodes, "g", [floats("x", (1, 3, 4))], [floats("y", shape)], tensors(constants))
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
@@ -48,10 +52,7 @@ def test_a_softmax_that_joins_axes_is_no_dialect(tmp_path: Path) -> None:
         load(of_opset(12, nodes, {"w": np.ones(4, np.float32)}), tmp_path)
 
 
-@pytest.mark.data(
-    *(f"deeploy/Models/{one}/{file}" for one in NETWORKS for file in ("network.onnx", "inputs.npz", "outputs.npz"))
-)
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", [pytest.param(one, marks=pytest.mark.data(*files_of(one))) for one in NETWORKS])
 def test_networks_of_deeploy_compute_what_their_files_say(network: str) -> None:
     """microLlama's file says nothing of epsilon."""
     folder = f"deeploy/Models/{network}"
