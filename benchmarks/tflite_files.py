@@ -1,12 +1,14 @@
 """How many .tflite files of a folder are read, lowered, and equal to TensorFlow Lite Micro in every tensor.
 
     python -m benchmarks.tflite_files FOLDER [--samples 3] [--all]
+    python -m benchmarks.tflite_files --operators
 
 The oracle is the package `tflite-micro`: the runtime itself, all tensors kept. Inputs are random; a file with states is
 run step by step, and each step is compared from the states that the runtime had before it; where these are numbers of
 another kind than the input, it is run as a stream from its start. Integers have to be equal; float32 within 1e-4 of the
 tensor's largest value, since sums have another order. One line for each file that is not equal everywhere (`--all`: for
-every file), counts at the end; exits with 1 if one file that is read differs.
+every file), counts at the end; exits with 1 if one file that is read differs. `--operators`: which operators of
+TensorFlow Lite Micro (its `micro_mutable_op_resolver.h`) are read.
 """
 
 from __future__ import annotations
@@ -26,7 +28,11 @@ from tinyhil.compiler.lower import lower
 from tinyhil.errors import HilError
 from tinyhil.frontend.ports import Stream
 from tinyhil.frontend.tflite import tflite_model
-from tinyhil.frontend.tflite_file import File, read_file
+from tinyhil.frontend.tflite_decode import DECODE
+from tinyhil.frontend.tflite_file import read_file
+from tinyhil.frontend.tflite_operators import OPERATORS
+from tinyhil.frontend.tflite_reader import REFUSED as REFUSED_OPERATORS
+from tinyhil.frontend.tflite_records import File
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.graph import Graph
 from tinyhil.references.evaluate import evaluate
@@ -36,6 +42,28 @@ ARENA_BYTES = 1 << 26
 FLOAT_ERROR = 1e-4  # of the largest magnitude of a tensor
 EVERYWHERE, AT_THE_OUTPUT, READ, REFUSED = "equal in every tensor", "equal at the output", "differs", "refused"
 STEP = Stream(())  # states are inputs and outputs like others
+
+
+RUNTIME = """
+ABS ADD ADD_N ARG_MAX ARG_MIN ASSIGN_VARIABLE AVERAGE_POOL_2D BATCH_MATMUL BATCH_TO_SPACE_ND BROADCAST_ARGS BROADCAST_TO
+CALL_ONCE CAST CEIL CIRCULAR_BUFFER CONCATENATION CONV_2D COS CUMSUM DEPTH_TO_SPACE DEPTHWISE_CONV_2D DEQUANTIZE DIV
+DYNAMIC_UPDATE_SLICE ELU EMBEDDING_LOOKUP EQUAL EXP EXPAND_DIMS FILL FLOOR FLOOR_DIV FLOOR_MOD FULLY_CONNECTED GATHER
+GATHER_ND GREATER GREATER_EQUAL HARD_SWISH IF L2_NORMALIZATION L2_POOL_2D LEAKY_RELU LESS LESS_EQUAL LOG LOG_SOFTMAX
+LOGICAL_AND LOGICAL_NOT LOGICAL_OR LOGISTIC MAX_POOL_2D MAXIMUM MEAN MINIMUM MIRROR_PAD MUL NEG NOT_EQUAL PACK PAD PADV2
+PRELU QUANTIZE READ_VARIABLE REDUCE_ALL REDUCE_MAX REDUCE_MIN RELU RELU6 RESHAPE RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR
+REVERSE_V2 ROUND RSQRT SELECT_V2 SHAPE SIN SLICE SOFTMAX SPACE_TO_BATCH_ND SPACE_TO_DEPTH SPLIT SPLIT_V SQRT SQUARE
+SQUARED_DIFFERENCE SQUEEZE STRIDED_SLICE SUB SUM SVDF SignalDelay SignalEnergy SignalFftAutoScale SignalFilterBank
+SignalFilterBankLog SignalFilterBankSpectralSubtraction SignalFilterBankSquareRoot SignalFramer SignalIrfft
+SignalOverlapAdd SignalPCAN SignalRfft SignalStacker SignalWindow TANH TFLM_DECODE TFLite_Detection_PostProcess
+TRANSPOSE TRANSPOSE_CONV UNIDIRECTIONAL_SEQUENCE_LSTM UNPACK VAR_HANDLE WHILE ZEROS_LIKE ethos-u
+""".split()  # noqa: SIM905 - a table of words
+
+
+def operators() -> str:
+    """How many of the runtime's operators are read, and why others are not."""
+    lacking = [op for op in RUNTIME if op not in OPERATORS and op != DECODE]
+    reasons = [f"\n{op}: {REFUSED_OPERATORS.get(op, 'not read')}" for op in lacking]
+    return f"{len(RUNTIME) - len(lacking)} of {len(RUNTIME)} operators are read{''.join(reasons)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +203,8 @@ def verdict(path: Path, samples: int) -> Verdict:
     if wrong:
         return Verdict(READ, wrong)
     inner = [number for operation in file.operations for number in operation.outputs if number in tensors]
-    wrong = _differences(data, path, file, tensors, [number for number in inner if number not in file.outputs])
+    left_out = {*file.outputs, *(state.read for state in file.states)}
+    wrong = _differences(data, path, file, tensors, [number for number in inner if number not in left_out])
     return Verdict(AT_THE_OUTPUT, wrong) if wrong else Verdict(EVERYWHERE)
 
 
@@ -197,10 +226,14 @@ def _differences(data: bytes, path: Path, file: File, tensors: Mapping[int, np.n
 def main() -> int:
     """Prints a line for each file and the counts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--samples", type=int, default=3)
     parser.add_argument("--all", action="store_true", help="a line for equal files, too")
+    parser.add_argument("--operators", action="store_true", help="which operators of the runtime are read")
     arguments = parser.parse_args()
+    if arguments.operators or arguments.folder is None:
+        print(operators())
+        return 0
     counts: Counter[str] = Counter()
     for path in sorted(arguments.folder.rglob("*.tflite")):
         found = verdict(path, arguments.samples)

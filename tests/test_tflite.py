@@ -18,7 +18,8 @@ from tflite_files import OPERATOR, Writer, classifier
 from tinyhil.errors import HilError, ModelError
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.tflite import tflite_model
-from tinyhil.frontend.tflite_file import Operation, read_file
+from tinyhil.frontend.tflite_file import read_file
+from tinyhil.frontend.tflite_records import Operation
 from tinyhil.references.evaluate import evaluate
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
@@ -129,7 +130,7 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     "read": (one_operator(OPERATOR.READ_VARIABLE), r"node 'read_variable_0' .*: its variable is not known"),
     "assign": (one_operator(OPERATOR.ASSIGN_VARIABLE), "not a valid TensorFlow Lite model"),
     "call": (one_operator(OPERATOR.CALL_ONCE), r"not a valid TensorFlow Lite model \(CALL_ONCE without options\)"),
-    "while": (one_operator(OPERATOR.WHILE), "node 'while_0': operator WHILE is not supported"),
+    "while": (one_operator(OPERATOR.WHILE), "not a valid TensorFlow Lite model .WHILE without options."),
 }
 
 

@@ -30,6 +30,7 @@ class Writer:
         self.operators: list[int] = []
         self.codes: list[int | str] = []  # numbers, or names of custom ones
         self.metadata: list[int] = []
+        self.graphs: list[int] = []
 
     def vector(self, numbers: Any, kind: type) -> int:
         return int(self.b.CreateNumpyVector(np.asarray(numbers, kind)))
@@ -109,12 +110,17 @@ class Writer:
         kind = {"BuiltinCode": number, "DeprecatedBuiltinCode": min(number, 127), "Version": 1}
         return self.table("OperatorCode", **kind, **name)
 
-    def file(self, sources: int | Sequence[int], outputs: int | Sequence[int]) -> bytes:
-        codes = [self._code(code) for code in self.codes]
+    def subgraph(self, sources: int | Sequence[int], outputs: int | Sequence[int]) -> None:
+        """What was written since the last one; tensors that follow are numbered from 0 again."""
         tensors, operators = self.offsets(self.tensors), self.offsets(self.operators)
         ends = {"Inputs": self.vector(_several(sources), np.int32), "Outputs": self.vector(_several(outputs), np.int32)}
-        graph = self.table("SubGraph", Tensors=tensors, Operators=operators, **ends)
-        parts = {"Subgraphs": self.offsets([graph]), "OperatorCodes": self.offsets(codes)}
+        self.graphs.append(self.table("SubGraph", Tensors=tensors, Operators=operators, **ends))
+        self.tensors, self.operators = [], []
+
+    def file(self, sources: int | Sequence[int], outputs: int | Sequence[int]) -> bytes:
+        codes = [self._code(code) for code in self.codes]
+        self.subgraph(sources, outputs)
+        parts = {"Subgraphs": self.offsets(self.graphs), "OperatorCodes": self.offsets(codes)}
         if self.metadata:
             parts["Metadata"] = self.offsets(self.metadata)
         model = self.table("Model", Version=3, Buffers=self.offsets(self.buffers), **parts)

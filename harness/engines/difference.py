@@ -13,7 +13,8 @@ import numpy as np
 from tinyhil import files
 from tinyhil.codegen.benchmark import codes_at
 from tinyhil.errors import ConfigError
-from tinyhil.frontend.tflite_file import File, Tensor, read_file
+from tinyhil.frontend.tflite_file import read_file
+from tinyhil.frontend.tflite_records import File, Tensor
 from tinyhil.harness.engines.engine_tensors import EngineTensor, float_tensors, name_in, tensors_of
 from tinyhil.harness.engines.firmware_run import Bench
 from tinyhil.harness.engines.rounding_rules import explained

@@ -11,7 +11,8 @@ from math import frexp
 
 import numpy as np
 
-from tinyhil.frontend.tflite_file import ACTIVATIONS, File, Operation, Tensor
+from tinyhil.frontend.tflite_file import ACTIVATIONS
+from tinyhil.frontend.tflite_records import File, Operation, Tensor
 
 TWICE, ONCE, NEAREST = "two roundings (TensorFlow Lite's)", "one rounding", "nearest to the real quotient"
 LIMITS = {"RELU": (0.0, np.inf), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}

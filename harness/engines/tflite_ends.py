@@ -8,7 +8,7 @@ import tflite
 
 from tinyhil.codegen.benchmark import codes_at
 from tinyhil.errors import ModelError
-from tinyhil.frontend.tflite_file import File, Tensor
+from tinyhil.frontend.tflite_records import File, Tensor
 from tinyhil.harness.engines.engine import Tap, Task
 from tinyhil.harness.engines.port import TYPES, Port
 from tinyhil.language.graph import element_count

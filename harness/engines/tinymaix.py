@@ -9,7 +9,8 @@ import numpy as np
 
 from tinyhil import files
 from tinyhil.errors import BuildError, ModelError
-from tinyhil.frontend.tflite_file import ACTIVATIONS, File, Operation, Tensor, read_file
+from tinyhil.frontend.tflite_file import ACTIVATIONS, read_file
+from tinyhil.frontend.tflite_records import File, Operation, Tensor
 from tinyhil.harness.engines.engine import Built, Engine, Task
 from tinyhil.harness.engines.objects import Recipe, archive, engine_folder, header_of_bench
 from tinyhil.harness.engines.tflite_ends import MOST_MODEL_BYTES, ends_of

@@ -17,9 +17,10 @@ from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.ports import ANY_STREAM, LONG, WHOLE, Fill, Port, Stream, connect
 from tinyhil.frontend.rewrite_quantized import KINDS
-from tinyhil.frontend.tflite_file import File, State, Tensor, read_file, whole
+from tinyhil.frontend.tflite_file import read_file, whole
 from tinyhil.frontend.tflite_operators import OPERATORS
 from tinyhil.frontend.tflite_reader import Reader
+from tinyhil.frontend.tflite_records import File, State, Tensor
 from tinyhil.frontend.tflite_signal import WHOLE as OF_WHOLES
 
 

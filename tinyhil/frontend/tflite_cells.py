@@ -12,9 +12,10 @@ import numpy as np
 from tinyhil.errors import ModelError
 from tinyhil.formats.affine import multiplier
 from tinyhil.frontend.listing import Call
-from tinyhil.frontend.tflite_file import ACTIVATIONS, Operation, Tensor
+from tinyhil.frontend.tflite_file import ACTIVATIONS
 from tinyhil.frontend.tflite_moves import form_of, shaped
 from tinyhil.frontend.tflite_reader import PLANES, Convert, Reader
+from tinyhil.frontend.tflite_records import Operation, Tensor
 from tinyhil.ops.whole import GRIDS, KIND
 
 BITS = {"int8": 8, "int16": 16}
@@ -31,6 +32,24 @@ def grid_of(tensor: Tensor) -> tuple[int, float, int]:
 
 def _scale(tensor: Tensor) -> np.float32:
     return np.float32(grid_of(tensor)[1])
+
+
+def circular_buffer(reader: Reader, operation: Operation) -> None:
+    """CIRCULAR_BUFFER: the newest rows of its input, the last of them now. ModelError for what is refused, ValueError
+    in a damaged file."""
+    (number,), (result,) = operation.inputs, operation.outputs[:1]
+    held, row = reader.file.tensors[result], reader.file.tensors[number]
+    if len(operation.outputs) > 1 or operation.options["cycles_max"] != 1:
+        raise reader.refuse(operation, "a run that ends at this operator, what it gives then is left to chance,")
+    _is_variable(reader, operation, result)
+    if len(held.shape) != 4 or row.shape != (held.shape[0], 1, *held.shape[2:]) or grid_of(row) != grid_of(held):
+        raise ValueError(f"rows {list(row.shape)} for a buffer {list(held.shape)}")
+    past, rows, out = _state(reader, result), held.shape[1], f"{held.name}.now"
+    ends = [reader.number(out, part, np.array([at])) for part, at in (("from", 1), ("to", rows), ("along", 1))]
+    kept = [reader.add("Slice", past, *ends, out=f"{out}.kept")] if rows > 1 else []
+    after = reader.add("Concat", *kept, reader.value(number), out=out, axis=1)
+    _keep(reader, result, after)
+    reader.finish(operation, after)
 
 
 def _flat(*grids: tuple[int, float, int]) -> list[float]:

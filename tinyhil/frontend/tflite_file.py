@@ -6,9 +6,10 @@ whatever it stumbles over is the file's fault, and counts are bounded by the fil
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +17,8 @@ import tflite
 
 from tinyhil.errors import ModelError
 from tinyhil.frontend.flexible_options import options_of
+from tinyhil.frontend.tflite_decode import decoded
+from tinyhil.frontend.tflite_records import File, Operation, State, Tensor
 from tinyhil.language.graph import Shape, element_count
 
 IDENTIFIER = b"TFL3"
@@ -72,6 +75,7 @@ OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "DIV": ("DivOptions", ("FusedActivationFunction",)),
     "FULLY_CONNECTED": ("FullyConnectedOptions", ("FusedActivationFunction", "WeightsFormat")),
     "GATHER": ("GatherOptions", ("Axis", "BatchDims")),
+    "IF": ("IfOptions", ("ThenSubgraphIndex", "ElseSubgraphIndex")),
     "L2_NORMALIZATION": ("L2NormOptions", ("FusedActivationFunction",)),
     "L2_POOL_2D": ("Pool2DOptions", POOL),
     "LEAKY_RELU": ("LeakyReluOptions", ("Alpha",)),
@@ -100,6 +104,7 @@ OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "UNPACK": ("UnpackOptions", ("Axis", "Num")),
     "VAR_HANDLE": ("VarHandleOptions", ("Container", "SharedName")),
+    "WHILE": ("WhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
 }
 
 
@@ -124,63 +129,30 @@ CUSTOM: dict[str, tuple[str, ...]] = {
 }
 
 
+# of those that it reads by their names: what holds where a file says nothing, None if it must
+NAMED: dict[str, dict[str, float | None]] = {
+    "CIRCULAR_BUFFER": {"cycles_max": 0},
+    "TFLite_Detection_PostProcess": {
+        **dict.fromkeys(("max_detections", "max_classes_per_detection", "num_classes")),
+        **dict.fromkeys(("nms_score_threshold", "nms_iou_threshold", "y_scale", "x_scale", "h_scale", "w_scale")),
+        "detections_per_class": 100,
+        "use_regular_nms": 0,
+    },
+}
+
+
 def custom_options(op: str, data: bytes) -> dict[str, Any]:
-    """Of a signal operator; ValueError where the file does not hold exactly those that it has."""
+    """Of a custom operator; ValueError where the file does not hold those that it has."""
     found = options_of(data)
+    if op in NAMED:
+        given = {**NAMED[op], **{name: value for name, value in found.items() if name in NAMED[op]}}
+        lacking = [name for name, value in given.items() if value is None or not math.isfinite(value)]
+        if lacking:
+            raise ValueError(f"{op} without {', '.join(lacking)}")
+        return given
     if tuple(found) != CUSTOM[op]:
         raise ValueError(f"{op} with options {', '.join(found)}; it has {', '.join(CUSTOM[op])}")
     return dict(found)
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """`data` is None for what is computed; `scales` is None for what is not quantized."""
-
-    name: str
-    shape: Shape
-    kind: str
-    data: np.ndarray | None
-    scales: np.ndarray | None
-    zeros: np.ndarray | None
-    axis: int
-    is_variable: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What lasts from step to step: tensor `read` before a step; `start` is its content before the first."""
-
-    name: str
-    read: int
-    start: np.ndarray
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One operator; inputs are numbers of tensors, -1 where one is left out."""
-
-    op: str
-    number: int
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """Of the node it becomes: what it does and its number in the file."""
-        return f"{self.op.lower()}_{self.number}"
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """Tensors and operations of a TensorFlow Lite file."""
-
-    tensors: tuple[Tensor, ...]
-    operations: tuple[Operation, ...]
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    states: tuple[State, ...] = ()
-    handles: Mapping[int, str] = field(default_factory=dict)  # tensor -> name of the variable that it stands for
 
 
 def read_file(data: bytes) -> File:
@@ -218,6 +190,7 @@ def _subgraph(model: Any, graph: Any, limit: int) -> File:
         raise ValueError("more entries than bytes")
     tensors = tuple(_tensor(model, graph.Tensors(number), number, limit) for number in range(counts[0]))
     operations = tuple(_operation(model, graph.Operators(number), number, len(tensors)) for number in range(counts[1]))
+    tensors, operations = decoded(tensors, operations)
     inputs = tuple(int(graph.Inputs(index)) for index in range(graph.InputsLength()))
     outputs = tuple(int(graph.Outputs(index)) for index in range(graph.OutputsLength()))
     if not all(0 <= number < len(tensors) for number in (*inputs, *outputs)):
@@ -252,7 +225,8 @@ def with_states(subgraphs: Sequence[File]) -> File:
                 states.append(
                     State(name, operation.outputs[0], _start(main.tensors[operation.outputs[0]], starts.get(name)))
                 )
-        for number in operation.inputs:
+        buffers = operation.outputs if operation.op == "CIRCULAR_BUFFER" else ()
+        for number in (*operation.inputs, *buffers):
             if number >= 0 and main.tensors[number].is_variable:
                 state = State(main.tensors[number].name, number, _start(main.tensors[number], None))
                 states += [state] if state.name not in {other.name for other in states} else []
@@ -262,7 +236,7 @@ def with_states(subgraphs: Sequence[File]) -> File:
     names = [*(main.tensors[number].name for number in main.inputs), *(state.name for state in states)]
     if len(set(names)) != len(names):
         raise ModelError(f"inputs and variables share a name: {', '.join(sorted(names))}; rename them")
-    return replace(main, tensors=tensors, states=tuple(states), handles=handles)
+    return replace(main, tensors=tensors, states=tuple(states), handles=handles, graphs=tuple(subgraphs))
 
 
 def memory_name(operation: Operation, part: str) -> str:
@@ -441,7 +415,7 @@ def _operation(model: Any, operator: Any, number: int, tensors: int) -> Operatio
             raise ValueError(f"{op} without options")
         found.Init(given.Bytes, given.Pos)
         options = {name: getattr(found, name)() for name in names}
-    elif op in CUSTOM:
+    elif op in CUSTOM or op in NAMED:
         given = operator.CustomOptionsAsNumpy() if operator.CustomOptionsLength() else np.zeros(0, np.uint8)
         options = custom_options(op, given.tobytes())
     return Operation(op, number, inputs, outputs, options)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinyhil.errors import ModelError
-from tinyhil.frontend.tflite_file import Operation
 from tinyhil.frontend.tflite_reader import FILE, PLANES, TO_PLANES, Convert, Reader
+from tinyhil.frontend.tflite_records import Operation
 
 ALL = np.iinfo(np.int64).max  # an end of Slice beyond every axis
 
@@ -182,6 +182,67 @@ def pack(reader: Reader, operation: Operation) -> None:
         given = reader.builder.shapes[value]
         rows.append(shaped(reader, value, (*given[:axis], 1, *given[axis:]), f"{out}.row"))
     reader.finish(operation, reader.add("Concat", *rows, out=out, axis=axis))
+
+
+def update_slice(reader: Reader, operation: Operation) -> None:
+    """DYNAMIC_UPDATE_SLICE: its place is moved so that the update fits; ValueError in a damaged file."""
+    x, update, at = (reader.value(number) for number in operation.inputs[:3])
+    sides, parts = (reader.builder.shapes[value] for value in (x, update))
+    if not reader.builder.shapes[at] == (len(sides),) == (len(parts),) or any(
+        p > s for p, s in zip(parts, sides, strict=True)
+    ):
+        raise ValueError(f"an update {list(parts)} of {list(sides)}")
+    out = f"{reader.name(operation.outputs[0])}.updated"
+    if at in reader.builder.constants:
+        starts = reader.whole_numbers(operation.inputs[2])
+        places = [min(max(start, 0), s - p) for start, s, p in zip(starts, sides, parts, strict=True)]
+        reader.finish(operation, _updated(reader, x, update, places, out))
+        return
+    reader.finish(operation, _updated_at(reader, x, update, at, out))
+
+
+def _updated_at(reader: Reader, x: str, update: str, at: str, out: str) -> str:
+    """The same from places `at` that are computed at run time: rows are chosen of the whole and what replaces it."""
+    sides, parts = (reader.builder.shapes[value] for value in (x, update))
+    axis = next((axis for axis, (s, p) in enumerate(zip(sides, parts, strict=True)) if p < s), None)
+    if axis is None:
+        return update
+    side, part = sides[axis], parts[axis]
+
+    def paired(op: str, first: str | np.ndarray | int, second: str | np.ndarray | int) -> str:
+        names = [v if isinstance(v, str) else reader.number(out, "n", np.asarray(v, np.int32)) for v in (first, second)]
+        return reader.add(op, *names, out=f"{out}.{op.lower()}")
+
+    def within(value: str, low: int, high: int) -> str:
+        return paired("Min", paired("Max", value, low), high)
+
+    place = within(_taken(reader, at, np.array([axis]), 0, f"{out}.at"), 0, side - part)
+    middle = _updated_at(reader, _taken(reader, x, paired("Add", place, np.arange(part)), axis, out), update, at, out)
+    joined = reader.add("Concat", x, middle, out=out, axis=axis)
+    behind = paired("Sub", np.arange(side), place)
+    is_inside = paired("Mul", within(paired("Add", behind, 1), 0, 1), within(paired("Sub", part, behind), 0, 1))
+    jump = paired("Mul", is_inside, paired("Sub", side, place))
+    return _taken(reader, joined, paired("Add", jump, np.arange(side)), axis, out)
+
+
+def _updated(reader: Reader, x: str, update: str, places: Sequence[int], out: str) -> str:
+    """`x` with `update` in its place: what lies before and behind it along the first axis where it is shorter."""
+    sides, parts = (reader.builder.shapes[value] for value in (x, update))
+    axis = next((axis for axis, (s, p) in enumerate(zip(sides, parts, strict=True)) if p < s), None)
+    if axis is None:
+        return update
+    first, last = places[axis], places[axis] + parts[axis]
+
+    def part(begin: int, end: int) -> str:
+        names = [
+            reader.number(out, name, np.array([at])) for name, at in (("from", begin), ("to", end), ("along", axis))
+        ]
+        return reader.add("Slice", x, *names, out=f"{out}.part")
+
+    middle = _updated(reader, part(first, last), update, places, out)
+    rows = [part(0, first)] if first else []
+    rows += [middle, *([part(last, sides[axis])] if last < sides[axis] else [])]
+    return reader.add("Concat", *rows, out=out, axis=axis)
 
 
 def concat(reader: Reader, operation: Operation) -> None:

@@ -8,9 +8,11 @@ import numpy as np
 
 from tinyhil.errors import ModelError
 from tinyhil.frontend import tflite_cells as cells
+from tinyhil.frontend import tflite_control as control
 from tinyhil.frontend import tflite_moves as moves
-from tinyhil.frontend.tflite_file import Operation, Tensor
+from tinyhil.frontend.tflite_detection import detections
 from tinyhil.frontend.tflite_reader import ENDS, FILE, PLANES, TO_PLANES, Convert, Reader
+from tinyhil.frontend.tflite_records import Operation, Tensor
 from tinyhil.frontend.tflite_signal import SIGNAL, cast
 
 SAME = 0
@@ -324,6 +326,7 @@ OPERATORS: dict[str, Convert] = {
     "CALL_ONCE": moves.nothing,
     "CAST": cast,
     "CEIL": _chain("Ceil"),
+    "CIRCULAR_BUFFER": cells.circular_buffer,
     "CONCATENATION": moves.concat,
     "CONV_2D": _conv,
     "COS": _chain("Cos"),
@@ -332,6 +335,7 @@ OPERATORS: dict[str, Convert] = {
     "DEPTH_TO_SPACE": moves.depth("DepthToSpace"),
     "DEQUANTIZE": _same,
     "DIV": _by_element("Div"),
+    "DYNAMIC_UPDATE_SLICE": moves.update_slice,
     "ELU": _by_element("Elu"),
     "EMBEDDING_LOOKUP": moves.embedding_lookup,
     "EQUAL": _by_element("Equal"),
@@ -347,6 +351,7 @@ OPERATORS: dict[str, Convert] = {
     "GREATER": _by_element("Greater"),
     "GREATER_EQUAL": _by_element("GreaterOrEqual"),
     "HARD_SWISH": cells.hard_swish(_by_element("HardSwish")),
+    "IF": control.branch,
     "L2_NORMALIZATION": _along_last("LpNormalization", p=2),
     "L2_POOL_2D": _root_pool,
     "LEAKY_RELU": _leaky_relu,
@@ -403,11 +408,13 @@ OPERATORS: dict[str, Convert] = {
     "SUM": _reduce("ReduceSum"),
     "SVDF": cells.svdf,
     "TANH": cells.word_function("tanh", _by_element("Tanh")),
+    "TFLite_Detection_PostProcess": detections,
     "TRANSPOSE": moves.transpose,
     "TRANSPOSE_CONV": _transposed_conv,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": cells.lstm,
     "UNPACK": moves.unpack,
     "VAR_HANDLE": moves.nothing,
+    "WHILE": control.loop,
     "ZEROS_LIKE": moves.zeros_like,
     **SIGNAL,
 }

@@ -23,9 +23,10 @@ from tinyhil.frontend.ports import Fill, Port, Stream, connect
 from tinyhil.frontend.rewrite_quantized import KINDS
 from tinyhil.frontend.rewrites import rewritten
 from tinyhil.frontend.tflite import port_of, state_port
-from tinyhil.frontend.tflite_file import File, Tensor, read_file, whole
+from tinyhil.frontend.tflite_file import read_file, whole
 from tinyhil.frontend.tflite_operators import OPERATORS
 from tinyhil.frontend.tflite_reader import Reader
+from tinyhil.frontend.tflite_records import File, Tensor
 from tinyhil.frontend.tflite_signal import WHOLE as OF_WHOLES
 from tinyhil.language.graph import element_count
 from tinyhil.ops.quantize import codes_format

@@ -12,12 +12,14 @@ from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.listing import Call
 from tinyhil.frontend.rewrite_quantized import KINDS
 from tinyhil.frontend.rewrites import rewritten
-from tinyhil.frontend.tflite_file import ACTIVATIONS, File, Operation, Tensor
+from tinyhil.frontend.tflite_file import ACTIVATIONS
+from tinyhil.frontend.tflite_records import File, Operation, Tensor
 
 TO_PLANES, TO_FILE = (0, 3, 1, 2), (0, 2, 3, 1)
 FILE, PLANES = "file", "planes"
 ENDS = {"RELU": (0.0, None), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}
 WHOLE_KINDS = ("int8", "int16", "int32", "uint32")  # of numbers that have no scale
+REFUSED = {"ethos-u": "its layers are commands for an Ethos-U NPU by now: give the file as it was before Vela"}
 Convert = Callable[["Reader", Operation], None]
 
 
@@ -30,6 +32,7 @@ class Reader:
         operators: Mapping[str, Convert],
         of_wholes: Mapping[str, Convert],
         builder: Builder | None = None,
+        inlined: list[int] | None = None,
     ) -> None:
         self.file, self.operators, self.of_wholes = file, operators, of_wholes
         self.builder = builder or Builder(rewritten)
@@ -37,6 +40,7 @@ class Reader:
         self.codes: dict[tuple[int, str], str] = {}
         self.held: dict[str, str] = {}  # state -> its value at this place: codes, or real numbers
         self.wholes: set[int] = set()  # tensors of whole numbers that are no codes
+        self.inlined = [] if inlined is None else inlined  # subgraphs that were read where they are called
         self.banks: dict[int, tuple[list[str], int]] = {}  # sums of 64 bits: operands and channels
 
     def take(self, number: int, value: str) -> None:
@@ -58,10 +62,8 @@ class Reader:
                 break
             convert = self._converter(operation)
             if convert is None:
-                raise ModelError(
-                    f"node '{operation.name}': operator {operation.op} is not supported; "
-                    "docs/exporters.md lists those that are"
-                )
+                why = REFUSED.get(operation.op, "docs/exporters.md lists those that are")
+                raise ModelError(f"node '{operation.name}': operator {operation.op} is not supported; {why}")
             convert(self, operation)
         for number in outputs:
             self.value(number)  # in the file's form

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.frontend.tflite_file import Operation, memory_name
+from tinyhil.frontend.tflite_file import memory_name
 from tinyhil.frontend.tflite_reader import WHOLE_KINDS, Convert, Reader
+from tinyhil.frontend.tflite_records import Operation
 
 TYPES = {7: "int16", 2: "int32"}
 REAL = "float32"
