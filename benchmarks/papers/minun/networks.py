@@ -1,7 +1,6 @@
-"""The paper's rows that no model of the zoo stands for: trained here from the data in HIL_DATA.
+"""The paper's rows that no model of the zoo stands for: networks for the data in HIL_DATA, and how they are trained.
 
-python -m benchmarks.papers.minun.networks FOLDER [NAME...]     trains what is not there yet (needs torch)
-
+What they became is kept: `benchmarks/papers/minun/kept.py`.
 MinUn's own networks and splits are not public, so these are networks of ours for its data sets, small enough for its
 limits. Where the papers do not say how classes were grouped, the grouping is ours: `DATA` says how. google-12,
 google-30 and curet-61 need data that is not at hand: `ABSENT`.
@@ -9,13 +8,11 @@ google-30 and curet-61 need data that is not at hand: `ABSENT`.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import itertools
 import os
-import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -33,7 +30,6 @@ ABSENT = {
     "curet-61": "CUReT is not at hand",
     "ward-2": "WARD is not at hand",
 }
-TRAINING = Path(__file__).resolve().parents[3] / "models" / "training"
 VEHICLES = (0, 1, 8, 9)  # of CIFAR-10, against its animals
 SIDE = 20  # pixels: 400 features, as in the papers
 CIFAR_TRAINED = 20_000
@@ -148,32 +144,8 @@ ROWS = {
 }
 
 
-def trained(name: str, folder: Path) -> Path:
-    """The ONNX file of a row, with NAME.npz and NAME_train.npz beside it, in a folder of the row and of what trains it;
-    trained unless it is there."""
-    row = ROWS[name]
-    folder = folder / _key(name, row)
-    path = folder / f"{name}.onnx"
-    if path.is_file():
-        return path
-    folder.mkdir(parents=True, exist_ok=True)
-    (x, y), (x_test, y_test) = row.data()
-    proto = _network(name, row, x, y)
-    np.savez(folder / f"{name}.npz", x=x_test, y=y_test)
-    np.savez(folder / f"{name}_train.npz", x=x, y=y)
-    path.write_bytes(proto.SerializeToString())
-    return path
-
-
-def _key(name: str, row: Row) -> str:
-    """Of the numbers of the row, and of this and the other files that make a network of them."""
-    files = ("fit", "graphs", "nets", name.split("_")[0])
-    sources = [path.read_bytes() for path in (Path(__file__), *(TRAINING / f"{file}.py" for file in files))]
-    numbers = [row.data.__name__ if key == "data" else value for key, value in asdict(row).items()]
-    return hashlib.sha256(b"".join([repr(numbers).encode(), *sources])).hexdigest()[:12]
-
-
-def _network(name: str, row: Row, x: np.ndarray, y: np.ndarray) -> Any:
+def network(name: str, row: Row, x: np.ndarray, y: np.ndarray) -> Any:
+    """The ONNX model of a row, trained on samples and labels (needs torch)."""
     from models.training import bonsai, fastgrnn, graphs, protonn
     from models.training.fit import Schedule
 
@@ -192,10 +164,3 @@ def _network(name: str, row: Row, x: np.ndarray, y: np.ndarray) -> Any:
         row.dimensions, row.classes, RANK_W, row.width, HAR_EXPONENTS, noise=HAR_NOISE, schedule=schedule
     )
     return graphs.fastgrnn(name, fastgrnn.train(x, y, cell), shape)
-
-
-if __name__ == "__main__":
-    where = Path(sys.argv[1])
-    where.mkdir(parents=True, exist_ok=True)
-    for each in sys.argv[2:] or ROWS:
-        print(trained(each, where), flush=True)
