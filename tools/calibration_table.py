@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.formats.clipping import CUTS
-from tinyhil.harness.offline import formats
+from tools import formats_page
 from tools.measured import line
 
 Row = Mapping[str, Any]
@@ -38,7 +38,7 @@ For classifiers like these:
 
 def page() -> str:
     """docs/formats.md."""
-    return f"{formats.page().rstrip()}\n\n{section(json.loads(FILE.read_text())['rows'])}"
+    return f"{formats_page.page().rstrip()}\n\n{section(json.loads(FILE.read_text())['rows'])}"
 
 
 def section(rows: list[Row]) -> str:

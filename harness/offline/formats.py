@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -140,70 +138,3 @@ def lines(found: list[Facts]) -> list[str]:
 
 def _cost(fact: Facts, board: str) -> str:
     return f"{fact.costs[board]:,.0f}" if board in fact.costs else "-"
-
-
-SERIES = 8  # formats that differ in numbers alone: with more, the page shows those of SHOWN bits
-SHOWN = (8, 16, 32)
-
-
-def page() -> str:
-    """Text of docs/formats.md."""
-    text = [
-        "# Number formats",
-        "",
-        "Which formats there are, what they hold, what they cost. Made from the records in `tinyhil/formats/` by",
-        "`python -m tools.docs`; `hil formats` prints every one.",
-        "",
-        "A format is fitted to its tensor: fixed point, minifloats and posits by a power of two, asymmetric integers",
-        "by a scale and a zero point. *Largest* and *smallest* (positive magnitude) and the significant bits at 1/2",
-        "are those of a tensor whose largest magnitude is just below 1. Formats for weights (codebooks, and those with",
-        "a scale per output channel) hold the matrices; other values get the format named beside them, fixed16 for",
-        "codebooks.",
-        "Rounding, saturation, NaN and the errors of functions: [the numeric contract](numerics.md).",
-        "",
-    ]
-    found, called = all_facts(), titles()
-    for name in dict.fromkeys(fact.family for fact in found):
-        text += [f"## {called[name]}", "", f"![values and precision](formats/{name}.svg)", ""]
-        text += _family([fact for fact in found if fact.family == name])
-    return "\n".join([*text, *_costs(found), ""])
-
-
-def _family(found: list[Facts]) -> list[str]:
-    """Its table; of a series of formats what they are called, and some."""
-    kinds = Counter(_kind(fact) for fact in found)
-    long = [fact for fact in found if kinds[_kind(fact)] > SERIES]
-    shown = [fact for fact in found if fact not in long or fact.bits in SHOWN]
-    text = []
-    if long:
-        widths = sorted({fact.bits for fact in long})
-        text += [
-            f"{len(long)} formats from `{long[0].name}` to `{long[-1].name}`, of {_spans(widths)} bits, such as:",
-            "",
-        ]
-    text += ["| Format | Bits | Largest | Smallest | Significant bits | |", "|---|---|---|---|---|---|"]
-    for fact in shown:
-        cells = [f"`{fact.name}`", str(fact.bits), f"{fact.largest:.4g}", f"{fact.smallest:.3g}", f"{fact.digits:.1f}"]
-        text.append(f"| {' | '.join([*cells, fact.summary])} |")
-    return [*text, ""]
-
-
-def _kind(fact: Facts) -> str:
-    return re.sub(r"\d+", "", fact.summary)
-
-
-def _spans(widths: list[int]) -> str:
-    """'2 to 16 and 32' of 2, 3, ..., 16, 32."""
-    ends = [first for first in widths if first - 1 not in widths]
-    spans = [(first, next(last for last in widths if last >= first and last + 1 not in widths)) for first in ends]
-    return " and ".join(str(first) if first == last else f"{first} to {last}" for first, last in spans)
-
-
-def _costs(found: list[Facts]) -> list[str]:
-    heads = [f"{board}: {unit}" for board, unit in units().items()]
-    text = ["## Costs", "", "One inference of `fastgrnn_har` (168 thousand multiplications), measured:", ""]
-    text += [f"| Format | {' | '.join(heads)} |", f"|{'---|' * (1 + len(heads))}"]
-    for fact in found:
-        if fact.costs:
-            text.append(f"| `{fact.name}` | {' | '.join(_cost(fact, board) for board in units())} |")
-    return text

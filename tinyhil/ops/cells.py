@@ -24,7 +24,6 @@ ONE_UNIT_MORE = (
     *(50, 54, 62, 63, 64, 66, 82, 86, 93, 100, 103, 112, 116, 135, 255),
 )  # entries of the runtime's table that are not the nearest
 WORD = 32767
-MOST_GATES = 1 << 16
 
 
 def clipped(x: np.ndarray, bits: int) -> np.ndarray:
