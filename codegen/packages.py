@@ -1,35 +1,101 @@
-"""What surrounds an exported library: manifests of Arduino, PlatformIO and CMake, an example, notice and read-me."""
+"""What surrounds an exported library: one row a kind of package, and the notice and read-me that all have."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from tinyhil.codegen.export_kinds import ARDUINO, CMAKE, PLATFORMIO
-from tinyhil.codegen.exported_library import CALLER, SPDX, Library
+from tinyhil.codegen.cmake_packages import cmake, esp_idf, pico_sdk, zephyr
+from tinyhil.codegen.export_kinds import ARDUINO, CMAKE, ESP_IDF, HEADER, MICROPYTHON, PICO_SDK, PLATFORMIO, ZEPHYR
+from tinyhil.codegen.exported_library import CALLER, SPDX, STATIC, Library
+from tinyhil.codegen.ide_packages import arduino, platformio
+from tinyhil.codegen.micropython_package import micropython
+from tinyhil.codegen.one_header import one_header, one_header_example
+from tinyhil.errors import ConfigError
 from tinyhil.quoting import markdown, printable
+
+
+def in_src(library: Library, sources: Mapping[str, str]) -> dict[str, str]:
+    """The sources as they are, in a folder of their own."""
+    return {f"src/{path}": text for path, text in sources.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A kind of package. `use`: how its user gets it into a program (Markdown); `around`: path -> text of what lies
+    beside the sources, which `sources` places. `own_memory`: its C code brings the arena, no user can."""
+
+    use: str
+    around: Callable[[Library, str], dict[str, str]]
+    sources: Callable[[Library, Mapping[str, str]], dict[str, str]] = in_src
+    own_memory: bool = False
+
+
+PACKAGES = {
+    ARDUINO: Package(
+        "Arduino IDE: Sketch, Include Library, Add .ZIP Library. Then `#include <{x}.h>`; the example is under\n"
+        "File, Examples, {x}.",
+        arduino,
+    ),
+    PLATFORMIO: Package(
+        "Unpack it into `lib/` of a PlatformIO project, or name the archive under `lib_deps`. Then\n"
+        "`#include <{x}.h>`.",
+        platformio,
+    ),
+    CMAKE: Package(
+        "Unpack it, `cmake -S {x} -B build && cmake --build build && cmake --install build --prefix PREFIX`, then\n"
+        "`find_package({x} REQUIRED)` and `target_link_libraries(app PRIVATE {x}::{x})`; or `add_subdirectory({x})`.",
+        cmake,
+    ),
+    PICO_SDK: Package(
+        "Unpack it beside a project of the Pico's SDK; behind `pico_sdk_init()`: `add_subdirectory({x})` and\n"
+        "`target_link_libraries(app {x})`. `examples/` is such a project (`PICO_SDK_PATH` says where the SDK is).",
+        pico_sdk,
+    ),
+    ZEPHYR: Package(
+        "A module of Zephyr: name its folder in `ZEPHYR_EXTRA_MODULES` (or in your manifest) and set `CONFIG_{up}=y`;\n"
+        "`samples/{x}` does both.",
+        zephyr,
+    ),
+    ESP_IDF: Package(
+        "A component of ESP-IDF: unpack it into `components/` of a project, `REQUIRES {x}` in its `CMakeLists.txt`.\n"
+        "`examples/{x}` is such a project.",
+        esp_idf,
+    ),
+    MICROPYTHON: Package(
+        "A native module of MicroPython: `make ARCH=armv6m MPY_DIR=...` (the source tree of your MicroPython; armv6m\n"
+        "is a Pico, armv7emsp a Nano 33 BLE, XIAO nRF52840 or Pico 2) makes `{x}.mpy`: copy it to the board and\n"
+        "`import {x}`. `example.py` shows the calls; arguments are arrays: `array('f', ...)` for real numbers.",
+        micropython,
+        own_memory=True,
+    ),
+    HEADER: Package(
+        'One file: `#include "{x}.h"` declares the functions, in C and C++; one C++ file of yours says\n'
+        "`#define {up}_IMPLEMENTATION` before it and nothing else, and holds the code.",
+        one_header_example,
+        one_header,
+    ),
+}
+
+
+def source_of(kind: str, library: Library) -> Library:
+    """The library as this kind of package needs its sources; ConfigError for an arena that it can not have."""
+    if not PACKAGES[kind].own_memory:
+        return library
+    if library.arena != STATIC:
+        raise ConfigError(f"--arena {library.arena}: a package for {kind} has its own memory; leave it out")
+    return replace(library, arena=CALLER)
 
 
 def package(
     kind: str, library: Library, sources: Mapping[str, str], version: str, about: Sequence[str]
 ) -> dict[str, str]:
     """Path in the archive -> text. `about`: Markdown on what was measured. LICENSE is for the caller to add."""
-    x = library.prefix
-    files = {f"src/{path}": text for path, text in sources.items()}
-    if kind == ARDUINO:
-        files["library.properties"] = _properties(library, version)
-        files[f"examples/{x}_sensor/{x}_sensor.ino"] = _sketch(library)
-    elif kind == PLATFORMIO:
-        files["library.json"] = _manifest(library, version)
-        files[f"examples/{x}_sensor/main.cpp"] = _sketch(library).replace(
-            "#include <", "#include <Arduino.h>\n#include <", 1
-        )
-    else:
-        files["CMakeLists.txt"] = _cmake_lists(library, version)
-        files[f"cmake/{x}-config.cmake"] = _cmake_config(library)
-        files["examples/main.c"] = _c_program(library)
+    row = PACKAGES[kind]
+    files = {**row.sources(library, sources), **row.around(library, version)}
     files["NOTICE"] = _notice(library)
     files["README.md"] = _readme(kind, library, about)
-    return {f"{x}/{path}": text for path, text in files.items()}
+    return {f"{library.prefix}/{path}": text for path, text in files.items()}
 
 
 def _notice(library: Library) -> str:
@@ -40,152 +106,6 @@ def _notice(library: Library) -> str:
     )
 
 
-def _properties(library: Library, version: str) -> str:
-    x = library.prefix
-    return "\n".join(
-        [
-            f"# {SPDX}",
-            f"name={x}",
-            f"version={version}",
-            "author=tinyhil",
-            "maintainer=tinyhil",
-            f"sentence={printable(library.program.name)}: a trained model as integer code.",
-            f"paragraph={printable(library.origin)}. Arena {library.predict_bytes} bytes, no heap.",
-            "category=Data Processing",
-            "architectures=*",
-            f"includes={x}.h",
-            "",
-        ]
-    )
-
-
-def _manifest(library: Library, version: str) -> str:
-    import json
-
-    record = {
-        "$comment": SPDX,
-        "name": library.prefix,
-        "version": version,
-        "description": f"{printable(library.origin)}. Arena {library.predict_bytes} bytes, no heap.",
-        "keywords": ["neural network", "microcontroller"],
-        "license": "Apache-2.0",
-        "frameworks": "*",
-        "platforms": "*",
-        "headers": [f"{library.prefix}.h"],
-        "build": {"flags": ["-ffp-contract=off"]},
-    }
-    return json.dumps(record, indent=2) + "\n"
-
-
-def _cmake_lists(library: Library, version: str) -> str:
-    x = library.prefix
-    return f"""\
-# {SPDX}
-cmake_minimum_required(VERSION 3.13)
-project({x} VERSION {version} LANGUAGES CXX)
-include(GNUInstallDirs)
-
-add_library({x} STATIC src/{x}.cpp)
-add_library({x}::{x} ALIAS {x})
-target_compile_features({x} PUBLIC cxx_std_11)
-target_compile_options({x} PRIVATE -ffp-contract=off -fno-exceptions -fno-rtti -ffunction-sections -fdata-sections)
-target_include_directories({x} PUBLIC $<BUILD_INTERFACE:${{CMAKE_CURRENT_SOURCE_DIR}}/src> $<INSTALL_INTERFACE:include>)
-
-install(TARGETS {x} EXPORT {x}-targets ARCHIVE DESTINATION ${{CMAKE_INSTALL_LIBDIR}})
-install(FILES src/{x}.h DESTINATION include)
-install(FILES LICENSE NOTICE DESTINATION ${{CMAKE_INSTALL_DATADIR}}/{x})
-install(EXPORT {x}-targets NAMESPACE {x}:: DESTINATION ${{CMAKE_INSTALL_LIBDIR}}/cmake/{x})
-install(FILES cmake/{x}-config.cmake DESTINATION ${{CMAKE_INSTALL_LIBDIR}}/cmake/{x})
-include(CMakePackageConfigHelpers)
-write_basic_package_version_file(${{CMAKE_CURRENT_BINARY_DIR}}/{x}-config-version.cmake COMPATIBILITY ExactVersion)
-install(FILES ${{CMAKE_CURRENT_BINARY_DIR}}/{x}-config-version.cmake DESTINATION ${{CMAKE_INSTALL_LIBDIR}}/cmake/{x})
-"""
-
-
-def _cmake_config(library: Library) -> str:
-    return f"# {SPDX}\ninclude(${{CMAKE_CURRENT_LIST_DIR}}/{library.prefix}-targets.cmake)\n"
-
-
-def _given_arena(library: Library) -> tuple[str, str]:
-    """The example's own arena, where the library has none, and how it is passed."""
-    if library.arena != CALLER:
-        return "", ""
-    return f"static uint32_t arena[({library.prefix.upper()}_ARENA_BYTES + 3) / 4];\n", "arena, "
-
-
-def _sketch(library: Library) -> str:
-    x, up = library.prefix, library.prefix.upper()
-    declared, passed = _given_arena(library)
-    head = f"""\
-// {SPDX}
-// A sensor on the analog pins, the model, and the built-in LED: lit while the class is WANTED.
-#include <{x}.h>
-
-const int WANTED = 0;
-const unsigned long PERIOD_MS = 20;  // as the model was trained
-{declared}static float result[{up}_OUTPUTS];
-static unsigned long due;
-
-// One channel in the unit the model was trained with: replace it by that of your sensor.
-static float read_channel(int channel) {{
-    return (analogRead(A0 + channel % 6) - 512) / 512.0f;
-}}
-
-"""
-    shown = "            digitalWrite(LED_BUILTIN, found == WANTED ? HIGH : LOW);\n            Serial.println(found);\n"
-    if library.loop:
-        return head + (
-            "void setup() {\n    pinMode(LED_BUILTIN, OUTPUT);\n    Serial.begin(115200);\n"
-            f"    {x}_begin({passed.removesuffix(', ')});\n}}\n\n"
-            "void loop() {\n    if (millis() - due < PERIOD_MS) return;\n    due += PERIOD_MS;\n"
-            f"    float row[{up}_STEP_INPUTS];\n"
-            f"    for (int channel = 0; channel < {up}_STEP_INPUTS; ++channel) row[channel] = read_channel(channel);\n"
-            + (f"    {x}_step({passed}row);\n" if library.endless else f"    if ({x}_step({passed}row) > 0) return;\n")
-            + f"    const int found = {x}_finish({passed}result);\n"
-            + shown.replace("            ", "    ")
-            + ("}\n" if library.endless else f"    {x}_begin({passed.removesuffix(', ')});\n}}\n")
-        )
-    return head + (
-        f"static float sample[{up}_INPUTS];\n\n"
-        "void setup() {\n    pinMode(LED_BUILTIN, OUTPUT);\n    Serial.begin(115200);\n}\n\n"
-        "void loop() {\n"
-        f"    for (int n = 0; n < {up}_INPUTS; ++n) sample[n] = read_channel(n);\n"
-        f"    const int found = {x}_predict({passed}sample, result);\n"
-        + shown.replace("            ", "    ")
-        + "    while (millis() - due < PERIOD_MS) {\n    }\n    due += PERIOD_MS;\n}\n"
-    )
-
-
-def _c_program(library: Library) -> str:
-    x, up = library.prefix, library.prefix.upper()
-    declared, passed = _given_arena(library)
-    return f"""\
-/* {SPDX} */
-/* find_package({x} REQUIRED), target_link_libraries(app PRIVATE {x}::{x}) */
-#include <stdio.h>
-#include "{x}.h"
-
-{declared}static float sample[{up}_INPUTS], result[{up}_OUTPUTS];
-
-int main(void) {{
-    int n;
-    for (n = 0; n < {up}_INPUTS; ++n) {{
-        if (scanf("%f", &sample[n]) != 1) return 1;
-    }}
-    printf("%d\\n", {x}_predict({passed}sample, result));
-    return 0;
-}}
-"""
-
-
-_USE = {
-    ARDUINO: "Arduino IDE: Sketch, Include Library, Add .ZIP Library. Then `#include <{x}.h>`; the example is under\n"
-    "File, Examples, {x}.",
-    PLATFORMIO: "Unpack it into `lib/` of a PlatformIO project, or name the archive under `lib_deps`. Then\n"
-    "`#include <{x}.h>`.",
-    CMAKE: "Unpack it, `cmake -S {x} -B build && cmake --build build && cmake --install build --prefix PREFIX`, then\n"
-    "`find_package({x} REQUIRED)` and `target_link_libraries(app PRIVATE {x}::{x})`; or `add_subdirectory({x})`.",
-}
 _READ_ME = """\
 <!-- {spdx} -->
 # {x}
@@ -232,7 +152,7 @@ def _readme(kind: str, library: Library, about: Sequence[str]) -> str:
         spdx=SPDX,
         x=x,
         origin=markdown(library.origin),
-        use=_USE[kind].format(x=x),
+        use=PACKAGES[kind].use.format(x=x, up=up),
         rows="\n".join(f"| {name} | {value} |" for name, value in rows),
         arena=_passed(library)["arena"],
         streaming=_STREAMING.format(x=x, up=up, **_passed(library)) if library.loop else "",

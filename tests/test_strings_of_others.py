@@ -24,10 +24,10 @@ from onnx import TensorProto, helper
 
 from tests.onnx_models import load
 from tests.onnx_models import model as made_model
-from tinyhil.codegen.export_kinds import CMAKE, KINDS
+from tinyhil.codegen.export_kinds import CMAKE, HEADER, KINDS
 from tinyhil.codegen.exported_library import Library
 from tinyhil.codegen.library_source import emit_library
-from tinyhil.codegen.packages import package
+from tinyhil.codegen.packages import package, source_of
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.errors import BoardError, BuildError, ConfigError, FlashError
 from tinyhil.frontend.onnx import load_onnx
@@ -323,9 +323,10 @@ def named(library: Library, name: str) -> Library:
 def test_names_of_a_model_stay_names_in_an_export(kind: str, library: Library, tmp_path: Path) -> None:
     """Every file has as many lines as that of a model with usual names, and compilers and cmake read nothing else."""
     usual = packed(kind, named(library, "usual"), [])
+    sources = emit_library(source_of(kind, library), runtime_sources())
     for attack in ATTACKS:
         hostile = named(replace(library, origin=f"{attack} in fixed8"), attack)
-        files = package(kind, hostile, {}, "1.0", [])
+        files = package(kind, hostile, sources, "1.0", [])
         for name, text in files.items():
             assert len(text.splitlines()) == len(usual[name].splitlines()), (attack, name)
             assert all(line.isprintable() for line in text.replace("\t", " ").split("\n")), (attack, name)
@@ -334,7 +335,8 @@ def test_names_of_a_model_stay_names_in_an_export(kind: str, library: Library, t
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    check = ["g++", "-std=gnu++11", "-fsyntax-only", "-Wall", "-Werror", tmp_path / "lib/src/lib.cpp"]
+    check = ["g++", "-std=gnu++11", "-fsyntax-only", "-Wall", "-Werror", "-I", tmp_path / "lib"]
+    check.append(tmp_path / "lib" / ("examples" if kind == HEADER else "src") / "lib.cpp")
     if kind == CMAKE:
         check = ["cmake", "-S", tmp_path / "lib", "-B", tmp_path / "made"]
         if shutil.which("cmake") is None:

@@ -38,7 +38,7 @@ from tinyhil.harness.commands import common
     "--sizes", is_flag=True, help="Compile it with the compilers here; print flash and RAM, also into the read-me."
 )
 def export(format_: str, boards_file: Path | None, **options: Any) -> None:
-    """Write MODEL as a library for other firmware: arduino, platformio or cmake."""
+    """Write MODEL as a library for other firmware, as a package of KIND."""
     from tinyhil.harness.offline.export import Wanted
     from tinyhil.harness.python import calls
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from tinyhil.codegen.exported_library import CALLER, STATIC, Library
 from tinyhil.codegen.identifiers import identifiers
 from tinyhil.codegen.library_source import emit_library
-from tinyhil.codegen.packages import package
+from tinyhil.codegen.packages import package, source_of
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.files import write_bytes
 from tinyhil.harness.build.pipeline import Compiled, compile_model, runtime_sources
@@ -129,7 +129,8 @@ def prefix_of(name: str, *, given: bool) -> str:
 
 def packed(kind: str, library: Library, about: list[str]) -> dict[str, str]:
     """Path in the archive -> text."""
-    files = package(kind, library, emit_library(library, runtime_sources()), metadata.version("tinyhil"), about)
+    sources = emit_library(source_of(kind, library), runtime_sources())
+    files = package(kind, library, sources, metadata.version("tinyhil"), about)
     files[f"{library.prefix}/LICENSE"] = asset("LICENSE").read_text(encoding="utf-8")
     return files
 

@@ -44,6 +44,24 @@ PROCESSORS = (
         "arm-none-eabi-g++",
         ("-mcpu=cortex-m7", "-mthumb", "-mfpu=fpv5-d16", "-mfloat-abi=hard", "--specs=nosys.specs"),
     ),
+    Processor(
+        "Cortex-M0+ (Pico, G0B1)",
+        "cortex-m0plus",
+        "arm-none-eabi-g++",
+        ("-mcpu=cortex-m0plus", "-mthumb", "--specs=nosys.specs"),
+    ),
+    Processor(
+        "Cortex-M4 (Nano 33 BLE, XIAO, L4R5)",
+        "cortex-m4",
+        "arm-none-eabi-g++",
+        ("-mcpu=cortex-m4", "-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard", "--specs=nosys.specs"),
+    ),
+    Processor(
+        "Cortex-M33 (Pico 2, U575)",
+        "cortex-m33",
+        "arm-none-eabi-g++",
+        ("-mcpu=cortex-m33", "-mthumb", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard", "--specs=nosys.specs"),
+    ),
 )
 
 

@@ -180,7 +180,7 @@ class Model:
 
     @worded_for_python
     def export(self, kind: str, out: str | os.PathLike[str], formats: Formats | None = None, **options: Any) -> Path:
-        """Write the model as a library (docs/export.md): `kind` is arduino, platformio or cmake; `out` a .zip.
+        """Write the model as a library (docs/export.md): `kind` is one of `hil export`'s; `out` a .zip.
 
         `options` are those of `hil export`: name, arena, classes, sizes, board. ConfigError for an unknown kind.
         """

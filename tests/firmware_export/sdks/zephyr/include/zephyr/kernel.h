@@ -1,0 +1,1 @@
+/* nothing of the kernel is needed */
