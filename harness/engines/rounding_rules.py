@@ -6,7 +6,7 @@ whole product, as TFLITE_SINGLE_ROUNDING and CMSIS_NN_USE_SINGLE_ROUNDING; the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import frexp
 
 import numpy as np
@@ -63,27 +63,35 @@ def explained(content: File, name: str, read: np.ndarray) -> dict[str, np.ndarra
     source, weights, target = (content.tensors[n] for n in (*one.inputs[:2], one.outputs[0]))
     if not all(tensor.kind == "int8" and tensor.scales is not None for tensor in (source, weights, target)):
         return {}
+    sums = SUMS[one.op](content, one, read.astype(np.int64).reshape(source.shape) - zero_of(source))
+    factors = np.resize(factors_of(source, weights, target), sums.shape[-1])
+    low, high = limits_of(one, target)
+    zero = zero_of(target)
+    return {rule: np.clip(made(sums, factors) + zero, low, high).reshape(-1) for rule, made in RULES.items()}
+
+
+def factors_of(source: Tensor, weights: Tensor, target: Tensor) -> np.ndarray:
+    """What a sum of products is worth in units of the result (scales of the weights,), as TensorFlow Lite has it."""
     assert source.scales is not None
     assert weights.scales is not None
     assert target.scales is not None
-    sums = SUMS[one.op](content, one, read.astype(np.int64).reshape(source.shape) - _zero(source))
     if len(weights.scales) == 1:  # of a whole tensor the product of two scales is a float32 number
         products = (source.scales[:1] * weights.scales).astype(np.float32).astype(np.float64)
     else:
         products = source.scales[:1].astype(np.float64) * weights.scales.astype(np.float64)
-    factors = np.resize(products / np.float64(target.scales[0]), sums.shape[-1])
-    low, high = _limits(one, target)
-    return {rule: np.clip(made(sums, factors) + _zero(target), low, high).reshape(-1) for rule, made in RULES.items()}
+    return np.asarray(products / np.float64(target.scales[0]))
 
 
-def _zero(tensor: Tensor) -> int:
+def zero_of(tensor: Tensor) -> int:
+    """The code of 0.0."""
     return 0 if tensor.zeros is None else int(tensor.zeros[0])
 
 
-def _limits(one: Operation, target: Tensor) -> tuple[int, int]:
+def limits_of(one: Operation, target: Tensor) -> tuple[int, int]:
+    """The least and largest code of int8 that the operator's activation lets through."""
     least, most = LIMITS.get(ACTIVATIONS[one.options.get("FusedActivationFunction", 0)], (-np.inf, np.inf))
     assert target.scales is not None
-    codes = [real / float(target.scales[0]) + _zero(target) for real in (least, most)]
+    codes = [real / float(target.scales[0]) + zero_of(target) for real in (least, most)]
     return int(np.rint(max(-128.0, codes[0]))), int(np.rint(min(127.0, codes[1])))
 
 
@@ -103,16 +111,24 @@ def _dense(content: File, one: Operation, x: np.ndarray) -> np.ndarray:
     return np.asarray(x.reshape(-1, w.shape[1]) @ w.T + _bias(content, one))
 
 
+def pads_of(one: Operation, extents: Sequence[int], window: Sequence[int]) -> list[tuple[int, int]]:
+    """How much a window that slides over a map is padded before and behind, on each of its two axes."""
+    if one.options["Padding"] != 0:  # VALID
+        return [(0, 0), (0, 0)]
+    steps = one.options["StrideH"], one.options["StrideW"]
+    spread = one.options.get("DilationHFactor", 1), one.options.get("DilationWFactor", 1)
+    sizes = [(k - 1) * d + 1 for k, d in zip(window, spread, strict=True)]
+    whole = [max(-(-n // s) * s - s + k - n, 0) for n, s, k in zip(extents, steps, sizes, strict=True)]
+    return [(pad // 2, pad - pad // 2) for pad in whole]
+
+
 def _patches(content: File, one: Operation, x: np.ndarray) -> np.ndarray:
     """What a kernel covers: (rows, columns, kernel rows, kernel columns, channels)."""
     kernel = content.tensors[one.inputs[1]].shape[1:3]
     steps = one.options["StrideH"], one.options["StrideW"]
     spread = one.options["DilationHFactor"], one.options["DilationWFactor"]
     sizes = [(k - 1) * d + 1 for k, d in zip(kernel, spread, strict=True)]
-    pads = [(0, 0), (0, 0)]
-    if one.options["Padding"] == 0:  # SAME
-        whole = [-(-n // s) * s - s + k - n for n, s, k in zip(x.shape[1:3], steps, sizes, strict=True)]
-        pads = [(max(n, 0) // 2, max(n, 0) - max(n, 0) // 2) for n in whole]
+    pads = pads_of(one, x.shape[1:3], kernel)
     padded = np.pad(x[0], (*pads, (0, 0)))
     seen = np.lib.stride_tricks.sliding_window_view(padded, sizes, (0, 1))[:: steps[0], :: steps[1]]
     return seen[..., :: spread[0], :: spread[1]].transpose(0, 1, 3, 4, 2)

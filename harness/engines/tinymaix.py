@@ -13,6 +13,7 @@ from tinyhil.frontend.tflite_file import ACTIVATIONS, read_file
 from tinyhil.frontend.tflite_records import File, Operation, Tensor
 from tinyhil.harness.engines.engine import Built, Engine, Task
 from tinyhil.harness.engines.objects import Recipe, archive, engine_folder, header_of_bench
+from tinyhil.harness.engines.rounding_rules import pads_of
 from tinyhil.harness.engines.tflite_ends import MOST_MODEL_BYTES, ends_of
 from tinyhil.language.graph import element_count
 
@@ -124,10 +125,8 @@ def _weighted(content: File, one: Operation, kind: int, activation: int) -> byte
 
 def _window(one: Operation, kernel: tuple[int, ...], size: tuple[int, ...], kind: int, activation: int) -> bytes:
     """TinyMaix's record of a kernel that slides: sizes (width, height), steps, padding (top, bottom, left, right)."""
-    steps, pads = (one.options["StrideH"], one.options["StrideW"]), []
-    for length, step, extent in zip(kernel[1:3], steps, size[1:3], strict=True):
-        same = max(length + (-(-extent // step) - 1) * step - extent, 0) if one.options["Padding"] == 0 else 0
-        pads += [same // 2, same - same // 2]
+    steps = one.options["StrideH"], one.options["StrideW"]
+    pads = [pad for pair in pads_of(one, size[1:3], kernel[1:3]) for pad in pair]
     dilation = one.options["DilationWFactor"], one.options["DilationHFactor"]
     multiplier = kernel[3] // size[3] if kind == DEPTHWISE else 0
     return struct.pack("<6BH4BII", kernel[2], kernel[1], *steps[::-1], *dilation, activation, *pads, multiplier, 0)
