@@ -41,7 +41,7 @@ from tinyhil.references.reference import dequantize_outputs, quantize_inputs, ru
 ARENA_BYTES = 1 << 26
 FLOAT_ERROR = 1e-4  # of the largest magnitude of a tensor
 EVERYWHERE, AT_THE_OUTPUT, READ, REFUSED = "equal in every tensor", "equal at the output", "differs", "refused"
-STEP = Stream(())  # states are inputs and outputs like others
+STEP = Stream((), rounding="tflm")  # states are inputs and outputs like others
 
 
 RUNTIME = """
@@ -146,7 +146,7 @@ def streamed(data: bytes, path: Path, file: File, tensors: Mapping[int, np.ndarr
     """The same of every step of a stream that the states of the file go through."""
     found, is_real = [], file.tensors[output].kind == "float32"
     for steps in range(1, len(tensors[file.inputs[0]]) + 1):
-        graph = tflite_model(data, path, output, Stream(steps=steps)).graph
+        graph = tflite_model(data, path, output, Stream(steps=steps, rounding="tflm")).graph
         names = [part.name for part in graph.parts] or [file.tensors[number].name for number in file.inputs]
         found.append(results(file, graph, record(file, names, tensors)[None, :steps], is_real))
     return np.concatenate(found)
@@ -192,7 +192,7 @@ def verdict(path: Path, samples: int) -> Verdict:
     data = path.read_bytes()
     try:
         file = read_file(data)
-        tflite_model(data, path, None, Stream(steps=1) if is_mixed(file) else STEP)
+        tflite_model(data, path, None, Stream(steps=1, rounding="tflm") if is_mixed(file) else STEP)
     except HilError as error:
         return Verdict(REFUSED, str(error).removeprefix(f"{path}: "))
     try:

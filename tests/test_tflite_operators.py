@@ -14,9 +14,13 @@ from kernel_cases import first_difference, run_natively, run_on_board
 from onnx_models import compiled
 from tflite_files import BOOL, FLOAT, INT8, INT16, INT32, INT64, OPERATOR, RESOURCE, Grid, Writer
 
-from benchmarks.tflite_files import EVERYWHERE, Verdict, verdict
-from tinyhil.frontend.ports import Stream
+from benchmarks.tflite_files import EVERYWHERE, Verdict, oracle, results, unequal, verdict
+from tinyhil.errors import ModelError
+from tinyhil.frontend.load import load_model
+from tinyhil.frontend.ports import ROUNDINGS, Stream
 from tinyhil.frontend.tflite import tflite_model
+from tinyhil.frontend.tflite_file import read_file
+from tinyhil.harness.job.zoo import find_model, rounded_name
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.references.reference import quantize_inputs
 
@@ -210,6 +214,45 @@ def test_kernels_in_cpp_give_the_same_integers(board: str, tmp_path: Path) -> No
     else:
         results = run_on_board(found, load_boards().board(board), tmp_path)
     assert first_difference(found, results) == ""
+
+
+def dense(rows: int) -> bytes:
+    """Sums of which some are rounded otherwise once than twice."""
+    w, rng, outputs = Writer(), np.random.default_rng(8), 200
+    x = w.tensor("x", [rows, 8], INT8, None, ([0.05], [7], 0))
+    y = w.tensor("y", [rows, outputs], INT8, None, ([0.0931], [-3], 0))
+    weights = w.tensor("w", [outputs, 8], INT8, rng.integers(-127, 128, (outputs, 8)).astype(np.int8), ([0.01], [0], 0))
+    bias = w.tensor("b", [outputs], INT32, rng.integers(-900, 900, outputs).astype(np.int32), ([0.0005], [0], 0))
+    w.operator(OPERATOR.FULLY_CONNECTED, [x, weights, bias], y, "FullyConnectedOptions", FusedActivationFunction=0)
+    return w.file(x, y)
+
+
+@pytest.mark.parametrize("rows", [1, 6])
+def test_whose_integers_are_asked_for(rows: int, tmp_path: Path) -> None:
+    """Equal to the runtime whose they are, and not to the other; what is run says whose."""
+    data, path, samples = dense(rows), tmp_path / "m.tflite", 30
+    path.write_bytes(data)
+    file = read_file(data)
+    tensors = oracle(data, file, samples)
+    differing = {}
+    for runtime in ("", *ROUNDINGS):
+        model = tflite_model(data, path, stream=Stream((), rounding=runtime))
+        got = results(file, model.graph, tensors[file.inputs[0]].astype(np.float32), is_real=False)
+        differing[runtime] = unequal(got, tensors[file.outputs[0]])
+        assert ("twice" in model.notes[0]) == (runtime in ("tflm", "cmsis-nn"))
+    assert differing["tflm"] == differing["cmsis-nn"] == 0
+    assert differing["litert"] == differing[""] > 0
+
+
+def test_whose_integers_is_a_part_of_a_models_name(tmp_path: Path) -> None:
+    path = tmp_path / "m.tflite"
+    path.write_bytes(dense(1))
+    found = find_model(rounded_name(str(path), "tflm"))
+    assert (found.name, found.path, found.rounding) == ("m_tflm", path, "tflm")
+    with pytest.raises(ModelError, match="no runtime 'glow'; --tflite-rounding is one of tflm, litert, cmsis-nn"):
+        find_model(rounded_name(str(path), "glow"))
+    with pytest.raises(ModelError, match=r"--tflite-rounding is for \.tflite files"):
+        load_model(Path("m.onnx"), Stream(rounding="tflm"))
 
 
 def flatten() -> bytes:

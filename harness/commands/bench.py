@@ -22,7 +22,7 @@ AT_LEAST_ONE = click.IntRange(min=1)
 @click.option("--board", required=True, help="Board to measure, as for `hil run`; see `hil boards`.")
 @common.MODEL_OPTION
 @common.stream_options
-@common.then_options
+@common.tflite_options
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @click.option(

@@ -174,6 +174,29 @@ def stream_options(command: Command) -> Command:
     return state(steps(command))
 
 
+def tflite_options(command: Command) -> Command:
+    """Of `.tflite` files: whose integers, and a second model that takes what the first gives. Each becomes a part of
+    the model's name (harness/job/zoo.py)."""
+
+    @functools.wraps(command)
+    def named(*args: Any, rounding: str | None, **options: Any) -> Any:
+        if rounding is not None and options.get("model"):
+            from tinyhil.harness.job.zoo import rounded_name
+
+            options["model"] = rounded_name(options["model"], rounding)
+        elif rounding is not None:
+            raise click.UsageError("--tflite-rounding belongs to a .tflite file: give --model")
+        return command(*args, **options)
+
+    option = click.option(
+        "--tflite-rounding",
+        "rounding",
+        type=click.Choice(["tflm", "litert", "cmsis-nn"]),
+        help="Whose integers a .tflite file gives. Default: LiteRT's; with variables TensorFlow Lite Micro's.",
+    )
+    return then_options(cast(Command, option(named)))
+
+
 def then_options(command: Command) -> Command:
     """A second model that takes what the first gives: both become one name (harness/job/zoo.py)."""
 

@@ -18,7 +18,7 @@ from tinyhil.harness.commands.common import read_boards, say
 @click.option("--board", help="Board to compare with this computer, named as for `hil run`. With A B: default host.")
 @common.MODEL_OPTION
 @common.stream_options
-@common.then_options
+@common.tflite_options
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @common.INPUTS_OPTION

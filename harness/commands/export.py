@@ -15,7 +15,7 @@ from tinyhil.harness.commands import common
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("model")
 @common.stream_options
-@common.then_options
+@common.tflite_options
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The .zip to write.")
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION

@@ -16,7 +16,7 @@ MLPERF_TINY = "mlperf-tiny"
 @click.command()
 @click.argument("model")
 @common.stream_options
-@common.then_options
+@common.tflite_options
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Project folder.")
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION

@@ -18,7 +18,7 @@ from tinyhil.harness.commands.common import (
     boards_for,
     say,
     stream_options,
-    then_options,
+    tflite_options,
 )
 
 
@@ -29,7 +29,7 @@ from tinyhil.harness.commands.common import (
 )
 @click.option("--board", help="With --model: the memory, and the core to arrange for.")
 @stream_options
-@then_options
+@tflite_options
 @FORMAT_OPTION
 @ASSIGNMENT_OPTION
 @click.option("--capacity", type=click.IntRange(min=0), help="Bytes there are; more needed: exit code 4.")

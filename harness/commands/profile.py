@@ -16,7 +16,7 @@ from tinyhil.harness.commands.common import end_with, read_boards, say
 @click.option("--board", required=True, help="Board to measure on, named as for `hil run`.")
 @common.MODEL_OPTION
 @common.stream_options
-@common.then_options
+@common.tflite_options
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @common.INPUTS_OPTION

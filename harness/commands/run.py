@@ -33,7 +33,7 @@ from tinyhil.harness.commands.common import end_with, read_boards, say
     "--engine-source", type=click.Path(path_type=Path), help="A checkout of that engine. Default: found in HIL_ENGINES."
 )
 @common.stream_options
-@common.then_options
+@common.tflite_options
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @common.INPUTS_OPTION

@@ -40,6 +40,7 @@ class Streamed:
     samples: Path | None = None
     then: Path | None = None
     hop: int = 0
+    rounding: str = ""
 
     def of(self, model: Path) -> Stream:
         """For the front end; steps are counted in the samples where they are not said.
@@ -47,7 +48,7 @@ class Streamed:
         DataError if samples are no whole steps.
         """
         pairs = None if self.states is None else tuple(_pair(text) for text in self.states)
-        stream = Stream(pairs, self.steps, self.then, self.hop)
+        stream = Stream(pairs, self.steps, self.then, self.hop, self.rounding)
         if self.steps is not None or self.samples is None or pairs == ():
             return stream
         step = load_model(model, replace(stream, steps=1))  # with one step, to see what a step takes
@@ -303,7 +304,7 @@ def open_model(
     Raises ModelError if there is none, or if it can not be read.
     """
     source = find_model(name)
-    streamed = replace(streamed, then=source.then, hop=source.hop)
+    streamed = replace(streamed, then=source.then, hop=source.hop, rounding=source.rounding)
     model = load_model(source.path, streamed.of(source.path), without)
     if say is not None:
         for note in model.notes:

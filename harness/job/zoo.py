@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import yaml
 
 from tinyhil.errors import ModelError, did_you_mean
 from tinyhil.frontend import SUFFIXES
+from tinyhil.frontend.ports import ROUNDINGS
 from tinyhil.harness.settings.assets import asset
 
 
@@ -28,11 +29,13 @@ class ModelSource:
     classes: tuple[str, ...] = ()
     then: Path | None = None  # a model that takes what this one gives
     hop: int = 0  # numbers of a window of this one that are new; 0: all
+    rounding: str = ""  # one of ROUNDINGS: whose integers a .tflite file is to give
 
 
 STREAM = "stream.yaml"  # what is said of a model that runs over a stream of the user's, with no data set of its own
 # What `--then` makes of two models' names: FIRST[@HOP] THEN SECOND
 THEN = " then "
+ROUNDED = " rounded as "  # what --tflite-rounding makes of a model's name: MODEL rounded as RUNTIME
 
 
 def pair_name(first: str, second: str, hop: int | None) -> str:
@@ -40,8 +43,20 @@ def pair_name(first: str, second: str, hop: int | None) -> str:
     return f"{first}{f'@{hop}' if hop else ''}{THEN}{second}"
 
 
+def rounded_name(model: str, runtime: str) -> str:
+    """The name of a .tflite file whose integers are to be those of `runtime`; `find_model` knows it."""
+    return f"{model}{ROUNDED}{runtime}"
+
+
 def find_model(name_or_path: str) -> ModelSource:
-    """The zoo model of this name, or the file, or both of `pair_name`; ModelError lists what there is."""
+    """The zoo model of this name, or the file, both of `pair_name`, or what `rounded_name` says; ModelError lists what
+    there is."""
+    rest, rounded, runtime = name_or_path.rpartition(ROUNDED)
+    if rounded:
+        if runtime not in ROUNDINGS:
+            raise ModelError(f"no runtime '{runtime}'; --tflite-rounding is one of {', '.join(ROUNDINGS)}")
+        source = find_model(rest)
+        return replace(source, name=f"{source.name}_{runtime}", rounding=runtime)
     first, then, second = name_or_path.partition(THEN)
     if not then:
         return _find_one(name_or_path)

@@ -48,14 +48,17 @@ class Port:
 class Stream:
     """What the user says of states: `states` are pairs (input, output), None to find them by their names; `steps` is
     how many records a sample has, None if nobody knows. `then`: the file of a model that takes what this one gives,
-    `hop`: how many numbers of a window of this one are new; 0: all (tflite_pair.py)."""
+    `hop`: how many numbers of a window of this one are new; 0: all (tflite_pair.py). `rounding`: one of ROUNDINGS, the
+    runtime whose integers a .tflite file is to give; empty: as docs/numerics.md says."""
 
     states: tuple[tuple[str, str], ...] | None = None
     steps: int | None = None
     then: Path | None = None
     hop: int = 0
+    rounding: str = ""
 
 
+ROUNDINGS = ("tflm", "litert", "cmsis-nn")
 ANY_STREAM = Stream()
 
 

@@ -39,11 +39,11 @@ def load_tflite(path: Path, stream: Stream = ANY_STREAM) -> Model:
 def tflite_model(data: bytes, path: Path, output: int | None = None, stream: Stream = ANY_STREAM) -> Model:
     """The model in `data`, called after `path`; its result is tensor number `output` alone where that is given, of one
     step without its states, or of the last of as many steps as `stream` says."""
-    file = read_file(data)
+    file = replace(read_file(data), runtime=stream.rounding)
     is_step = output is not None and stream.steps is None
     if output is not None:
         file = replace(file, outputs=(output,))
-    stream = Stream(()) if is_step else stream
+    stream = replace(stream, states=()) if is_step else stream
     return whole(lambda: _model(file, path, hashlib.sha256(data).hexdigest(), stream, not is_step))
 
 
@@ -72,9 +72,17 @@ def _model(file: File, path: Path, sha256: str, stream: Stream, with_states: boo
     names = [*(file.tensors[number].name for number in file.outputs), *(_next(state.name) for state in lasting)]
     builder, ends = connect(start, ports, names, _with_states(stream, file))
     graph, listing = builder.finish(path.stem, ends)
-    twice = ["fully connected layers round twice, as TensorFlow Lite Micro's"] if file.handles else []
-    notes = [*twice, *(f"input '{name}' changes nothing and is left out" for name in unread)]
+    notes = [*rounding_notes(file), *(f"input '{name}' changes nothing and is left out" for name in unread)]
     return Model(graph, path, sha256, listing, notes=(*ends.notes, *notes), stream=ends.stream)
+
+
+def rounding_notes(file: File) -> list[str]:
+    """Whose integers fully connected layers of int8 have, if there are any."""
+    kinds = [file.tensors[o.inputs[1]].kind for o in file.operations if o.op == "FULLY_CONNECTED"]
+    if "int8" not in kinds:
+        return []
+    how = "twice, as TensorFlow Lite Micro's and CMSIS-NN's" if file.rounds_twice else "once, as LiteRT's"
+    return [f"fully connected layers round {how} (--tflite-rounding)"]
 
 
 def _next(name: str) -> str:

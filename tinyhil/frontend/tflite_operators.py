@@ -75,7 +75,7 @@ def _dense(reader: Reader, operation: Operation) -> None:
         raise reader.refuse(operation, "a shuffled weights format")
     tensor, data = _weights_of(reader, operation)
     x, stem = reader.value(operation.inputs[0]), reader.name(operation.outputs[0])
-    if reader.file.handles and data.dtype == np.int8 and _is_one_row(reader, x, data):
+    if reader.file.rounds_twice and tensor.kind == reader.file.tensors[operation.inputs[0]].kind == "int8":
         reader.finish(operation, _dense_of_two_roundings(reader, operation, x))
         return
     rows = reader.number(stem, "rows", np.array([-1, data.shape[1]], np.int64))
@@ -88,17 +88,22 @@ def _dense(reader: Reader, operation: Operation) -> None:
     reader.finish(operation, y, FILE)
 
 
-def _is_one_row(reader: Reader, x: str, data: np.ndarray) -> bool:
-    return int(np.prod(reader.builder.shapes[x])) == data.shape[1]
-
-
 def _dense_of_two_roundings(reader: Reader, operation: Operation, x: str) -> str:
-    """A row through a convolution of one pixel: TensorFlow Lite Micro rounds both twice, our dense layers once."""
+    """Rows through a convolution of one column: our convolutions round twice, our dense layers once."""
     tensor, data = _weights_of(reader, operation)
     out, shape = f"{reader.name(operation.outputs[0])}.conv", reader.file.tensors[operation.outputs[0]].shape
-    weights = reader.weights(tensor, data.reshape(*data.shape, 1, 1), 0)
-    pixel = moves.shaped(reader, x, (1, data.shape[1], 1, 1), f"{out}.pixel")
-    y = reader.add("Conv", pixel, weights, *_bias(reader, operation), out=out, kernel_shape=[1, 1])
+    outputs, inner = data.shape
+    rows = int(np.prod(reader.builder.shapes[x])) // inner
+    weights = reader.weights(tensor, data.reshape(outputs, inner, 1, 1), 0)
+    if rows > 1:
+        x = reader.add(
+            "Transpose", moves.shaped(reader, x, (rows, inner), f"{out}.rows"), out=f"{out}.turned", perm=(1, 0)
+        )
+    column = moves.shaped(reader, x, (1, inner, rows, 1), f"{out}.column")
+    y = reader.add("Conv", column, weights, *_bias(reader, operation), out=out, kernel_shape=[1, 1])
+    if rows > 1:
+        y = moves.shaped(reader, y, (outputs, rows), f"{out}.planes")
+        y = reader.add("Transpose", y, out=f"{out}.back", perm=(1, 0))
     return moves.shaped(reader, y, shape, f"{out}.row")
 
 

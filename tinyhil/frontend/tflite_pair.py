@@ -22,7 +22,7 @@ from tinyhil.frontend.listing import Call, Model
 from tinyhil.frontend.ports import Fill, Port, Stream, connect
 from tinyhil.frontend.rewrite_quantized import KINDS
 from tinyhil.frontend.rewrites import rewritten
-from tinyhil.frontend.tflite import port_of, state_port
+from tinyhil.frontend.tflite import port_of, rounding_notes, state_port
 from tinyhil.frontend.tflite_file import read_file, whole
 from tinyhil.frontend.tflite_operators import OPERATORS
 from tinyhil.frontend.tflite_reader import Reader
@@ -70,7 +70,7 @@ class Part:
 def load_pair(first: Path, stream: Stream) -> Model:
     """The model of `first` and then `stream.then`; ModelError where these do not fit, or one of them is damaged."""
     assert stream.then is not None
-    front, network = _part(first), _part(stream.then)
+    front, network = (_part(path, stream.rounding) for path in (first, stream.then))
     name = f"{front.stem}_{network.stem}"
     try:
         _require_fit(front, network)
@@ -79,12 +79,12 @@ def load_pair(first: Path, stream: Stream) -> Model:
         raise ModelError(f"{first} then {stream.then}: {' '.join(str(error).split())}") from None
 
 
-def _part(path: Path) -> Part:
+def _part(path: Path, runtime: str) -> Part:
     if path.suffix.lower() != ".tflite":
         raise ModelError(f"{path}: two models are joined as .tflite files; convert it")
     data = files.read_bytes(path, "model", files.MOST_MODEL_BYTES, ModelError)
     try:
-        file = read_file(data)
+        file = replace(read_file(data), runtime=runtime)
     except ModelError as error:
         raise ModelError(f"{path}: {' '.join(str(error).split())}") from None
     if len(file.inputs) != 1 or len(file.outputs) != 1:
@@ -137,7 +137,8 @@ def _model(front: Part, network: Part, stream: Stream, path: Path) -> Model:
     builder, ends = connect(start, [source, *held, *others], names, said)
     graph, listing = builder.finish(path.name, ends)
     digest = hashlib.sha256(f"{front.sha256}{network.sha256}{hop}".encode()).hexdigest()
-    return Model(graph, path, digest, listing, notes=ends.notes, stream=ends.stream)
+    notes = [*ends.notes, *(rounding_notes(front.file) or rounding_notes(network.file))]
+    return Model(graph, path, digest, listing, notes=tuple(notes), stream=ends.stream)
 
 
 def _features(

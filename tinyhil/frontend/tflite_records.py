@@ -10,6 +10,8 @@ import numpy as np
 
 from tinyhil.language.graph import Shape
 
+TWICE = ("tflm", "cmsis-nn")  # TensorFlow Lite Micro's reference kernels, and CMSIS-NN's
+
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
@@ -60,4 +62,10 @@ class File:
     outputs: tuple[int, ...]
     states: tuple[State, ...] = ()
     handles: Mapping[int, str] = field(default_factory=dict)  # tensor -> name of the variable that it stands for
+    runtime: str = ""  # whose integers, where these differ; empty: LiteRT's, in files with variables tflm's
     graphs: tuple[File, ...] = ()  # all subgraphs of the file, which IF and WHILE choose by their numbers
+
+    @property
+    def rounds_twice(self) -> bool:
+        """Whether fully connected layers of int8 round their product and then its shift, as convolutions do."""
+        return self.runtime in TWICE or (not self.runtime and bool(self.handles))
