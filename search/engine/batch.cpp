@@ -48,7 +48,7 @@ using Function = void (*)(Machine &, const Op &);
 // In the order of KERNELS in search/engine/tables.py.
 const Function KERNELS[] = {
     dense, conv, matmul, add, sub, mul, minimum, maximum, compare, where, relu, sign, truncate, fill, copy, move, place,
-    gather_at, take_row, place_row, count, sum_affine, mul_affine, reduce_sum, reduce_max, reduce_min, arg_max,
+    gather_at, take_row, place_row, count, place_at, sum_affine, mul_affine, reduce_sum, reduce_max, reduce_min, arg_max,
     max_pool, average_pool, average_pool_affine, squared_distance, single_sigmoid, single_tanh, single_exp, single_log, single_sqrt,
     single_reciprocal, single_erf, single_gelu, single_gelu_tanh, single_softplus, single_elu, single_clip, single_div,
     single_softmax, single_normalize, slopes, hard_sigmoid, hard_swish,

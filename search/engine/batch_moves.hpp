@@ -147,4 +147,33 @@ inline void place_row(Machine &m, const Op &op) {
     else put_row(reinterpret_cast<const int32_t *>(row), counter, op.params[0], m.tensor<int32_t>(op.out));
 }
 
+template <class N>
+void put_at(const N *row, const int64_t *places, const Op &op, N *out) {
+    const int64_t outer = op.params[0], size = op.params[1], inner = op.params[2];
+    for (int64_t o = 0; o < outer; ++o) {
+        for (int64_t i = 0; i < inner; ++i) {
+            for (int l = 0; l < BATCH; ++l) {
+                out[((o * size + places[l]) * inner + i) * BATCH + l] = row[(o * inner + i) * BATCH + l];
+            }
+        }
+    }
+}
+
+// params: outer, size, inner, drop
+inline void place_at(Machine &m, const Op &op) {
+    const Tensor &out = m.tensors[op.out];
+    const uint8_t *row = raw_operand(m, op, 0), *present = raw_operand(m, op, 2);
+    const int32_t *index = m.operand<int32_t>(op, 1);
+    const int64_t size = op.params[1];
+    int64_t places[BATCH];
+    for (int l = 0; l < BATCH; ++l) {
+        const int64_t given = index[l] >> op.params[3], wanted = given < 0 ? given + size : given;
+        m.counts[l] += given < -size || given >= size;
+        places[l] = wanted < 0 ? 0 : wanted >= size ? size - 1 : wanted;
+    }
+    if (present != m.at[op.out]) memcpy(m.at[op.out], present, out.count * BATCH * number_bytes(out));
+    if (number_bytes(out) == 8) put_at(reinterpret_cast<const double *>(row), places, op, m.tensor<double>(op.out));
+    else put_at(reinterpret_cast<const int32_t *>(row), places, op, m.tensor<int32_t>(op.out));
+}
+
 }  // namespace batch_engine

@@ -164,6 +164,12 @@ def _row(flat: Operands, op: Op) -> Call:
     return Call(op.kernel, [op.params["inner"]], inputs, data)
 
 
+def _place_at(flat: Operands, op: Op) -> Call:
+    flat.require_ints(op, 1)
+    inputs, data = flat.batched(op, *range(len(op.inputs)), raw=True)
+    return Call(op.kernel, [op.params[name] for name in ("outer", "size", "inner", "drop")], inputs, data)
+
+
 def _count(flat: Operands, op: Op) -> Call:
     flat.require_ints(op, 0)
     inputs, data = flat.batched(op, 0, raw=True)
@@ -312,6 +318,7 @@ _MAKERS: dict[Kernel, Maker] = {
     ops.index.TAKE_ROW: _row,
     ops.index.PLACE_ROW: _row,
     ops.index.COUNT: _count,
+    ops.placed.PLACE_AT: _place_at,
     ops.real_functions.LOOKUP: _lookup,
     ops.affine.SUM: _affine_pair("sign", *_RESCALE),
     ops.affine.PRODUCT: _affine_pair("multiplier", "by"),

@@ -25,6 +25,7 @@ from tinyhil.ops import KERNEL_OF, LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.ops.affine import is_affine
 from tinyhil.ops.integral import integral_formats
 from tinyhil.ops.operator import Lower, Operator
+from tinyhil.ops.placed import NAME as PLACE_AT
 from tinyhil.references.verify import checked
 
 
@@ -247,6 +248,8 @@ def tied_values(graph: Graph) -> list[tuple[str, ...]]:
             pairs += zip(node.inputs[:states], node.outputs[:states], strict=True)
         elif OPERATOR_BY_NAME[node.op].is_view:
             pairs = [(node.inputs[0], node.outputs[0])]
+        elif node.op == PLACE_AT:  # a row joins what has been there
+            pairs = [(node.inputs[0], node.outputs[0]), (node.inputs[0], node.inputs[2])]
         else:
             continue
         for a, b in pairs:

@@ -49,13 +49,15 @@ class Stream:
     """What the user says of states: `states` are pairs (input, output), None to find them by their names; `steps` is
     how many records a sample has, None if nobody knows. `then`: the file of a model that takes what this one gives,
     `hop`: how many numbers of a window of this one are new; 0: all (tflite_pair.py). `rounding`: one of ROUNDINGS, the
-    runtime whose integers a .tflite file is to give; empty: as docs/numerics.md says."""
+    runtime whose integers a .tflite file is to give; empty: as docs/numerics.md says. `every`: the output is that of
+    every step, one after the other, instead of the last."""
 
     states: tuple[tuple[str, str], ...] | None = None
     steps: int | None = None
     then: Path | None = None
     hop: int = 0
     rounding: str = ""
+    every: bool = False
 
 
 ROUNDINGS = ("tflm", "litert", "cmsis-nn")
@@ -197,7 +199,8 @@ def _streamed(
     stream: Stream,
     states: Sequence[tuple[str, str]],
 ) -> tuple[Builder, Ends]:
-    """The model as the body of a loop over a stream; the output is one more state, which nothing reads."""
+    """The model as the body of a loop over a stream; the output is one more state, which nothing reads, or what all
+    steps give."""
     pairs = ", ".join(f"{name}={out}" for name, out in states)
     if stream.steps is None:
         raise ModelError(f"it has states ({pairs}); say how many steps a sample has: --steps, or --inputs that show it")
@@ -208,7 +211,8 @@ def _streamed(
     source = builder.value(step.record, (stream.steps, *step.row))
     _declare(builder, source, step.given[0])
     starts = [builder.constant(f"{port.name}.start", np.full(port.shape, port.start, np.float32)) for port in step.held]
-    starts.append(builder.constant(f"{OUTPUTS}.start", np.zeros(step.result_shape(start), np.float32)))
+    if not stream.every:
+        starts.append(builder.constant(f"{OUTPUTS}.start", np.zeros(step.result_shape(start), np.float32)))
     made: list[tuple[Part, ...]] = []
 
     def body(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -216,10 +220,12 @@ def _streamed(
         made.append(parts)
         return results
 
-    wishes = [*(port.name for port in step.held), f"{OUTPUTS}.before", f"{step.record}.row"]
+    before = [] if stream.every else [f"{OUTPUTS}.before"]
+    wishes = [*(port.name for port in step.held), *before, f"{step.record}.row"]
     lasts = (*(f"{port.name}.last" for port in step.held), step.shown[0] if len(step.shown) == 1 else OUTPUTS)
     *_, output = builder.loop(Call("Scan", "stream", (*starts, source), lasts, {"num_scan_inputs": 1}), wishes, body)
-    note = f"a stream of {stream.steps} steps with states {pairs}; the output is that of the last step"
+    shown = "every step" if stream.every else "the last step"
+    note = f"a stream of {stream.steps} steps with states {pairs}; the output is that of {shown}"
     return builder, Ends(source, output, step.parts if len(step.parts) > 1 else (), made[0], (note,), stream=True)
 
 

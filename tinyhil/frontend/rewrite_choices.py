@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinyhil.frontend.rewrite import MICROSOFT, Results, Rewrite, Site
+from tinyhil.frontend.rewrite_caches import placed_elements, placed_nd
 from tinyhil.language.graph import element_count
 
 MOST_FACTORS = 256  # of a running product: an operation each
@@ -218,15 +219,20 @@ def _scattered(site: Site, places: np.ndarray) -> Results:
 
 
 def _scatter_elements(site: Site) -> Results:
+    if site.value(site.input(1)) is None:
+        return placed_elements(site)
     shape, index = site.shape(site.input(0)), site.static(1, "indices").astype(np.int64)
     return _scattered(site, _places(shape, index, range(len(shape))[int(site.attr("axis", 0))]))
 
 
 def _scatter_nd(site: Site) -> Results:
+    if site.value(site.input(1)) is None:
+        return placed_nd(site)
     return _scattered(site, _blocks(site, site.static(1, "indices").astype(np.int64))[0])
 
 
 _POOL = ("auto_pad", "ceil_mode", "pads", "strides", "kernel_shape", "dilations", "p")
+SCATTERED = "constant indices, or one row at a computed place; no reduction"
 REWRITES = (
     Rewrite("Swish", "as Mul and Sigmoid", _swish, ("alpha",)),
     Rewrite("QuickGelu", "as Mul and Sigmoid", _swish, ("alpha",), MICROSOFT),
@@ -262,6 +268,11 @@ REWRITES = (
     Rewrite("Hardmax", "any axis", _hard_max, ("axis",)),
     Rewrite("GatherElements", "constant indices", _gather_elements, ("axis",)),
     Rewrite("GatherND", "constant indices", _gather_nd, ("batch_dims",)),
-    Rewrite("ScatterElements", "constant indices, no reduction", _scatter_elements, ("axis", "reduction")),
-    Rewrite("ScatterND", "constant indices, no reduction", _scatter_nd, ("reduction",)),
+    Rewrite(
+        "ScatterElements",
+        SCATTERED,
+        _scatter_elements,
+        ("axis", "reduction"),
+    ),
+    Rewrite("ScatterND", SCATTERED, _scatter_nd, ("reduction",)),
 )

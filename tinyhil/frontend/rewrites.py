@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tinyhil.frontend import (
     rewrite_arithmetic,
+    rewrite_caches,
     rewrite_choices,
     rewrite_functions,
     rewrite_masks,
@@ -22,6 +23,7 @@ REWRITES: tuple[Rewrite, ...] = (
     *rewrite_arithmetic.REWRITES,
     *rewrite_functions.REWRITES,
     *rewrite_choices.REWRITES,
+    *rewrite_caches.REWRITES,
     *rewrite_masks.REWRITES,
     *rewrite_reductions.REWRITES,
     *rewrite_shapes.REWRITES,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -52,6 +53,17 @@ def domain_of(formats: Iterable[Format]) -> Domain:
     return SINGLE if SINGLE in domains else CODED if CODED in domains else INTEGER
 
 
+def _states_and_reads(graph: Graph) -> tuple[set[str], Counter[str]]:
+    """States of loops, as their bodies see them, and how often each value is read."""
+    reads = Counter(name for level in graph.levels() for name in level.outputs)
+    states = set[str]()
+    for node in graph.walk():
+        reads.update(node.inputs)
+        if node.body is not None:
+            states.update(node.body.inputs[: len(node.inputs) - int(node.attrs["num_scan_inputs"])])
+    return states, reads
+
+
 class Lowering:
     """What the operators' `lower` functions may ask and do. Lives for one call of `lower()`."""
 
@@ -76,6 +88,7 @@ class Lowering:
         self._magnitude = magnitude
         self._zeros = zeros
         self._lower_node = lower_node
+        self._states = _states_and_reads(graph)
 
     def shape(self, value: str) -> Shape:
         """Of a value of the graph, for one sample."""
@@ -164,6 +177,13 @@ class Lowering:
     def alias(self, value: str, target: str) -> None:
         """`value` is another name for `target`."""
         self._alias[value] = target
+
+    def is_spent(self, value: str) -> bool:
+        """Whether `value` is a loop's state, or a view of one, whose one reader may write into its memory."""
+        states, reads = self._states
+        while reads[value] == 1 and value in self._alias:
+            value = self._alias[value]
+        return reads[value] == 1 and value in states
 
     def loaded(self, value: str) -> Loaded:
         """What kernels see of `value`."""

@@ -37,6 +37,16 @@ void place_row(Out *out, X x, I counter, Y present, Size inner) {
     for (Size n = 0; n < inner; ++n) out[n] = x[n];
 }
 
+// A row (outer, inner) of `present`, which is `out` as it was before, (outer, size, inner).
+template <class Acc, class Out, class X, class I, class Y>
+void place_at(Out *out, X x, I place, Y present, Size outer, Size size, Size inner, int drop) {
+    (void)present;
+    out += bounded(place[0] >> drop, size) * inner;
+    for (; outer > 0; --outer, x = x + inner, out += size * inner) {
+        for (Size n = 0; n < inner; ++n) out[n] = x[n];
+    }
+}
+
 template <class Acc, class Out, class X>
 void count(Out *out, X x, int by) {
     *out = static_cast<Out>(x[0] + by);
