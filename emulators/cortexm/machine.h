@@ -256,7 +256,6 @@ void usart_write(struct machine *m, uint32_t *registers, uint32_t offset, uint32
 
 /* pins.c */
 void pins_changed(struct machine *m, unsigned port, uint32_t before, uint32_t after);
-void stm32_write_port(struct machine *m, unsigned number, uint32_t *port, uint32_t offset, uint32_t value);
 
 /* stacks.c */
 struct stacks *stacks_new(void);

@@ -1,19 +1,18 @@
 /* STM32G0B1: memory map, clocks up to 64 MHz, pins, TIM2 as a counter, and the USART2 behind the Nucleo's ST-LINK, as far as
  * the firmware can notice. Registers: RM0444. */
-#include "machine.h"
+#include "stm32.h"
 
 #include <string.h>
 
 enum {
-    PAGE_BYTES = 0x1000, TIM2 = 0x40000000, USART2 = 0x40004000, RCC_AND_FLASH = 0x40021000, GPIO = 0x50000000,
-    GPIO_BYTES = 0x2000, PORT_BYTES = 0x400, PORTS = 6, USART2_IRQ = 28, USART_OFFSET = 0x400, BRR = 0x0C,
-    MODER = 0x00, AFRL = 0x20, TIM_CR1 = 0x00, TIM_CNT = 0x24, TIM_CCR4 = 0x40,
+    TIM2 = 0x40000000, USART2 = 0x40004400, RCC_AND_FLASH = 0x40021000, GPIO = 0x50000000, USART2_IRQ = 28,
+    TIM_CR1 = 0x00, TIM_CNT = 0x24, TIM_CCR4 = 0x40,
     RCC_CR = 0x00, RCC_CFGR = 0x08, RCC_PLLCFGR = 0x0C, IOPENR = 0x34, APBENR1 = 0x3C, FLASH_ACR = 0x1000,
     TIM2_GATE = 0, USART2_GATE = 17, HSI_ON_AND_READY = 0x500, PLLON = 1 << 24, PLLRDY = 1 << 25,
     ACR_PREFETCH = 1 << 8, ACR_CACHE = 1 << 9, HSI_HZ = 16000000, MAX_HZ = 64000000
 };
 
-static uint32_t usart[USART_WORDS], gpio[GPIO_BYTES / 4], rcc_and_flash[2 * PAGE_BYTES / 4], timer[PAGE_BYTES / 4];
+static uint32_t rcc_and_flash[2 * STM32_PAGE / 4], timer[STM32_PAGE / 4];
 static uint64_t timer_zero; /* cycle in which TIM2 would have read 0 */
 
 static uint32_t rcc(uint32_t offset) { return rcc_and_flash[offset / 4]; }
@@ -42,40 +41,14 @@ static bool clocked(unsigned gate) { return rcc(APBENR1) >> gate & 1; }
 
 /* PA2 and PA3, alternate function 1. */
 static bool uart_pins_connected(void) {
-    return rcc(IOPENR) & 1 && (gpio[MODER / 4] >> 4 & 0xF) == 0xA && (gpio[AFRL / 4] >> 8 & 0xFF) == 0x11;
+    return rcc(IOPENR) & 1 && (stm32_pins(0, STM32_MODER) >> 4 & 0xF) == 0xA && (stm32_pins(0, STM32_AFRL) >> 8 & 0xFF) == 0x11;
 }
 
-static uint32_t requested_irq(const struct machine *m) { return usart_interrupt(m, usart) ? USART2_IRQ : NO_IRQ; }
+static bool usart_clocked(void) { return clocked(USART2_GATE); }
 
-static uint64_t read_usart(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
-    (void)uc;
-    (void)size;
-    return clocked(USART2_GATE) && offset >= USART_OFFSET ? usart_read(user, usart, (uint32_t)offset - USART_OFFSET) : 0;
-}
+static bool port_clocked(unsigned port) { return rcc(IOPENR) >> port & 1; }
 
-static void write_usart(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
-    (void)uc;
-    (void)size;
-    struct machine *m = user;
-    if (!clocked(USART2_GATE) || offset < USART_OFFSET) return;
-    usart_write(m, usart, (uint32_t)offset - USART_OFFSET, (uint32_t)value);
-    if (offset - USART_OFFSET == BRR) m->uart.byte_cycles = 10 * ((uint32_t)value & 0xFFFF);
-}
-
-static uint64_t read_gpio(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
-    (void)uc;
-    (void)size;
-    (void)user;
-    return rcc(IOPENR) >> offset / PORT_BYTES & 1 ? gpio[offset / 4] : 0;
-}
-
-static void write_gpio(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
-    (void)uc;
-    (void)size;
-    const unsigned number = (unsigned)(offset / PORT_BYTES);
-    if (!(rcc(IOPENR) >> number & 1)) return;
-    stm32_write_port(user, number, gpio + number * PORT_BYTES / 4, offset % PORT_BYTES, (uint32_t)value);
-}
+static void divider_written(struct machine *m) { m->uart.byte_cycles = 10 * (stm32_divider() & 0xFFFF); }
 
 static uint64_t read_rcc(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
     (void)uc;
@@ -128,24 +101,21 @@ static void write_timer(uc_engine *uc, uint64_t offset, unsigned size, uint64_t 
 static bool boots_rom(const struct machine *m) { return m->boot0; }
 
 static void map_peripherals(struct machine *m) {
-    map_registers(m, TIM2, PAGE_BYTES, read_timer, write_timer);
-    map_registers(m, USART2, PAGE_BYTES, read_usart, write_usart);
-    map_registers(m, RCC_AND_FLASH, 2 * PAGE_BYTES, read_rcc, write_rcc);
-    map_registers(m, GPIO, GPIO_BYTES, read_gpio, write_gpio);
+    static const struct stm32 alike = {GPIO, 6, USART2, USART2_IRQ, port_clocked, usart_clocked, divider_written};
+    stm32_map(m, &alike);
+    map_registers(m, TIM2, STM32_PAGE, read_timer, write_timer);
+    map_registers(m, RCC_AND_FLASH, 2 * STM32_PAGE, read_rcc, write_rcc);
 }
 
 static void reset(struct machine *m) {
-    memset(usart, 0, sizeof usart);
-    memset(gpio, 0, sizeof gpio);
+    stm32_reset(m, 0xEBFFFFFF);
     memset(rcc_and_flash, 0, sizeof rcc_and_flash);
     memset(timer, 0, sizeof timer);
-    for (int port = 0; port < PORTS; ++port) gpio[port * PORT_BYTES / 4 + MODER / 4] = port ? 0xFFFFFFFF : 0xEBFFFFFF;
     rcc_and_flash[RCC_CR / 4] = HSI_ON_AND_READY;
     rcc_and_flash[RCC_PLLCFGR / 4] = 0x1000;
     rcc_and_flash[FLASH_ACR / 4] = 0x00040600;
     m->prefetch.caches = true;
     m->flash_wait_states = 0;
-    m->uart.keep_old_on_overrun = true;
 }
 
 const struct chip stm32g0b1 = {
@@ -154,7 +124,7 @@ const struct chip stm32g0b1 = {
     .rams = {{0x20000000, 144 << 10, 0}},
     .timing = {.read_shift = 3},
     .map_peripherals = map_peripherals, .reset = reset,
-    .requested_irq = requested_irq, .uart_pins_connected = uart_pins_connected,
+    .requested_irq = stm32_requested_irq, .uart_pins_connected = uart_pins_connected,
     .clock_hz = clock_hz, .boots_rom = boots_rom, .boot_rom = an3155_loader,
     .product_id = 0x467, .sector_bytes = 2 << 10,
 };

@@ -1,21 +1,19 @@
 /* STM32L4R5: memory map, clocks up to 120 MHz, pins and the LPUART behind the Nucleo's ST-LINK, as far as the firmware can
  * notice. Registers: RM0432. */
-#include "machine.h"
+#include "stm32.h"
 
 #include <string.h>
 
 enum {
-    PAGE_BYTES = 0x1000, PWR = 0x40007000, LPUART1 = 0x40008000, RCC_AND_FLASH = 0x40021000, GPIO = 0x48000000,
-    GPIO_BYTES = 0x3000, PORT_BYTES = 0x400, PORT_G = 6, LPUART1_IRQ = 70,
-    BRR = 0x0C,
-    MODER = 0x00, AFRL = 0x20, AFRH = 0x24,
+    PWR = 0x40007000, LPUART1 = 0x40008000, RCC_AND_FLASH = 0x40021000, GPIO = 0x48000000,
+    PORT_G = 6, LPUART1_IRQ = 70,
     RCC_CR = 0x00, RCC_CFGR = 0x08, RCC_PLLCFGR = 0x0C, AHB2ENR = 0x4C, APB1ENR1 = 0x58, APB1ENR2 = 0x5C, CCIPR = 0x88,
     FLASH_ACR = 0x1000, PWR_CR2 = 0x04, PWR_CR5 = 0x80,
     RCC_MSI = 3, HSION = 1 << 8, HSIRDY = 1 << 10, PLLON = 1 << 24, PLLRDY = 1 << 25,
     MSI_HZ = 4000000, HSI_HZ = 16000000, UNBOOSTED_HZ = 80000000, HZ_PER_WAIT_STATE = 20000000
 };
 
-static uint32_t lpuart[USART_WORDS], gpio[GPIO_BYTES / 4], rcc_and_flash[2 * PAGE_BYTES / 4], pwr[PAGE_BYTES / 4];
+static uint32_t rcc_and_flash[2 * STM32_PAGE / 4], pwr[STM32_PAGE / 4];
 
 static uint32_t rcc(uint32_t offset) { return rcc_and_flash[offset / 4]; }
 
@@ -48,52 +46,20 @@ static void check_clock(struct machine *m) {
 
 /* PG7 and PG8, alternate function 8. Port G from pin 2 up has a supply of its own (PWR_CR2, IOSV). */
 static bool uart_pins_connected(void) {
-    const uint32_t *port = gpio + PORT_G * PORT_BYTES / 4;
-    return pwr[PWR_CR2 / 4] >> 9 & 1 && (port[MODER / 4] >> 14 & 0xF) == 0xA && port[AFRL / 4] >> 28 == 8 &&
-           (port[AFRH / 4] & 0xF) == 8;
+    return pwr[PWR_CR2 / 4] >> 9 & 1 && (stm32_pins(PORT_G, STM32_MODER) >> 14 & 0xF) == 0xA &&
+           stm32_pins(PORT_G, STM32_AFRL) >> 28 == 8 && (stm32_pins(PORT_G, STM32_AFRH) & 0xF) == 8;
 }
 
 /* Ten bits, of 256 / BRR kernel clocks each: the system clock's, or the HSI16's. */
 static void update_byte_cycles(struct machine *m) {
     const uint32_t source = rcc(CCIPR) >> 10 & 3, kernel_hz = source == 2 ? HSI_HZ : source == 3 ? 0 : clock_hz();
-    const uint32_t divider = lpuart[BRR / 4] & 0xFFFFF;
+    const uint32_t divider = stm32_divider() & 0xFFFFF;
     m->uart.byte_cycles = kernel_hz && divider >= 0x300 ? (uint32_t)(10ull * divider * clock_hz() / (256ull * kernel_hz)) : 0;
 }
 
 static bool lpuart_clocked(void) { return rcc(APB1ENR2) & 1; }
 
-static bool port_clocked(uint64_t offset) { return rcc(AHB2ENR) >> offset / PORT_BYTES & 1; }
-
-static uint32_t requested_irq(const struct machine *m) { return usart_interrupt(m, lpuart) ? LPUART1_IRQ : NO_IRQ; }
-
-static uint64_t read_lpuart(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
-    (void)uc;
-    (void)size;
-    return lpuart_clocked() ? usart_read(user, lpuart, (uint32_t)offset) : 0;
-}
-
-static void write_lpuart(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
-    (void)uc;
-    (void)size;
-    if (!lpuart_clocked()) return;
-    usart_write(user, lpuart, (uint32_t)offset, (uint32_t)value);
-    if (offset == BRR) update_byte_cycles(user);
-}
-
-static uint64_t read_gpio(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
-    (void)uc;
-    (void)size;
-    (void)user;
-    return port_clocked(offset) ? gpio[offset / 4] : 0;
-}
-
-static void write_gpio(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
-    (void)uc;
-    (void)size;
-    if (!port_clocked(offset)) return;
-    const unsigned number = offset / PORT_BYTES;
-    stm32_write_port(user, number, gpio + number * PORT_BYTES / 4, offset % PORT_BYTES, (uint32_t)value);
-}
+static bool port_clocked(unsigned port) { return rcc(AHB2ENR) >> port & 1; }
 
 static uint64_t read_rcc(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
     (void)uc;
@@ -138,24 +104,21 @@ static void write_pwr(uc_engine *uc, uint64_t offset, unsigned size, uint64_t va
 static bool boots_rom(const struct machine *m) { return m->boot0; }
 
 static void map_peripherals(struct machine *m) {
-    map_registers(m, PWR, PAGE_BYTES, read_pwr, write_pwr);
-    map_registers(m, LPUART1, PAGE_BYTES, read_lpuart, write_lpuart);
-    map_registers(m, RCC_AND_FLASH, 2 * PAGE_BYTES, read_rcc, write_rcc);
-    map_registers(m, GPIO, GPIO_BYTES, read_gpio, write_gpio);
+    static const struct stm32 alike = {GPIO, 9, LPUART1, LPUART1_IRQ, port_clocked, lpuart_clocked, update_byte_cycles};
+    stm32_map(m, &alike);
+    map_registers(m, PWR, STM32_PAGE, read_pwr, write_pwr);
+    map_registers(m, RCC_AND_FLASH, 2 * STM32_PAGE, read_rcc, write_rcc);
 }
 
 static void reset(struct machine *m) {
-    memset(lpuart, 0, sizeof lpuart);
-    memset(gpio, 0, sizeof gpio);
+    stm32_reset(m, 0xABFFFFFF);
     memset(rcc_and_flash, 0, sizeof rcc_and_flash);
     memset(pwr, 0, sizeof pwr);
-    for (int port = 0; port < 9; ++port) gpio[port * PORT_BYTES / 4 + MODER / 4] = port ? 0xFFFFFFFF : 0xABFFFFFF;
     rcc_and_flash[RCC_CR / 4] = RCC_MSI | 6 << 4; /* MSI on and ready, 4 MHz */
     rcc_and_flash[FLASH_ACR / 4] = 0x600;
     pwr[0] = 1 << 9;              /* voltage range 1 */
     pwr[PWR_CR5 / 4] = 1 << 8;    /* without boost */
     m->flash_wait_states = 0;
-    m->uart.keep_old_on_overrun = true;
 }
 
 /* SRAM1 to SRAM3 follow each other; SRAM2's second address, 0x10000000, is left out. */
@@ -165,7 +128,7 @@ const struct chip stm32l4r5 = {
     .rams = {{0x20000000, 640 << 10, 0}},
     .timing = {.read_shift = 3},
     .map_peripherals = map_peripherals, .reset = reset,
-    .requested_irq = requested_irq, .uart_pins_connected = uart_pins_connected,
+    .requested_irq = stm32_requested_irq, .uart_pins_connected = uart_pins_connected,
     .clock_hz = clock_hz, .boots_rom = boots_rom, .boot_rom = an3155_loader,
     .product_id = 0x470, .sector_bytes = 4 << 10,
 };

@@ -1,13 +1,13 @@
 /* STM32U575: memory map, clocks up to 160 MHz, cache, pins and the USART1 behind the Nucleo's ST-LINK, as far as the firmware
  * can notice. Registers: RM0456. */
-#include "machine.h"
+#include "stm32.h"
 
 #include <string.h>
 
 enum {
-    PAGE_BYTES = 0x1000, USART1 = 0x40013000, USART_OFFSET = 0x800, FLASH = 0x40022000, ICACHE = 0x40030000, ICACHE_CR = 0x400,
-    GPIO = 0x42020000, GPIO_BYTES = 0x3000, PORT_BYTES = 0x400, PORTS = 9, PWR_AND_RCC = 0x46020000, PWR = 0x800, RCC = 0xC00,
-    USART1_IRQ = 61, BRR = 0x0C, MODER = 0x00, AFRH = 0x24,
+    USART1 = 0x40013800, FLASH = 0x40022000, ICACHE = 0x40030000, ICACHE_CR = 0x400,
+    GPIO = 0x42020000, PWR_AND_RCC = 0x46020000, PWR = 0x800, RCC = 0xC00,
+    USART1_IRQ = 61,
     RCC_CR = RCC, RCC_CFGR1 = RCC + 0x1C, RCC_CFGR2 = RCC + 0x20, PLL1CFGR = RCC + 0x28, PLL1DIVR = RCC + 0x34, AHB2ENR1 = RCC + 0x8C,
     AHB3ENR = RCC + 0x94, APB2ENR = RCC + 0xA4, PWR_VOSR = PWR + 0x0C, PWR_END = RCC,
     HSION = 1 << 8, HSIRDY = 1 << 10, PLLON = 1 << 24, PLLRDY = 1 << 25, PWR_GATE = 2, USART1_GATE = 14,
@@ -15,7 +15,7 @@ enum {
     MSI_HZ = 4000000, HSI_HZ = 16000000, MAX_HZ = 160000000, UNBOOSTED_HZ = 55000000, HZ_PER_WAIT_STATE = 32000000
 };
 
-static uint32_t usart[USART_WORDS], gpio[GPIO_BYTES / 4], power[PAGE_BYTES / 4], flash_acr, icache_cr;
+static uint32_t power[STM32_PAGE / 4], flash_acr, icache_cr;
 
 static uint32_t rcc(uint32_t offset) { return power[offset / 4]; }
 
@@ -51,42 +51,14 @@ static void check_clock(struct machine *m) {
 
 /* PA9 and PA10, alternate function 7. */
 static bool uart_pins_connected(void) {
-    return rcc(AHB2ENR1) & 1 && (gpio[MODER / 4] >> 18 & 0xF) == 0xA && (gpio[AFRH / 4] >> 4 & 0xFF) == 0x77;
+    return rcc(AHB2ENR1) & 1 && (stm32_pins(0, STM32_MODER) >> 18 & 0xF) == 0xA && (stm32_pins(0, STM32_AFRH) >> 4 & 0xFF) == 0x77;
 }
 
 static bool usart_clocked(void) { return rcc(APB2ENR) >> USART1_GATE & 1; }
 
-static uint32_t requested_irq(const struct machine *m) { return usart_interrupt(m, usart) ? USART1_IRQ : NO_IRQ; }
+static bool port_clocked(unsigned port) { return rcc(AHB2ENR1) >> port & 1; }
 
-static uint64_t read_usart(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
-    (void)uc;
-    (void)size;
-    return usart_clocked() && offset >= USART_OFFSET ? usart_read(user, usart, (uint32_t)offset - USART_OFFSET) : 0;
-}
-
-static void write_usart(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
-    (void)uc;
-    (void)size;
-    struct machine *m = user;
-    if (!usart_clocked() || offset < USART_OFFSET) return;
-    usart_write(m, usart, (uint32_t)offset - USART_OFFSET, (uint32_t)value);
-    if (offset - USART_OFFSET == BRR) m->uart.byte_cycles = 10 * ((uint32_t)value & 0xFFFF);
-}
-
-static uint64_t read_gpio(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
-    (void)uc;
-    (void)size;
-    (void)user;
-    return rcc(AHB2ENR1) >> offset / PORT_BYTES & 1 ? gpio[offset / 4] : 0;
-}
-
-static void write_gpio(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
-    (void)uc;
-    (void)size;
-    const unsigned number = (unsigned)(offset / PORT_BYTES);
-    if (!(rcc(AHB2ENR1) >> number & 1)) return;
-    stm32_write_port(user, number, gpio + number * PORT_BYTES / 4, offset % PORT_BYTES, (uint32_t)value);
-}
+static void divider_written(struct machine *m) { m->uart.byte_cycles = 10 * (stm32_divider() & 0xFFFF); }
 
 static bool pwr_closed(uint64_t offset) { return offset < PWR_END && !(rcc(AHB3ENR) >> PWR_GATE & 1); }
 
@@ -154,23 +126,20 @@ static bool boots_rom(const struct machine *m) {
 }
 
 static void map_peripherals(struct machine *m) {
-    map_registers(m, USART1, PAGE_BYTES, read_usart, write_usart);
-    map_registers(m, FLASH, PAGE_BYTES, read_flash, write_flash);
-    map_registers(m, ICACHE, PAGE_BYTES, read_icache, write_icache);
-    map_registers(m, GPIO, GPIO_BYTES, read_gpio, write_gpio);
-    map_registers(m, PWR_AND_RCC, PAGE_BYTES, read_power, write_power);
+    static const struct stm32 alike = {GPIO, 9, USART1, USART1_IRQ, port_clocked, usart_clocked, divider_written};
+    stm32_map(m, &alike);
+    map_registers(m, FLASH, STM32_PAGE, read_flash, write_flash);
+    map_registers(m, ICACHE, STM32_PAGE, read_icache, write_icache);
+    map_registers(m, PWR_AND_RCC, STM32_PAGE, read_power, write_power);
 }
 
 static void reset(struct machine *m) {
-    memset(usart, 0, sizeof usart);
-    memset(gpio, 0, sizeof gpio);
+    stm32_reset(m, 0xABFFFFFF);
     memset(power, 0, sizeof power);
-    for (int port = 0; port < PORTS; ++port) gpio[port * PORT_BYTES / 4 + MODER / 4] = port ? 0xFFFFFFFF : 0xABFFFFFF;
     power[RCC_CR / 4] = 0x35; /* MSIS and MSIK on and ready, 4 MHz */
     flash_acr = 1;
     icache_cr = 4;
     m->flash_wait_states = 1;
-    m->uart.keep_old_on_overrun = true;
 }
 
 const struct chip stm32u575 = {
@@ -179,6 +148,6 @@ const struct chip stm32u575 = {
     .rams = {{0x20000000, 768 << 10, 0}},
     .timing = {.read_shift = 4, .icache_bytes = 8 << 10},
     .map_peripherals = map_peripherals, .reset = reset,
-    .requested_irq = requested_irq, .uart_pins_connected = uart_pins_connected,
+    .requested_irq = stm32_requested_irq, .uart_pins_connected = uart_pins_connected,
     .clock_hz = clock_hz, .boots_rom = boots_rom,
 };
