@@ -49,6 +49,7 @@ def test_the_site_asks_for_nothing(site: Path) -> None:
         fetched = FETCHED.findall(page.read_text())
         assert fetched
         assert not [address for address in fetched if "//" in address], page
+        assert 'data-md-component="source"' not in page.read_text()  # of it the theme's script asks GitHub
     assert not list(site.rglob("*.py"))
 
 

@@ -15,11 +15,16 @@ from tools.figures import PAGE, figures_page
 LINK = re.compile(r"\]\((?P<path>(?:\.\./)+[^)#]+)(?P<anchor>#[^)]*)?\)")
 
 
+def repository(config: Any) -> str:
+    """The address of the sources."""
+    return str(config.extra["social"][0]["link"]).rstrip("/")
+
+
 def on_files(files: Any, config: Any, **_: Any) -> Any:
     """With the page that nobody writes by hand: its history is git's."""
     from mkdocs.structure.files import File
 
-    files.append(File.generated(config, PAGE, content=figures_page(config.repo_url)))
+    files.append(File.generated(config, PAGE, content=figures_page(repository(config))))
     return files
 
 
@@ -84,6 +89,6 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
         path = posixpath.normpath(posixpath.join("docs", folder, found["path"]))
         if path.startswith("docs/"):
             return found[0]
-        return f"]({config.repo_url.rstrip('/')}/blob/main/{path}{found['anchor'] or ''})"
+        return f"]({repository(config)}/blob/main/{path}{found['anchor'] or ''})"
 
     return LINK.sub(address, markdown)
