@@ -23,16 +23,14 @@ AT_LEAST_ONE = click.IntRange(min=1)
 @common.MODEL_OPTION
 @common.stream_options
 @common.tflite_options
-@common.FORMAT_OPTION
-@common.ASSIGNMENT_OPTION
+@common.format_options
 @click.option(
     "--inputs", type=click.Path(path_type=Path), help=".npz or .npy to run on; default: the model's data set."
 )
 @common.calibrate_options
-@common.prefer_option()
-@common.RAM_OPTION
+@common.memory_options
 @common.PORT_OPTION
-@click.option("--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image.")
+@common.NO_FLASH_OPTION
 @click.option("--resets", type=AT_LEAST_ONE, default=3, show_default=True, help="Boots, each a sample of its own.")
 @click.option("--inferences", type=AT_LEAST_ONE, default=30, show_default=True, help="Measured in each boot.")
 @click.option(
@@ -43,9 +41,7 @@ AT_LEAST_ONE = click.IntRange(min=1)
 )
 @common.RESULTS_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Print the record alone on stdout.")
-@common.WAIT_OPTION
-@common.BENCH_OPTION
-@common.BOARDS_OPTION
+@common.bench_options
 def bench(
     boards_file: Path | None,
     bench_file: Path | None,

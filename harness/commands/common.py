@@ -14,6 +14,8 @@ import click
 from tinyhil.preference import PREFERENCES
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from tinyhil.harness.settings.config import Boards
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -54,6 +56,13 @@ ASSIGNMENT_OPTION = click.option(
     callback=_not_both,
     help="File with a format per value, instead of --format.",
 )
+
+
+def format_options(command: Command) -> Command:
+    """`--format` and `--assignment`: one format for all values, or one for each."""
+    return FORMAT_OPTION(ASSIGNMENT_OPTION(command))
+
+
 MODEL_OPTION = click.option(
     "--model", required=True, help="Name in the zoo, or path to an .onnx, .dsl or .tflite file."
 )
@@ -87,6 +96,11 @@ RAM_OPTION = click.option(
     type=click.IntRange(min=1),
     help="Most bytes of RAM for arena and input: the fastest schedule that fits, halos computed again if need be.",
 )
+
+
+def memory_options(command: Command) -> Command:
+    """`--prefer`, as the assignment file says where it is not given, and `--ram`."""
+    return prefer_option()(RAM_OPTION(command))
 
 
 CALIBRATE_OPTION = click.option(
@@ -148,6 +162,14 @@ WAIT_OPTION = click.option(
     type=Finite(min=0),
     help="Seconds to wait for a board that is in use; default: 30, or as the bench file says.",
 )
+NO_FLASH_OPTION = click.option(
+    "--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image."
+)
+
+
+def bench_options(command: Command) -> Command:
+    """Which boards there are, and how long to wait for one."""
+    return WAIT_OPTION(BENCH_OPTION(BOARDS_OPTION(command)))
 
 
 def _states(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -230,6 +252,13 @@ def read_boards(path: Path | None, bench: Path | None = None) -> Boards:
 def boards_for(name: str | None, path: Path | None, bench: Path | None = None) -> Boards | None:
     """The same where a board is named; None, and no file read, where none is."""
     return None if name is None else read_boards(path, bench)
+
+
+def console(width: int = 160) -> Console:
+    """stdout as it is; where that is no terminal, of `width` characters."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else width)
 
 
 def say(line: str) -> None:

@@ -19,22 +19,18 @@ from tinyhil.harness.commands.common import read_boards, say
 @common.MODEL_OPTION
 @common.stream_options
 @common.tflite_options
-@common.FORMAT_OPTION
-@common.ASSIGNMENT_OPTION
+@common.format_options
 @common.INPUTS_OPTION
 @common.calibrate_options
-@common.prefer_option()
-@common.RAM_OPTION
+@common.memory_options
 @click.option("--sample", type=click.IntRange(min=0), default=0, show_default=True, help="Which of the inputs.")
 @common.PORT_OPTION
 @common.EMULATOR_OPTION
 @click.option("--engine-source", type=click.Path(path_type=Path), help="With A B: a checkout. Default: HIL_ENGINES.")
-@click.option("--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image.")
+@common.NO_FLASH_OPTION
 @common.TIMEOUT_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison alone on stdout, as one JSON object.")
-@common.WAIT_OPTION
-@common.BENCH_OPTION
-@common.BOARDS_OPTION
+@common.bench_options
 def diff(
     engines: tuple[str, ...],
     board: str | None,
@@ -53,8 +49,6 @@ def diff(
     """
     import json
 
-    from rich.console import Console
-
     from tinyhil.harness.build.toolchain import default_cache_dir
     from tinyhil.harness.job.job import Request
     from tinyhil.harness.measure.diff import diff as diff_request
@@ -63,10 +57,7 @@ def diff(
     if len(engines) not in (0, 2) or (not engines and board is None):
         raise click.UsageError("give --board, or two engines")
     request = Request(board=board or "host", format=format_, **options)
-    boards, console = (
-        read_boards(boards_file, bench_file),
-        Console(highlight=False, width=None if sys.stdout.isatty() else 120),
-    )
+    boards, console = read_boards(boards_file, bench_file), common.console(120)
     if engines:
         _between(engines, engine_source, request, sample, boards, as_json, console)
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tinyhil.harness.commands.common import BENCH_OPTION, BOARDS_OPTION, Finite, read_boards, say
+from tinyhil.harness.commands.common import BENCH_OPTION, BOARDS_OPTION, Finite, console, read_boards, say
 
 if TYPE_CHECKING:
     from tinyhil.harness.measure.echo import EchoResult
@@ -37,7 +37,6 @@ def doctor(
     boards_file: Path | None,
 ) -> None:
     """Say what is present, missing or too old, and how to get it."""
-    from rich.console import Console
 
     from tinyhil.errors import EXIT_GATE, EXIT_OK
     from tinyhil.harness.doctor.installed import checks, exit_code, lines_to_type, report
@@ -51,7 +50,7 @@ def doctor(
     found = checks()
     code = exit_code(found)
     if not as_json:
-        report(found, Console(highlight=False, width=None if sys.stdout.isatty() else 200))
+        report(found, console(200))
     echo = None if board is None else _test_wire(known, board, port, seconds)
     if as_json:
         record = {"ready": code == EXIT_OK, "checks": [asdict(check) for check in found]}

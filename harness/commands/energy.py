@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,7 @@ from tinyhil.harness.commands.common import read_boards, say
 @click.command()
 @common.MODEL_OPTION
 @common.stream_options
-@common.FORMAT_OPTION
-@common.ASSIGNMENT_OPTION
+@common.format_options
 @common.INPUTS_OPTION
 @common.calibrate_options
 @click.option("--samples", type=click.IntRange(min=1), default=20, show_default=True, help="Count zeros on so many.")
@@ -41,8 +39,7 @@ def energy(as_json: bool, format_: str, boards_file: Path | None, **options: Any
     if as_json:
         click.echo(json.dumps(outcome.printed))
         return
-    from rich.console import Console
 
     from tinyhil.harness.energy.show import print_energy
 
-    print_energy(outcome, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
+    print_energy(outcome, common.console())

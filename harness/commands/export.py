@@ -17,8 +17,7 @@ from tinyhil.harness.commands import common
 @common.stream_options
 @common.tflite_options
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The .zip to write.")
-@common.FORMAT_OPTION
-@common.ASSIGNMENT_OPTION
+@common.format_options
 @common.calibrate_options
 @click.option("--name", help="What every name of the library begins with; default: the model's name.")
 @click.option(

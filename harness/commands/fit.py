@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +34,6 @@ def fit(names: str, as_json: bool, boards_file: Path | None, bench_file: Path | 
     """Say for every board whether MODEL fits, with what flash, RAM and latency, in which format; nothing is built."""
     import json
 
-    from rich.console import Console
-
     from tinyhil.harness.fit.session import NO, FitRequest
     from tinyhil.harness.fit.show import print_fit
     from tinyhil.harness.python import calls
@@ -46,6 +43,6 @@ def fit(names: str, as_json: bool, boards_file: Path | None, bench_file: Path | 
     if as_json:
         click.echo(json.dumps(outcome.printed))
     else:
-        print_fit(outcome, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
+        print_fit(outcome, common.console())
     if all(row.fits == NO for row in outcome.rows):
         raise errors.DoesNotFit(f"{outcome.model}: fits none of these boards in these formats; see the reasons above")

@@ -17,16 +17,12 @@ from tinyhil.harness.commands.common import read_boards, say
 )
 @common.MODEL_OPTION
 @common.stream_options
-@common.FORMAT_OPTION
-@common.ASSIGNMENT_OPTION
+@common.format_options
 @common.calibrate_options
 @common.MODE_OPTION
-@common.prefer_option()
-@common.RAM_OPTION
+@common.memory_options
 @click.option("--port", help="Serial port of the board; default: found by USB identity, else an emulated board.")
-@common.WAIT_OPTION
-@common.BENCH_OPTION
-@common.BOARDS_OPTION
+@common.bench_options
 def flash(boards_file: Path | None, bench_file: Path | None, format_: str, **options: Any) -> None:
     """Build, write into the board, verify, and wait for the HELLO that proves it."""
     from tinyhil.harness.build.toolchain import default_cache_dir

@@ -18,8 +18,7 @@ MLPERF_TINY = "mlperf-tiny"
 @common.stream_options
 @common.tflite_options
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Project folder.")
-@common.FORMAT_OPTION
-@common.ASSIGNMENT_OPTION
+@common.format_options
 @common.calibrate_options
 @click.option(
     "--protocol",
@@ -29,8 +28,7 @@ MLPERF_TINY = "mlperf-tiny"
     help="What the firmware speaks: ours, or that of MLPerf Tiny's runner.",
 )
 @click.option("--energy", is_flag=True, help="With mlperf-tiny: for energy mode (9600 Bd, timestamps on a pin).")
-@common.prefer_option()
-@common.RAM_OPTION
+@common.memory_options
 @common.BOARDS_OPTION
 def generate(format_: str, boards_file: Path | None, **options: Any) -> None:
     """Write a self-contained PlatformIO project for MODEL, ready for `pio run`."""

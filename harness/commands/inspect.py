@@ -14,8 +14,7 @@ from tinyhil.harness.commands import common
 @click.argument("model")
 @click.option("--after", type=click.Choice(common.PASSES), help="What this pass made of it; see hil plan --passes.")
 @click.option("--board", help="With --after: the board whose core and memory it is compiled for.")
-@common.FORMAT_OPTION
-@common.ASSIGNMENT_OPTION
+@common.format_options
 @common.stream_options
 @common.BOARDS_OPTION
 def inspect(

@@ -37,15 +37,13 @@ MODES = click.Choice(["performance", "accuracy", "energy"])
     "--engine-source", type=click.Path(path_type=Path), help="A checkout of that engine. Default: found in HIL_ENGINES."
 )
 @common.PORT_OPTION
-@click.option("--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image.")
+@common.NO_FLASH_OPTION
 @click.option("--realtime", is_flag=True, help="Emulated boards: no faster than the real one.")
 @click.option("--serve", is_flag=True, help="Start the board, print its port, and leave it to another runner.")
 @click.option("--datasets", type=click.Path(path_type=Path), help="Write inputs for the official runner, then end.")
 @click.option("--submission", type=click.Path(path_type=Path), help="Folder for results in the form of a submission.")
 @click.option("--json", "as_json", is_flag=True, help="Print the records alone on stdout.")
-@common.WAIT_OPTION
-@common.BENCH_OPTION
-@common.BOARDS_OPTION
+@common.bench_options
 def mlperf(
     models: tuple[str, ...],
     boards_file: Path | None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,10 @@ from tinyhil.harness.commands.common import end_with, read_boards, say
 @common.MODEL_OPTION
 @common.stream_options
 @common.tflite_options
-@common.FORMAT_OPTION
-@common.ASSIGNMENT_OPTION
+@common.format_options
 @common.INPUTS_OPTION
 @common.calibrate_options
-@common.prefer_option()
-@common.RAM_OPTION
+@common.memory_options
 @click.option("--samples", type=click.IntRange(min=1), default=5, show_default=True, help="Mean of so many samples.")
 @common.PORT_OPTION
 @common.EMULATOR_OPTION
@@ -30,9 +27,7 @@ from tinyhil.harness.commands.common import end_with, read_boards, say
 @common.RESULTS_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Print the profile alone on stdout, as one JSON object.")
 @click.option("--trace", type=click.Path(path_type=Path), help="Write one sample's operations over time, for Perfetto.")
-@common.WAIT_OPTION
-@common.BENCH_OPTION
-@common.BOARDS_OPTION
+@common.bench_options
 def profile(
     board: str,
     as_json: bool,
@@ -66,5 +61,5 @@ def profile(
     if as_json:
         click.echo(json.dumps(found.as_json()))
     else:
-        print_profile(found, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
+        print_profile(found, common.console())
     end_with(record)

@@ -34,15 +34,13 @@ from tinyhil.harness.commands.common import end_with, read_boards, say
 )
 @common.stream_options
 @common.tflite_options
-@common.FORMAT_OPTION
-@common.ASSIGNMENT_OPTION
+@common.format_options
 @common.INPUTS_OPTION
 @common.calibrate_options
 @click.option("--samples", type=click.IntRange(min=1), help="Run on the first N samples only.")
 @common.PORT_OPTION
 @common.MODE_OPTION
-@common.prefer_option()
-@common.RAM_OPTION
+@common.memory_options
 @click.option(
     "--uart",
     type=click.Choice(["lifted", "true"]),
@@ -58,7 +56,7 @@ from tinyhil.harness.commands.common import end_with, read_boards, say
     "Default: HIL_LOAD, else flash where the emulator has a boot loader.",
 )
 @common.EMULATOR_OPTION
-@click.option("--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image.")
+@common.NO_FLASH_OPTION
 @common.TIMEOUT_OPTION
 @click.option(
     "--retries",
@@ -69,9 +67,7 @@ from tinyhil.harness.commands.common import end_with, read_boards, say
 )
 @common.RESULTS_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Print the record (of several boards a list) alone on stdout.")
-@common.WAIT_OPTION
-@common.BENCH_OPTION
-@common.BOARDS_OPTION
+@common.bench_options
 @click.pass_context
 def run(context: click.Context, board_names: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Compile, build, load, stream, measure, compare and record."""
@@ -105,7 +101,7 @@ def run(context: click.Context, board_names: tuple[str, ...], as_json: bool, **o
     if as_json:
         click.echo(json.dumps([result.as_json() for result in results]))
     else:
-        print_table(results, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
+        print_table(results, common.console())
     for result in results:
         if result.message:
             click.echo(f"hil: {result.message}", err=True)
@@ -155,7 +151,7 @@ def _run_one(
     if as_json:
         click.echo(json.dumps(record))
     else:
-        print_rows(record, lines, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
+        print_rows(record, lines, common.console())
         click.echo(f"record         {path}")
     if "engine" not in record:
         end_with(record)

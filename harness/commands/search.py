@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,9 +134,7 @@ if TYPE_CHECKING:
     help="Processes that share its questions in a journal below --results, where those of --assist find them, too.",
 )
 @click.option("--assist", is_flag=True, help="Answer questions of this very search under way elsewhere, until it ends.")
-@common.WAIT_OPTION
-@common.BENCH_OPTION
-@common.BOARDS_OPTION
+@common.bench_options
 def search(
     as_json: bool,
     assist: bool,
@@ -194,7 +191,7 @@ def search(
         trained = {"trained": best_of(found).trained.printed} if found else {}
         click.echo(json.dumps({**outcome.printed, **trained, **of_rounds}))
         return
-    print_outcome(outcome, Console(highlight=False, width=None if sys.stdout.isatty() else 120))
+    print_outcome(outcome, common.console(120))
     for line in lines_of_rounds(found) if found else ():
         click.echo(line)
 
@@ -210,7 +207,7 @@ def _search_each(request: SearchRequest, known: Boards | None, as_json: bool) ->
 
     with search_progress(Console(stderr=True), request.evaluations) as progress:
         found = calls.search_each(request, known, say, progress)
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    console = common.console(120)
     if as_json:
         click.echo(json.dumps([one.printed for one in found]))
     for one in found if not as_json else ():

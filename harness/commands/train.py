@@ -16,8 +16,7 @@ from tinyhil.harness.commands.common import Finite, say
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The trained model, an ONNX file.")
 @click.option("--data", type=click.Path(path_type=Path), help=".npz (x, y) to train on; default: the model's data set.")
 @click.option("--held-out", type=click.Path(path_type=Path), help="Report on these, which training never sees.")
-@common.FORMAT_OPTION
-@common.ASSIGNMENT_OPTION
+@common.format_options
 @common.calibrate_by_option()
 @click.option("--epochs", type=click.IntRange(min=1), default=10, show_default=True, help="Passes over the samples.")
 @click.option("--batch", type=click.IntRange(min=1), default=64, show_default=True, help="Samples per step.")
