@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.bench import pictures, quiet
 from benchmarks.given import given_data
-from benchmarks.papers.minun import kept
+from benchmarks.papers.minun import saved_networks
 from benchmarks.peers_models import build_peers, write
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.search.request import SearchRequest
@@ -58,7 +58,7 @@ class Limited:
 def _file(model: str, folder: Path) -> Path | None:
     """Of a network that is not one of the zoo's own."""
     if model == SMALL:
-        return kept.trained(SMALL, default_cache_dir() / "paper")
+        return saved_networks.trained(SMALL, default_cache_dir() / "paper")
     if model == PEER:
         write(PEER, build_peers()[PEER], folder)
         return folder / f"{PEER}.onnx"

@@ -46,8 +46,8 @@ def circular_buffer(reader: Reader, operation: Operation) -> None:
         raise ValueError(f"rows {list(row.shape)} for a buffer {list(held.shape)}")
     past, rows, out = _state(reader, result), held.shape[1], f"{held.name}.now"
     ends = [reader.number(out, part, np.array([at])) for part, at in (("from", 1), ("to", rows), ("along", 1))]
-    kept = [reader.add("Slice", past, *ends, out=f"{out}.kept")] if rows > 1 else []
-    after = reader.add("Concat", *kept, reader.value(number), out=out, axis=1)
+    older = [reader.add("Slice", past, *ends, out=f"{out}.kept")] if rows > 1 else []
+    after = reader.add("Concat", *older, reader.value(number), out=out, axis=1)
     _keep(reader, result, after)
     reader.finish(operation, after)
 

@@ -108,8 +108,8 @@ def _huffman(tensor: Tensor, header: bytes, coded: bytes, tables: bytes) -> np.n
     for _ in range(element_count(tensor.shape)):
         number, at = _symbol(entries, stream, at, (first, wide, value_bits))
         found.append(number)
-    kept = np.array(found, np.uint64).astype(np.uint32)
-    return kept.astype(np.uint8).view(np.int8) if tensor.kind == "int8" else kept.astype(np.uint16).view(np.int16)
+    codes = np.array(found, np.uint64).astype(np.uint32)
+    return codes.astype(np.uint8).view(np.int8) if tensor.kind == "int8" else codes.astype(np.uint16).view(np.int16)
 
 
 def _symbol(entries: Sequence[int], stream: str, at: int, widths: tuple[int, int, int]) -> tuple[int, int]:

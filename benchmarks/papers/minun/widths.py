@@ -11,8 +11,8 @@ from functools import partial
 
 from benchmarks.papers.judge import OUTCOMES, Interval, above, all_above, more_often, paired, wilson, worst
 from benchmarks.papers.minun.facts import FASTGRNN_PERCENT, KINDS, LIMITS, NETWORKS, NOT_AT_HAND, SEEDOT
-from benchmarks.papers.minun.kept import trained
 from benchmarks.papers.minun.networks import ROWS
+from benchmarks.papers.minun.saved_networks import trained
 from benchmarks.papers.paper import Cell, Claim, Row, Rows, Verdict, table, under
 from benchmarks.search.tables import POSITS, SEARCH_SAMPLES, measured
 from tinyhil.harness.search.task import SearchRequest

@@ -1,6 +1,6 @@
 """The networks of `networks.ROWS`, kept as trained: another processor or another torch would train others.
 
-python -m benchmarks.papers.minun.kept [NAME...]     trains what is missing, or these anew (needs torch and HIL_DATA)
+python -m benchmarks.papers.minun.saved_networks [NAME...]   trains what is missing, or these anew (torch, HIL_DATA)
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ def file_of(name: str) -> Path:
 def trained(name: str, folder: Path) -> Path:
     """The ONNX file of a row in a folder of its own within `folder`, with NAME.npz (to test) and NAME_train.npz beside
     it; raises DataError without its data, or where what trains it has changed since."""
-    kept = file_of(name)
-    if not kept.is_file():
-        raise DataError(f"{kept.name} is not kept; type: python -m benchmarks.papers.minun.kept {name}")
-    path = folder / kept.stem / f"{name}.onnx"
+    found = file_of(name)
+    if not found.is_file():
+        raise DataError(f"{found.name} is not there; type: python -m benchmarks.papers.minun.saved_networks {name}")
+    path = folder / found.stem / f"{name}.onnx"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         (x, y), (x_test, y_test) = networks.ROWS[name].data()
         np.savez(path.with_suffix(".npz"), x=x_test, y=y_test)
         np.savez(path.with_name(f"{name}_train.npz"), x=x, y=y)
-        shutil.copy(kept, path)
+        shutil.copy(found, path)
     return path
 
 
@@ -53,9 +53,9 @@ def train(name: str) -> Path:
     content = networks.network(name, row, x, y).SerializeToString()
     for old in FOLDER.glob(f"{name}-*.onnx"):
         old.unlink()
-    kept = file_of(name)
-    kept.write_bytes(content)
-    return kept
+    found = file_of(name)
+    found.write_bytes(content)
+    return found
 
 
 if __name__ == "__main__":
