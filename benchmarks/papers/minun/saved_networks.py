@@ -1,4 +1,4 @@
-"""The networks of `networks.ROWS`, kept as trained: another processor or another torch would train others.
+"""The networks of `networks.ROWS`, as trained, in trained/: another processor or another torch would train others.
 
 python -m benchmarks.papers.minun.saved_networks [NAME...]   trains what is missing, or these anew (torch, HIL_DATA)
 """
@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.papers.minun import networks
 from tinyhil.errors import DataError
 
-FOLDER = Path(__file__).resolve().parent / "kept"
+FOLDER = Path(__file__).resolve().parent / "trained"
 TRAINING = Path(__file__).resolve().parents[3] / "models" / "training"
 
 
