@@ -6,7 +6,7 @@ Refusals are precise: node, operator, attribute, what is supported and what to d
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +53,6 @@ def load_onnx(path: Path, stream: Stream = ANY_STREAM) -> Model:
         return model_of(proto, path, digest, stream)
     except ModelError as error:
         raise ModelError(f"{path}: {' '.join(str(error).split())}") from None  # names may hold line breaks
-    except UnicodeError:
-        raise ModelError(f"{path}: not a valid ONNX model (a name that is no UTF-8)") from None
 
 
 def model_of(proto: onnx.ModelProto, path: Path, sha256: str, stream: Stream = ANY_STREAM) -> Model:
@@ -109,6 +107,7 @@ def _checked(data: bytes, path: Path) -> tuple[onnx.ModelProto, str]:
     digest = hashlib.sha256(data)
     try:
         proto = onnx.load_model_from_string(data)
+        _require_text(proto)
         with_external_data(proto, path.parent, digest)
         proto = in_onnx(proto)
         onnx.checker.check_model(proto)
@@ -118,6 +117,27 @@ def _checked(data: bytes, path: Path) -> tuple[onnx.ModelProto, str]:
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise ModelError(f"not a valid ONNX model ({reason[:160]})") from None
     return proto, digest.hexdigest()
+
+
+def _require_text(message: Any) -> None:
+    """ModelError where a string is none: some versions of protobuf hand out bytes for it, others raise UnicodeError."""
+    try:
+        strings = list(_strings(message))
+    except UnicodeError:
+        strings = [b""]
+    if any(isinstance(text, bytes) for text in strings):
+        raise ModelError("not a valid ONNX model (a name that is no UTF-8)")
+
+
+def _strings(message: Any) -> Iterator[str | bytes]:
+    """Of a message and those in it, but for what nobody reads."""
+    for field, value in message.ListFields():
+        parts = (value,) if isinstance(value, str | bytes) or not isinstance(value, Iterable) else value
+        if field.type == field.TYPE_MESSAGE:
+            for part in parts:
+                yield from _strings(part)
+        elif field.type == field.TYPE_STRING and field.name != "doc_string":
+            yield from parts
 
 
 def _declared_shape(info: onnx.ValueInfoProto) -> Shape:
