@@ -81,6 +81,8 @@ def _conversions(library: Library) -> list[str]:
         column = f"n % {up}_STEP_INPUTS" if library.loop else "n"
         offset, scale = (f"hil::float_of(hil::flash({table})[{column}])" for table in COLUMN_TABLES)
         given = f"(in[n] - {offset}) * {scale}"
+    if library.program.whole_input:
+        given = f"hil::whole_of({given})"
     made = fmt.from_float(in_type, given)
     return [
         f"static void {x}_quantize(const float *in, {x}_input *codes, int32_t count) {{",

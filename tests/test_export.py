@@ -17,7 +17,7 @@ from tests.onnx_models import load, node, simple
 from tinyhil.codegen.export_kinds import KINDS
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.formats.codec import storage_dtype
-from tinyhil.harness.build.pipeline import compile_model
+from tinyhil.harness.build.pipeline import Compiled, compile_model
 from tinyhil.harness.job.job import open_model
 from tinyhil.harness.offline.export import library_of, packed
 from tinyhil.harness.offline.export_sizes import PROCESSORS, measure
@@ -137,8 +137,24 @@ def test_columns_of_their_own_scale_are_mapped_by_the_library(format_: str, tmp_
     ranges = calibrate(graph, x[:100], {"name": "test"})
     compiled = compile_model(opened.model, Assignment(format_), ranges, (), ())
     assert compiled.program.columns is not None
+    check_codes(compiled, x, tmp_path)
+
+
+def test_an_input_of_whole_numbers_is_cut_by_the_library(tmp_path: Path) -> None:
+    """As the file's cast does; what is beyond the format saturates."""
+    nodes = [node("Cast", "x", "i", to=7), node("Gather", "w i", "y")]
+    load(simple(nodes, {"x": (1, 8)}, {"w": np.ones((9, 2), np.float32)}), tmp_path)
+    x = np.array([[0.5, -0.5, 1.99, -1.99, 3e9, -3e9, 40000.7, -0.0]], np.float32)
+    opened = open_model(str(tmp_path / "m.onnx"))
+    ranges = calibrate(opened.model.graph, np.ones((1, 1, 8), np.float32), {"name": "test"})
+    compiled = compile_model(opened.model, Assignment("int8"), ranges, (), ())
+    assert quantize_inputs(compiled.program, x)[0].tolist() == [[0, 0, 1, -1, 32767, -32768, 32767, 0]]
+    check_codes(compiled, x, tmp_path)
+
+
+def check_codes(compiled: Compiled, x: np.ndarray, folder: Path) -> None:
     made = library_of(compiled, "m", None, "static", ())
-    library = OnHost(Exported(compiled, made, packed("cmake", made, [])), tmp_path / "library")
+    library = OnHost(Exported(compiled, made, packed("cmake", made, [])), folder / "library")
     codes, _ = quantize_inputs(compiled.program, x)
     np.testing.assert_array_equal(np.array([library.quantize(row) for row in x]), codes)
 

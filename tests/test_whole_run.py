@@ -25,7 +25,6 @@ from tinyhil.language.assignment import Assignment
 from tinyhil.language.graph import Graph
 from tinyhil.language.program import Program
 from tinyhil.ops import OPERATOR_BY_NAME
-from tinyhil.ops.integral import is_whole_input
 from tinyhil.references.evaluate import evaluate
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
@@ -69,8 +68,7 @@ def unexpected(models: dict[str, Graph], name: str, make: Callable[[Graph], np.n
 
 
 def inputs_of(graph: Graph) -> np.ndarray:
-    x = samples_for(graph.shapes[graph.inputs[0]], 6, 8)
-    return np.rint(x) if is_whole_input(graph) else x
+    return samples_for(graph.shapes[graph.inputs[0]], 6, 8)
 
 
 def whole_inputs_of(graph: Graph) -> np.ndarray:

@@ -24,7 +24,6 @@ from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.format import Format
 from tinyhil.language.graph import Graph, Node
 from tinyhil.language.program import Op, Program
-from tinyhil.ops.integral import is_whole_input
 from tinyhil.references.evaluate import evaluate, replay
 from tinyhil.references.reference import quantize_inputs, run_reference
 
@@ -69,9 +68,9 @@ def agreement(graph: Graph, program: Program, formats: Mapping[str, Format], inp
 
 
 def _changed_indices(graph: Graph, program: Program, inputs: np.ndarray, held: np.ndarray) -> list[Finding]:
-    """An input of whole numbers must hold them exactly: half an index is none."""
-    changed = np.abs(held - inputs)
-    if not is_whole_input(graph) or not changed.any():
+    """An input of whole numbers must hold them exactly: an index next to it is none."""
+    changed = np.abs(held - np.trunc(inputs))
+    if not program.whole_input or not changed.any():
         return []
     name = graph.inputs[0]
     fmt = str(program.tensors[name].format)

@@ -127,8 +127,7 @@ class _Rounded:
             },
         )
         many = np.tile(inputs, (runs, *(1,) * (inputs.ndim - 1)))
-        flat = many.reshape(len(many), -1)
-        mapped = flat if program.columns is None else program.columns.applied(flat)
+        mapped = program.mapped(many.reshape(len(many), -1))
         given = self._written(mapped, program.tensors[program.input].format, np.zeros(()))
         with np.errstate(all="ignore"):
             results = replay(graph, given.reshape(many.shape), self.take)

@@ -23,7 +23,7 @@ from tinyhil.language.lowering_context import Lowering
 from tinyhil.language.program import Program, Role
 from tinyhil.ops import KERNEL_OF, LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.ops.affine import is_affine
-from tinyhil.ops.integral import integral_formats
+from tinyhil.ops.integral import integral_formats, is_whole_input
 from tinyhil.ops.operator import Lower, Operator
 from tinyhil.ops.placed import NAME as PLACE_AT
 from tinyhil.references.verify import checked
@@ -98,6 +98,7 @@ def lower(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collect
         output_shape=graph.shapes[graph.outputs[0]],
         columns=scaled.columns,
         output_scale=scaled.output_scale,
+        whole_input=is_whole_input(graph),
     )
     return fold(PROGRAM_FUSIONS, checked(program, "lowering"), without=without)
 

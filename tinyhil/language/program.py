@@ -174,6 +174,7 @@ class Program:
 
     `columns`: how the input is mapped before it is quantized, where its columns have scales of their own.
     `output_scale`: what the output is divided by after it is dequantized (elements,), where several outputs share one.
+    `whole_input`: only casts to integers read the input, so that it is cut to whole numbers before it is quantized.
     """
 
     name: str
@@ -186,6 +187,12 @@ class Program:
     output_shape: tuple[int, ...]
     columns: Columns | None = None
     output_scale: np.ndarray | None = None
+    whole_input: bool = False
+
+    def mapped(self, flat: np.ndarray) -> np.ndarray:
+        """What is quantized of real inputs (samples, elements)."""
+        cut = np.trunc(flat) if self.whole_input else flat
+        return cut if self.columns is None else self.columns.applied(cut)
 
     @property
     def input_in_arena(self) -> bool:

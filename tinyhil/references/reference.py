@@ -83,8 +83,7 @@ def operand(program: Program, op: Op, index: int, values: Mapping[str, np.ndarra
 def quantize_inputs(program: Program, inputs: np.ndarray) -> tuple[np.ndarray, int]:
     """Integers (samples, count) the host sends for float `inputs` (samples, ...), and how many of them saturated."""
     flat, columns = inputs.reshape(len(inputs), -1), program.columns
-    mapped = flat if columns is None else columns.applied(flat)
-    integers, clipped = quantize(mapped, program.tensors[program.input].format)
+    integers, clipped = quantize(program.mapped(flat), program.tensors[program.input].format)
     return integers, int(clipped.sum() if columns is None else clipped[:, ~columns.bounded].sum())
 
 

@@ -4,6 +4,9 @@
 
 namespace hil {
 
+// Towards zero, as a cast to integers; from 2^23 on all are whole
+inline float whole_of(float x) { return x > -8388608.0f && x < 8388608.0f ? static_cast<float>(static_cast<int32_t>(x)) : x; }
+
 // The code of x * 2^-exponent, saturated
 template <class Out>
 inline Out quantized(float x, int exponent) {
