@@ -17,6 +17,7 @@ from benchmarks.papers.__main__ import main
 from benchmarks.papers.embedded import ALEXNET
 from benchmarks.papers.minun.facts import LIMITS, NETWORKS, NOT_AT_HAND, SEEDOT
 from benchmarks.papers.minun.networks import ROWS, cr62
+from benchmarks.papers.minun.saved_networks import file_of
 from benchmarks.papers.paper import Cell, Paper, Row
 from benchmarks.papers.registry import PAPERS
 from tinyhil.data import load
@@ -132,6 +133,7 @@ def test_limits_of_minun_are_the_same_everywhere() -> None:
     for network, limit_bytes in LIMIT_BYTES.items():
         assert LIMITS[NETWORKS[network]][0] == limit_bytes
     assert set(NETWORKS) == set(LIMIT_BYTES) | set(ROWS)
+    assert [name for name in ROWS if not file_of(name).is_file()] == []  # of what trains them today
     assert {row for row in LIMITS if row not in NETWORKS.values()} == {row for row in LIMITS if row[1] in NOT_AT_HAND}
 
 
