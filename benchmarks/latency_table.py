@@ -37,10 +37,11 @@ from tools.measured import provenance
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN, NETWORKS = ROOT / "results" / "golden", ROOT / "results" / "networks.json"
 POINTS, TABLE = ROOT / "results" / "fit_points.json", ROOT / "harness" / "fit" / "costs.json"
-FEW = ("nucleo_l4r5",)  # boards that --measure is for
+FEW = ("nucleo_l4r5", "nucleo_g0b1", "nucleo_u575")  # boards that --measure is for
 RIDGE = 1e-3  # of a cost, as a share of an image's time: what no image tells apart is shared
 NEAR = 1.0  # the same, towards the costs of a similar core
-SIMILAR = {"cortex-m4": "cortex-m7"}  # cores of which few networks were measured
+# cores of which few networks were measured
+SIMILAR = {"cortex-m4": "cortex-m7", "cortex-m33": "cortex-m7", "cortex-m0plus": "cortex-m3"}
 INSIDE = (5, 95)  # percentiles
 
 
