@@ -7,6 +7,7 @@ format and scale, a window's patch has the format of what it is cut from, and co
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -77,16 +78,22 @@ class Memory:
     def require(self, limit_bytes: int) -> None:
         """Infeasible when no single format everywhere fits; says what is live at the worst moment, and the
         least."""
+        if any(self._holds(Choice(name), limit_bytes) for name in self.space.formats):
+            return
         candidate = self.least()
         least = self.planned_bytes(candidate)
-        if least <= limit_bytes:
-            return
         placed = self.place(self.space.lower(candidate))
         raise Infeasible(
             f"search: {limit_bytes} B of RAM are not feasible, the least is {least} B (every tensor in "
             f"{candidate[0].format}): {_live(placed)}; try {self.option} {least}",
             (self.option, least),
         )
+
+    def _holds(self, choice: Choice, limit_bytes: int) -> bool:
+        """As the compiler plans it; what can not be lowered does not."""
+        with suppress(ModelError):
+            return self.planned_bytes(self.space.uniform(choice)) <= limit_bytes
+        return False
 
     def least(self) -> Candidate:
         """One format for all tensors, that of the smallest arena: of formats of one width not every one has the fused

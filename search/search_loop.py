@@ -68,7 +68,9 @@ def _converse(strategy: Strategy, session: _Session) -> tuple[Candidate | None, 
         while not session.is_over():
             ask = asking.send(session.ask(ask))
     except StopIteration as end:
-        return end.value, True
+        return end.value, not session.is_late()
+    except Enough:  # time was over while something was planned, for the strategy or for the answer to its question
+        pass
     try:
         asking.throw(Enough())
     except StopIteration as end:
@@ -94,11 +96,15 @@ class _Session:
         if log is not None:
             log.start(self._earlier)
 
+    def is_late(self) -> bool:
+        """The seconds are over."""
+        return self._budget.seconds is not None and time.monotonic() - self.begin >= self._budget.seconds
+
     def is_over(self) -> bool:
         budget, best = self._budget, self.best
         if budget.evaluations is not None and self.cost >= budget.evaluations:
             return True
-        if budget.seconds is not None and time.monotonic() - self.begin >= budget.seconds:
+        if self.is_late():
             return True
         return budget.target is not None and best is not None and best.score.disagreements <= budget.target
 

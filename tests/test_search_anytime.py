@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
+from rich.console import Console
+from search_models import network_problem
 
+from tinyhil.harness.search.phases import OutOfTime, Phases
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.session import SearchOutcome, run_search
+from tinyhil.harness.search.show import print_outcome
 from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.program import Program
+from tinyhil.memplan.arena.placement import Placement
 from tinyhil.native import default_cache_dir
+from tinyhil.search.search_loop import search
+from tinyhil.search.strategies import make_strategy
 from tinyhil.search.trial import Trial
 
 
@@ -38,6 +48,7 @@ class Interrupting:
 def searched(request: SearchRequest, watch: Interrupting) -> tuple[SearchOutcome, str]:
     said: list[str] = []
     outcome = run_search(request, default_cache_dir(), said.append, watch, load_boards())
+    print_outcome(outcome, Console(file=io.StringIO()))
     return outcome, "\n".join(said)
 
 
@@ -80,7 +91,34 @@ def test_no_second_is_left_for_anything_but_an_answer(tmp_path: Path) -> None:
     assert len(outcome.found.trials) == 1
     assert outcome.found.best.fits
     assert not outcome.record["sensitivity"]["tensors"]
-    assert [row["format"] for row in outcome.record["uniform"]] == list(outcome.space.formats)
+    assert [row["format"] for row in outcome.record["uniform"]] == list(outcome.space.formats[:1])
+
+
+@pytest.mark.parametrize("name", ["lagrange", "haunter", "accuracy_only", "random"])
+def test_planning_ends_with_the_time(name: str, tmp_path: Path) -> None:
+    """A search makes plans between its questions, too, of large networks for minutes."""
+    problem, phases, plans = network_problem(tmp_path, 18), Phases(), 0
+
+    def place(program: Program) -> Placement:
+        nonlocal plans
+        phases.press()
+        plans += 1
+        return problem.memory.place(program)
+
+    def watch(trial: Trial, best: Trial | None) -> None:
+        phases.answered(trial)
+
+    hurried = replace(problem, memory=replace(problem.memory, place=place))
+    with phases.within(0.0):
+        found = search(make_strategy(name, ()), hurried, on_trial=watch)
+        assert found.best is phases.best
+        first = plans
+        with pytest.raises(OutOfTime):
+            phases.press()
+    search(make_strategy(name, ()), network_problem(tmp_path, 18))
+    phases.press()  # nothing is held to a time that is over
+    search(make_strategy(name, ()), hurried)
+    assert plans > first
 
 
 def test_the_first_answer_comes_before_anything_is_built(tmp_path: Path) -> None:

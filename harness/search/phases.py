@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tinyhil.search.search_problem import Enough
 from tinyhil.search.trial import Trial
 
 
@@ -21,7 +22,7 @@ def processor_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-class OutOfTime(Exception):
+class OutOfTime(Enough):
     """`--seconds` are over, and there is an answer: the rest of the search is left out."""
 
 
@@ -35,6 +36,7 @@ class Phases:
     first_answer: dict[str, Any] | None = None
     best: Trial | None = None
     sure: Trial | None = None
+    _most: float | None = None
     _begin: tuple[float, float] = field(default_factory=lambda: (time.monotonic(), processor_seconds()))
 
     @contextmanager
@@ -77,6 +79,20 @@ class Phases:
     def seconds_left(self, seconds: float | None) -> float | None:
         """Of so many since the command began; None: no limit."""
         return None if seconds is None else max(0.0, seconds - self.elapsed())
+
+    @contextmanager
+    def within(self, seconds: float | None) -> Iterator[None]:
+        """`press` holds what is done here to so many seconds since the command began."""
+        self._most = seconds
+        try:
+            yield
+        finally:
+            self._most = None
+
+    def press(self) -> None:
+        """OutOfTime where they are over and there is an answer; what may take long asks before it begins."""
+        if self._most is not None and self.best is not None and self.elapsed() >= self._most:
+            raise OutOfTime
 
     def elapsed(self) -> float:
         """Wall seconds since the command began."""

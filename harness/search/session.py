@@ -137,8 +137,9 @@ def _searched(task: Task) -> SearchOutcome:
     beside: tuple[Uniform, ...] = ()
     interrupted = False
     try:
-        task, meters, beside = prepared(task)
-        found, measured = _find(task, meters)
+        with task.phases.within(None if request.minimize else request.seconds):
+            task, meters, beside = prepared(task)
+            found, measured = _find(task, meters)
     except Infeasible:
         instead = uniform_instead(task, beside)
         if instead is None:

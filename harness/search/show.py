@@ -80,7 +80,8 @@ def print_outcome(outcome: SearchOutcome | ParetoOutcome, console: Console) -> N
     }
     for name, text in (*lines.items(), *(("on the board", _on_board(board)) for board in outcome.measured)):
         console.print(f"{name:14} {text}", soft_wrap=True)
-    console.print(_beside(r))
+    if r["uniform"]:  # not where it was stopped before
+        console.print(_beside(r))
 
 
 def _print_front(outcome: ParetoOutcome, console: Console) -> None:

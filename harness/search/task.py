@@ -150,7 +150,7 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
         space = make_space(graph, ranges, names, () if hardware is None else WITHOUT)
         split = _thinned(request, split, space, say)
         request = _within_flash(request, boards, space, say)
-        memory = memory_of(space, board, request)
+        memory = memory_of(space, board, request, phases.press)
         ram_bytes = _ram_bytes(request, board)
         memory.require(ram_bytes)
         require_time(request, space, board)
@@ -231,7 +231,7 @@ def _on(task: Task, name: str) -> Task:
     board = _board(request, task.boards)
     if task.accelerated or board is None or board.hardware is not None:
         raise ConfigError("search: an accelerator and another board can not be served at once; give one --board")
-    memory, ram_bytes = memory_of(task.problem.space, board, request), _ram_bytes(request, board)
+    memory, ram_bytes = memory_of(task.problem.space, board, request, task.phases.press), _ram_bytes(request, board)
     memory.require(ram_bytes)
     require_time(request, task.problem.space, board)
     whole = board.chip.ram_bytes is not None and request.arena is None
@@ -240,12 +240,16 @@ def _on(task: Task, name: str) -> Task:
     return replace(task, request=request, ram_bytes=ram_bytes, arena_bytes=ram_bytes, problem=problem, board=board)
 
 
-def memory_of(space: Space, board: BoardSpec | None, request: SearchRequest) -> Memory:
+def memory_of(
+    space: Space, board: BoardSpec | None, request: SearchRequest, press: Callable[[], None] = lambda: None
+) -> Memory:
     """Arenas as the core of the board has them: its kernels may need other scratch than those of other chips. Where
-    `--arena` is limited the sample counts nowhere, wherever the board may have it."""
+    `--arena` is limited the sample counts nowhere, wherever the board may have it. `press` hears of every plan before
+    it is made."""
     ram_bytes, prefer = board.chip.ram_bytes if board is not None else None, request.prefer
 
     def arranged(program: Program) -> Program:
+        press()
         if board is None:
             return program
         own = arrange(program, board.chip.core)

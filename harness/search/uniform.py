@@ -42,16 +42,23 @@ class Uniform:
 
 
 def uniforms(task: Task) -> tuple[Uniform, ...]:
-    """Every format on offer, evaluated on all samples and, where the board counts, measured on it."""
+    """Every format on offer, evaluated on all samples and, where the board counts, measured on it; where `--seconds`
+    are over, those up to the first answer."""
     log = trial_log(task, f"uniform/{task.stem(task.ram_bytes)}")
     known = {trial.number: trial for trial in log.read()}
     log.start(list(known.values()))
     found = []
     for at, name in enumerate(task.problem.space.formats):
-        found.append(_evaluated(task, log, known.get(at), at, name))
-        if task.measures and found[-1].trial is not None:
-            foresee(task, found[-1].trial)
-    return tuple(_with_first_answer(task, _measured_in_time(task, log, one) if task.measures else one) for one in found)
+        try:
+            one = _evaluated(task, log, known.get(at), at, name)
+        except OutOfTime:
+            break
+        found.append(one if task.measures else _with_first_answer(task, one))
+        if task.measures and one.trial is not None:
+            foresee(task, one.trial)
+    if not task.measures:
+        return tuple(found)
+    return tuple(_with_first_answer(task, _measured_in_time(task, log, one)) for one in found)
 
 
 def _measured_in_time(task: Task, log: TrialLog, one: Uniform) -> Uniform:
