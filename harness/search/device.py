@@ -37,6 +37,8 @@ class Measured:
     """What a board said of one candidate. Bytes are None where it can not measure them; `median` is in `unit`.
 
     `latency_us`: of the worst sample, which a limit is held against; None on a board that counts instructions.
+    `stack_bytes`: the deepest that the image can need, where that is known: what is measured depends on when bytes
+    arrive, so a limit that one run keeps by it another may not.
     """
 
     board: str
@@ -104,6 +106,7 @@ class Bench:
         if line := gate_line(record):
             raise BoardDiffers(f"{line}; the search ends here, {path} has the figures")
         memory, latency = record["memory"], record["latency"]
+        stack = _stack_bytes(memory)
         figures = Measured(
             board=record["board"],
             samples=record["samples"],
@@ -113,8 +116,8 @@ class Bench:
             unit=latency["unit"],
             arena_bytes=memory["arena_bytes"],
             static_bytes=memory["static_bytes"],
-            stack_bytes=memory["stack_bytes"],
-            total_bytes=memory["total_bytes"],
+            stack_bytes=stack,
+            total_bytes=None if stack is None else memory["static_bytes"] + stack + (memory["heap_bytes"] or 0),
             flash_bytes=record["flash_bytes"],
             record=str(path),
             latency_us=_worst_us(latency),
@@ -164,6 +167,13 @@ def _replaced(request: Request, files: dict[str, Path | None]) -> Request:
     from dataclasses import replace
 
     return replace(request, **files)  # type: ignore[arg-type]
+
+
+def _stack_bytes(memory: Mapping[str, Any]) -> int | None:
+    """Of a record's memory; None where the board can not measure it, whatever the image may need."""
+    if memory["stack_bytes"] is None:
+        return None
+    return max(int(memory["stack_bytes"]), int(memory["stack_limit_bytes"] or 0))
 
 
 def _worst_us(latency: Mapping[str, Any]) -> float | None:
