@@ -2,6 +2,7 @@
 
     python -m benchmarks.latency_table             # from the records at hand, a minute
     python -m benchmarks.latency_table --measure   # first images of boards of which there are too few, many minutes
+    python -m benchmarks.latency_table --cores cortex-m33,cortex-m0plus      # the others stay as they are
 
 Measured are the golden records (`results/golden/`), the networks of results/networks.json (benchmarks/peers.py) and
 what --measure adds in results/fit_points.json. Costs are the non-negative numbers with the least sum of squared
@@ -14,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,10 +73,15 @@ class Image:
     beside_bytes: float | None = None
 
 
-def points(boards: Boards) -> Iterator[Point]:
+def points(boards: Boards, cores: Collection[str]) -> Iterator[Point]:
+    """Of the images of these cores; of all if there are none."""
+
+    def wanted(board: str) -> bool:
+        return not cores or boards.board(board).chip.core in cores
+
     for path in sorted(GOLDEN.rglob("*.json")):
         record = json.loads(path.read_text())
-        if record["order"]["assignment"] is None:
+        if record["order"]["assignment"] is None and wanted(record["board"]):
             memory = record["memory"]
             beside = memory["total_bytes"] - memory["arena_bytes"] - memory["input_bytes"]
             how = record["model"], record["model"], None, record["board"], record["format"]
@@ -85,7 +91,7 @@ def points(boards: Boards) -> Iterator[Point]:
         rows += json.loads(POINTS.read_text())["rows"]
     with tempfile.TemporaryDirectory() as folder:
         known = {network.title: network for network in networks(Path(folder))}
-        for row in rows:
+        for row in (row for row in rows if wanted(row["board"])):
             network = known[row["network"]]
             for fmt, costs in row["formats"].items():
                 if costs is not None:
@@ -133,8 +139,9 @@ def band(rows: list[tuple[str, Mapping[str, float], float]], prior: Mapping[str,
     return [round(float(low), 3), round(float(high), 3)]
 
 
-def table(found: list[Point]) -> dict[str, Any]:
-    cores: dict[str, dict[str, Any]] = {}
+def table(found: list[Point], others: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """`others`: of cores without a point."""
+    cores: dict[str, dict[str, Any]] = {**others}
     for core in sorted({point.core for point in found}, key=lambda core: (core in SIMILAR, core)):
         like = cores.get(SIMILAR.get(core, ""), {})
         time, code = like.get("cycles"), like.get("code_bytes")
@@ -184,10 +191,15 @@ def _measured(boards: Boards, network: Any, board: str, fmt: str, folder: Path) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", action="store_true")
-    measured_at, boards = provenance(), load_boards()
-    if parser.parse_args().measure:
+    parser.add_argument("--cores", default="")
+    given, measured_at, boards = parser.parse_args(), provenance(), load_boards()
+    if given.measure:
         measure(boards, measured_at)
-    made = {"provenance": measured_at, "cores": table(list(points(boards)))}
+    cores = set(filter(None, given.cores.split(",")))
+    old = json.loads(TABLE.read_text()) if cores else {"cores": {}}
+    if cores:
+        measured_at["commit"] = f"{old['provenance']['commit']} {measured_at['commit']}"
+    made = {"provenance": measured_at, "cores": table(list(points(boards, cores)), old["cores"])}
     TABLE.write_text(json.dumps(made, indent=1) + "\n")
     for core, row in made["cores"].items():
         print(
