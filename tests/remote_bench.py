@@ -65,6 +65,10 @@ class SerialServer:
         self._listener.close()
         self.serial.close()
 
+    def answered(self, data: bytes) -> bytes:
+        """What the client is given of what the board says."""
+        return data
+
     def _serve(self) -> None:
         self._listener.settimeout(0.05)
         while not self._stopping.is_set():
@@ -91,7 +95,7 @@ class SerialServer:
                     return
                 self.serial.write(b"".join(manager.filter(data)) if manager else data)
             if self.serial.fileno() in ready:
-                data = self.serial.read(CHUNK)
+                data = self.answered(self.serial.read(CHUNK))
                 self.passed += len(data)
                 if self.cut_after is not None and self.passed > self.cut_after:
                     self.cut_after = None
