@@ -1,10 +1,10 @@
 """Engines of others beside ours, as `hil compare --engines` measures them: the networks and boards of a page.
 
-    python -m benchmarks.engines [--only PATTERN]
+    python -m benchmarks.engines [--only PATTERN] [--again]
 
 Writes results/engines.json, which docs/measured/peers.md shows (python -m tools.docs). Needs HIL_DATA with `models/`
-and HIL_ENGINES with the checkouts that `hil engines` names. What a table of the same commit holds is not
-measured again.
+and `tflite/microwakeword/`, and HIL_ENGINES with the checkouts that `hil engines` names. What the table holds is not
+measured again but with --again, only ours beside an engine that is new there; each row has its commit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import argparse
 import json
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,11 +23,12 @@ from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.engines.comparison import BESIDE, Contest, measure, rows_of
 from tinyhil.harness.engines.firmware_run import Bench
 from tinyhil.harness.engines.registry import engine_named
-from tinyhil.harness.engines.standing import Row
+from tinyhil.harness.engines.standing import OURS, Row
 from tinyhil.harness.offline.convert import convert_model
 from tinyhil.harness.settings.config import load_boards
 from tools.measured import RESULTS, provenance, write
 
+ROOT = Path(__file__).resolve().parent.parent
 BOARDS = ("h747", "nucleo_l4r5", "nucleo_u575", "due", "nucleo_g0b1")
 INT8 = ("tinyhil", "cmsis-nn", "tflm")
 SAMPLES = 2
@@ -36,52 +37,63 @@ NAME = "engines"
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """`floats`: the same in float32, of a .tflite file written as .onnx."""
+    """`quantized`: a .tflite file of int8, None: ours computes int8 of its own making; `floats`: the same in float32,
+    of a .tflite file written as .onnx. A network with states computes its first step."""
 
     name: str
-    quantized: Path
+    quantized: Path | None
     floats: Path | None
     engines: tuple[str, ...]
+    samples: int = SAMPLES
 
 
 def networks() -> Sequence[Network]:
-    """MLPerf Tiny's, and the small ones of TinyMaix' checkout, where there is one."""
+    """MLPerf Tiny's, a wake word, small ones of the zoo, and those of TinyMaix' checkout, where there is one."""
     mlperf = given_data() / "models"
 
     def of(name: str, stem: str, floats: str | None, *more: str) -> Network:
         other = None if floats is None else mlperf / f"mlperftiny_{stem}{floats}"
         return Network(name, mlperf / f"mlperftiny_{stem}_int8.tflite", other, (*INT8, *more))
 
+    nabu = given_data() / "tflite" / "microwakeword" / "v2_okay_nabu.tflite"
     found = [
-        of("ad01", "ad_autoencoder", ".onnx", "onnx2c", "emlearn"),
-        of("kws01", "kws_dscnn", ".onnx", "onnx2c", "tinymaix"),
-        of("ic01", "ic_resnet8", ".onnx", "onnx2c"),
-        of("vww01", "vww_mobilenetv1_025_96", ".onnx", "onnx2c", "tinymaix"),
+        of("ad01", "ad_autoencoder", ".onnx", "executorch", "onnx2c", "emlearn"),
+        of("kws01", "kws_dscnn", ".onnx", "executorch", "onnx2c", "tinymaix"),
+        of("ic01", "ic_resnet8", ".onnx", "executorch", "onnx2c"),
+        of("vww01", "vww_mobilenetv1_025_96", ".onnx", "executorch", "onnx2c", "tinymaix"),
         of("sww01", "sww_streaming", None),
-        of("ic02", "ic02_resnet_large", "_fp32.tflite", "onnx2c"),
+        of("ic02", "ic02_resnet_large", "_fp32.tflite", "executorch", "onnx2c"),
+        Network("okay_nabu", nabu, None, INT8, samples=1),
+        Network("digits_mlp", None, _of_zoo("digits_mlp"), ("tinyhil", "onnx2c", "emlearn")),
+        Network("digits_cnn", None, _of_zoo("digits_cnn"), ("tinyhil", "onnx2c")),
     ]
     try:
         small = engine_named("tinymaix").checkout(None) / "tools" / "tflite"
     except ConfigError:
         return found
-    both = ("onnx2c", "tinymaix")
-    digits = Network("mnist", small / "mnist_valid_q.tflite", small / "mnist_valid_f.tflite", (*INT8, *both))
-    pictures = Network("cifar10", small / "cifar10_q.tflite", small / "cifar10_f.tflite", (*INT8, *both))
+    more = ("executorch", "onnx2c", "tinymaix")
+    digits = Network("mnist", small / "mnist_valid_q.tflite", small / "mnist_valid_f.tflite", (*INT8, *more))
+    pictures = Network("cifar10", small / "cifar10_q.tflite", small / "cifar10_f.tflite", (*INT8, *more))
     return [digits, pictures, *found]
+
+
+def _of_zoo(name: str) -> Path:
+    return ROOT / "models" / name / f"{name}.onnx"
 
 
 def _files(network: Network, work: Path) -> str:
     """As `--models` takes them, under the network's name."""
-    quantized = work / f"{network.name}.tflite"
-    quantized.write_bytes(network.quantized.read_bytes())
-    if network.floats is None:
-        return str(quantized)
-    floats = work / f"{network.name}.onnx"
-    if network.floats.suffix == ".onnx":
-        floats.write_bytes(network.floats.read_bytes())
-    else:
-        convert_model(str(network.floats), floats)
-    return f"{quantized}{BESIDE}{floats}"
+    found = []
+    if network.quantized is not None:
+        found.append(work / f"{network.name}.tflite")
+        found[-1].write_bytes(network.quantized.read_bytes())
+    if network.floats is not None:
+        found.append(work / f"{network.name}.onnx")
+        if network.floats.suffix == ".onnx":
+            found[-1].write_bytes(network.floats.read_bytes())
+        else:
+            convert_model(str(network.floats), found[-1])
+    return BESIDE.join(map(str, found))
 
 
 def briefly(why: str) -> str:
@@ -89,37 +101,55 @@ def briefly(why: str) -> str:
     return re.sub(r"; (largest|log): .*", "", re.sub(r" of /\S+|(?:/[\w.+-]+)+/", "", why))
 
 
-def known(measured_at: Mapping[str, str]) -> list[Row]:
-    """Rows of a table of the same commit."""
+def known() -> list[Row]:
+    """Rows of the table, each with the commit that it was measured at."""
     file = RESULTS / f"{NAME}.json"
-    found = json.loads(file.read_text()) if file.is_file() else None
-    return found["rows"] if found and found["provenance"]["commit"] == measured_at["commit"] else []
+    found = json.loads(file.read_text()) if file.is_file() else {"rows": [], "provenance": {}}
+    return [{"commit": found["provenance"]["commit"], **row} for row in found["rows"]]
+
+
+def _missing(network: Network, board: str, rows: Sequence[Row]) -> tuple[str, ...]:
+    """Engines without a row, and ours beside them."""
+    have = {row["engine"] for row in rows if (row["network"], row["board"]) == (network.name, board)}
+    new = [engine for engine in network.engines if engine not in have]
+    return tuple(dict.fromkeys((OURS, *new))) if new else ()
+
+
+def _with(rows: Sequence[Row], measured: Sequence[Row]) -> list[Row]:
+    """Each row once, the later one."""
+    kept = {(row["network"], row["board"], row["engine"]): row for row in (*rows, *measured)}
+    return list(kept.values())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="regular expression: `network board` that it matches")
+    parser.add_argument("--again", action="store_true", help="measure what the table holds, too")
     options = parser.parse_args()
     measured_at = provenance()
-    rows = known(measured_at)
+    rows = known()
     bench = Bench(load_boards(), default_cache_dir(), lambda line: print(line, flush=True), lambda done, total: None)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         for network in networks():
-            for board in BOARDS:
-                done = any((row["network"], row["board"]) == (network.name, board) for row in rows)
-                if done or not re.search(options.only, f"{network.name} {board}"):
+            for board in (board for board in BOARDS if re.search(options.only, f"{network.name} {board}")):
+                engines = network.engines if options.again else _missing(network, board, rows)
+                if not engines:
                     continue
                 contest = Contest(
-                    network.engines,
+                    engines,
                     (_files(network, work),),
                     (board,),
-                    samples=SAMPLES,
+                    samples=network.samples,
                     results=work / "results",
                     tensors=True,
                 )
-                rows += [{**row, "why": briefly(row["why"])} for row in rows_of(measure(contest, bench))]
-                write(NAME, measured_at, rows)
+                found = rows_of(measure(contest, bench))
+                rows = _with(
+                    rows, [{**row, "why": briefly(row["why"]), "commit": measured_at["commit"]} for row in found]
+                )
+                commits = " ".join(dict.fromkeys(row["commit"] for row in rows))
+                write(NAME, {**measured_at, "commit": commits}, rows)
 
 
 if __name__ == "__main__":

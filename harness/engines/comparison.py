@@ -18,11 +18,12 @@ from tinyhil.harness.engines.engine_run import run_engine
 from tinyhil.harness.engines.firmware_run import Bench
 from tinyhil.harness.engines.registry import engine_named
 from tinyhil.harness.engines.standing import OURS, Row
-from tinyhil.harness.job.job import Request, open_model
+from tinyhil.harness.job.job import Request, Streamed, open_model
 from tinyhil.harness.measure.record import store
 from tinyhil.harness.measure.run import run
 
 SAMPLES, SEED = 4, 0
+ONE_STEP = Streamed(steps=1)
 BESIDE = "+"  # between files that hold one network in several languages
 
 
@@ -86,12 +87,16 @@ def _cell(contest: Contest, files: Sequence[str], board: str, engine: str, bench
 
 @contextmanager
 def _asked(contest: Contest, files: Sequence[str], board: str, engine: str) -> Iterator[Request]:
-    """Of the file that the engine reads, with inputs as long as it lasts."""
+    """Of the file that the engine reads, with inputs as long as it lasts. A network with states computes one step from
+    where they begin, unless the inputs show how many a sample has."""
     reads = None if engine == OURS else engine_named(engine).reads
     model = next((one for one in files if reads is None or Path(one).suffix in reads), files[0])
     with tempfile.TemporaryDirectory(prefix="hil-contest-") as folder:
-        inputs = contest.inputs or _noise(model, Path(folder), contest.samples)
-        yield Request(board, model, contest.format, inputs=inputs, samples=contest.samples, results=contest.results)
+        inputs, steps = contest.inputs, None
+        if inputs is None:
+            inputs, steps = _noise(model, Path(folder), contest.samples), ONE_STEP.steps
+        asked = Request(board, model, contest.format, inputs=inputs, samples=contest.samples, results=contest.results)
+        yield replace(asked, steps=steps)
 
 
 def _measured(contest: Contest, request: Request, engine: str, bench: Bench) -> Mapping[str, Any]:
@@ -113,7 +118,7 @@ def _first(contest: Contest, files: Sequence[str], engine: str, bench: Bench) ->
 
 def _noise(model: str, folder: Path, samples: int) -> Path:
     """Standard normal numbers, or any codes where the model takes codes."""
-    graph = open_model(model).model.graph
+    graph = open_model(model, None, ONE_STEP).model.graph
     shape = (samples, *graph.shapes[graph.inputs[0]][1:])
     codes = codes_at(graph, "FromCodes")
     random = np.random.default_rng(SEED)

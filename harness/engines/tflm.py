@@ -50,6 +50,7 @@ GLUE = """\
 #include "firmware/bench/hil_bench.h"
 #include "tensorflow/lite/micro/micro_interpreter.h"
 #include "tensorflow/lite/micro/micro_mutable_op_resolver.h"
+#include "tensorflow/lite/micro/micro_resource_variable.h"
 #include "tensorflow/lite/schema/schema_generated.h"
 #include <new>
 
@@ -75,8 +76,8 @@ tflite::MicroMutableOpResolver<{count}> resolver;
 extern "C" void hil_engine_init(void) {{
     const bool known = {adds};
     if (!known) __builtin_trap();
-    const tflite::Model *const model = tflite::GetModel(hil_engine_model);
-    interpreter = new (place) tflite::MicroInterpreter(model, resolver, hil_engine_arena, sizeof hil_engine_arena);
+    const tflite::Model *const model = tflite::GetModel(hil_engine_model);{states}
+    interpreter = new (place) tflite::MicroInterpreter(model, resolver, {memory});
     if (interpreter->AllocateTensors() != kTfLiteOk) __builtin_trap();
     hil_engine_arena_bytes = interpreter->arena_used_bytes();
 }}
@@ -85,6 +86,10 @@ extern "C" void hil_engine_invoke(void) {{ if (interpreter->Invoke() != kTfLiteO
 extern "C" const void *hil_engine_output(void) {{ return interpreter->output(0)->data.raw; }}
 extern "C" const void *hil_engine_tensor(uint16_t number) {{ return interpreter->output(number + 1)->data.raw; }}
 """
+MEMORY = "hil_engine_arena, sizeof hil_engine_arena"
+STATES = """
+    tflite::MicroAllocator *const allocator = tflite::MicroAllocator::Create({memory});
+    tflite::MicroResourceVariables *const states = tflite::MicroResourceVariables::Create(allocator, {count});"""
 
 
 def build(task: Task, *, cmsis_nn: bool = False) -> Built:
@@ -100,7 +105,8 @@ def build(task: Task, *, cmsis_nn: bool = False) -> Built:
     model, taps = (data, ()) if not task.tells else with_all_outputs(data, content)
     file = engine_folder(task) / f"{hashlib.sha256(model).hexdigest()[:16]}.tflite"
     files.write_bytes(file, model)
-    archive_of = partial(_archive, task, file, operators, cmsis_nn=cmsis_nn)
+    states = len(set(content.handles.values()))
+    archive_of = partial(_archive, task, file, operators, states, cmsis_nn=cmsis_nn)
     made = Built(
         *ends,
         archive=archive_of(most),
@@ -125,7 +131,9 @@ def _operators(data: bytes) -> tuple[str, ...]:
     return tuple(sorted({names[max(code.BuiltinCode(), code.DeprecatedBuiltinCode())] for code in codes}))
 
 
-def _archive(task: Task, file: Path, operators: Sequence[str], arena_bytes: int, *, cmsis_nn: bool) -> bytes:
+def _archive(
+    task: Task, file: Path, operators: Sequence[str], states: int, arena_bytes: int, *, cmsis_nn: bool
+) -> bytes:
     root, adds = task.source, _adds(task.source)
     beside = [f"-I{path / part}" for name, part in INCLUDES.items() for path in (_beside(root, name),)]
     plain = Recipe((*FLAGS, f"-I{root}", header_of_bench(task), *beside))
@@ -139,7 +147,10 @@ def _archive(task: Task, file: Path, operators: Sequence[str], arena_bytes: int,
     calls = " && ".join(f"resolver.{adds[name]}() == kTfLiteOk" for name in operators)
     size = "long" if task.board.is_host else "int"
     glue = engine_folder(task) / f"tflm-{file.stem}-{arena_bytes}.cc"
-    text = GLUE.format(model=file.resolve(), arena=arena_bytes, count=len(operators), adds=calls, size=size)
+    memory = {"states": "", "memory": MEMORY}
+    if states:  # variables of the file, which its first inference sets
+        memory = {"states": STATES.format(memory=MEMORY, count=states), "memory": "allocator, states"}
+    text = GLUE.format(model=file.resolve(), arena=arena_bytes, count=len(operators), adds=calls, size=size, **memory)
     files.write_text(glue, text)
     interpreter = [path for pattern in INTERPRETER for path in sorted(root.glob(pattern))]
     units = [*((path, plain) for path in (*interpreter, glue)), *((path, recipe) for path in (*kernels, *functions))]
