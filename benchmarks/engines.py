@@ -1,10 +1,11 @@
 """Engines of others beside ours, as `hil compare --engines` measures them: the networks and boards of a page.
 
-    python -m benchmarks.engines [--only PATTERN] [--again]
+    python -m benchmarks.engines [--only PATTERN] [--again | --tensors]
 
 Writes results/engines.json, which docs/measured/peers.md shows (python -m tools.docs). Needs HIL_DATA with `models/`
 and `tflite/microwakeword/`, and HIL_ENGINES with the checkouts that `hil engines` names. What the table holds is not
-measured again but with --again, only ours beside an engine that is new there; each row has its commit.
+measured again but with --again, only ours beside an engine that is new there; each row has its commit. --tensors asks
+which tensor each engine has otherwise first, on this computer, for rows that do not know it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from benchmarks.given import given_data
 from tinyhil.errors import ConfigError
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.engines.comparison import BESIDE, Contest, measure, rows_of
+from tinyhil.harness.engines.comparison import BESIDE, Contest, first_tensor, measure, rows_of
 from tinyhil.harness.engines.firmware_run import Bench
 from tinyhil.harness.engines.registry import engine_named
 from tinyhil.harness.engines.standing import OURS, Row
@@ -121,35 +122,47 @@ def _with(rows: Sequence[Row], measured: Sequence[Row]) -> list[Row]:
     return list(kept.values())
 
 
+def _measured(network: Network, board: str, engines: tuple[str, ...], work: Path, bench: Bench) -> list[Row]:
+    contest = Contest(engines, (_files(network, work),), (board,), samples=network.samples, results=work / "results")
+    return [{**row, "why": briefly(row["why"])} for row in rows_of(measure(contest, bench))]
+
+
+def _with_tensors(network: Network, rows: Sequence[Row], work: Path, bench: Bench) -> list[Row]:
+    """Rows of a network with the first tensor that their engines have otherwise than ours."""
+    files = _files(network, work)
+    contest = Contest(network.engines, (files,), ("host",), samples=network.samples, results=work / "results")
+    known = {row["engine"]: row["first"] for row in rows if row["network"] == network.name and row["first"]}
+    lacking = {row["engine"] for row in rows if row["network"] == network.name and not row["why"]} - {OURS, *known}
+    for engine in sorted(lacking):
+        known[engine] = briefly(first_tensor(contest, files, engine, bench))
+    return [{**row, "first": known.get(row["engine"], "")} if row["network"] == network.name else row for row in rows]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="regular expression: `network board` that it matches")
     parser.add_argument("--again", action="store_true", help="measure what the table holds, too")
+    parser.add_argument("--tensors", action="store_true", help="only the first tensors that differ, of networks")
     options = parser.parse_args()
     measured_at = provenance()
     rows = known()
     bench = Bench(load_boards(), default_cache_dir(), lambda line: print(line, flush=True), lambda done, total: None)
+
+    def keep(changed: list[Row]) -> list[Row]:
+        commits = " ".join(dict.fromkeys(row["commit"] for row in changed))
+        write(NAME, {**measured_at, "commit": commits}, changed)
+        return changed
+
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         for network in networks():
-            for board in (board for board in BOARDS if re.search(options.only, f"{network.name} {board}")):
+            if options.tensors and re.search(options.only, network.name):
+                rows = keep(_with_tensors(network, rows, work, bench))
+            for board in BOARDS if not options.tensors else ():
                 engines = network.engines if options.again else _missing(network, board, rows)
-                if not engines:
-                    continue
-                contest = Contest(
-                    engines,
-                    (_files(network, work),),
-                    (board,),
-                    samples=network.samples,
-                    results=work / "results",
-                    tensors=True,
-                )
-                found = rows_of(measure(contest, bench))
-                rows = _with(
-                    rows, [{**row, "why": briefly(row["why"]), "commit": measured_at["commit"]} for row in found]
-                )
-                commits = " ".join(dict.fromkeys(row["commit"] for row in rows))
-                write(NAME, {**measured_at, "commit": commits}, rows)
+                if engines and re.search(options.only, f"{network.name} {board}"):
+                    found = _measured(network, board, engines, work, bench)
+                    rows = keep(_with(rows, [{**row, "commit": measured_at["commit"]} for row in found]))
 
 
 if __name__ == "__main__":

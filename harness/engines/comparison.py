@@ -71,7 +71,7 @@ def measure(contest: Contest, bench: Bench) -> list[Cell]:
                 bench.say(f"{Path(network.split(BESIDE)[0]).stem} on {board} by {engine}")
                 cell = _cell(contest, network.split(BESIDE), board, engine, bench)
                 if contest.tensors and cell.record is not None and engine != OURS and engine not in first:
-                    first[engine] = _first(contest, network.split(BESIDE), engine, bench)
+                    first[engine] = first_tensor(contest, network, engine, bench)
                 cells.append(replace(cell, first=first.get(engine, "")))
     return cells
 
@@ -106,10 +106,10 @@ def _measured(contest: Contest, request: Request, engine: str, bench: Bench) -> 
     return store(outcome)[0]
 
 
-def _first(contest: Contest, files: Sequence[str], engine: str, bench: Bench) -> str:
-    """The tensor's name; why it is not known where it is not."""
+def first_tensor(contest: Contest, network: str, engine: str, bench: Bench) -> str:
+    """The first tensor that an engine has otherwise than ours, by this computer; why it is not known where it is not."""
     try:
-        with _asked(contest, files, "host", engine) as request:
+        with _asked(contest, network.split(BESIDE), "host", engine) as request:
             found = diff_engines((OURS, engine), contest.source, request, 0, bench)
     except HilError as error:
         return f"not known: {error}"
