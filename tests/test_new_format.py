@@ -40,10 +40,6 @@ class Square(Format):
         return 7
 
     @property
-    def storage_bytes(self) -> int:
-        return 1
-
-    @property
     def domain(self) -> Domain:
         return CODED
 
@@ -75,9 +71,6 @@ class Square(Format):
         m = m + ((m < 64) & (size == middles[np.minimum(m, 63)]) & (rest > 0))
         codes = np.minimum(m, 63)
         return np.where((np.asarray(values) < 0) & (codes > 0), codes | 64, codes), (m > 63) | np.isnan(values)
-
-    def scaled(self, exponent):
-        return Square(exponent)
 
     def fitted(self, magnitude):
         return fit(magnitude)

@@ -60,10 +60,6 @@ class Affine(Format):
         return Rounding(Rule.AFFINE, {**ends, "zero": self.zero, "scale": self.scale, "inverse": inverse})
 
     @property
-    def storage_bytes(self) -> int:
-        return self.bits // 8
-
-    @property
     def domain(self) -> Domain:
         return AFFINE
 

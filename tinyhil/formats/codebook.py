@@ -48,11 +48,6 @@ class Codebook(Format):
         return next(bits for bits in INDEX_BITS if len(self.entries) <= 1 << bits)
 
     @property
-    def storage_bytes(self) -> int:
-        """Of an unpacked index."""
-        return 1
-
-    @property
     def domain(self) -> Domain:
         return INTEGER
 
@@ -96,9 +91,6 @@ class Codebook(Format):
             tied = np.isin(values, middles) & (residue > 0)
             codes = np.where(tied, np.searchsorted(middles, values, side="right"), codes)
         return codes.astype(np.int64), np.zeros(values.shape, bool)
-
-    def scaled(self, exponent: int) -> Codebook:
-        return Codebook(self.entries, self.entry_bits, exponent)
 
     def coarser(self, exponent: int) -> Codebook:
         """The same values in units of 2**exponent, rounded; as many entries, some of them equal."""

@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from tinyhil.formats.exact import Exact
-from tinyhil.formats.format import CODED, INTEGER, Domain, Format, NamedFormat, Rounding, Rule
+from tinyhil.formats.format import CODED, INTEGER, BinaryPoint, Domain, Format, NamedFormat, Rounding, Rule
 
 TITLE = "Fixed point"  # of the family, in docs/formats.md
 WIDTHS = (*range(2, 17), 32)
@@ -29,7 +29,7 @@ def shifted(integers: Integers, shift: int) -> Integers:
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed(Format):
+class Fixed(BinaryPoint):
     """Fixed-point format of one tensor: `bits` wide, scaled by 2**`exponent`."""
 
     bits: int
@@ -44,21 +44,8 @@ class Fixed(Format):
         return (1 << (self.bits - 1)) - 1
 
     @property
-    def grid(self) -> tuple[float, int]:
-        return 2.0**self.exponent, 0
-
-    @property
-    def is_binary_point(self) -> bool:
-        return True
-
-    @property
     def rounding(self) -> Rounding:
         return Rounding(Rule.FIXED, {"lowest": self.lowest, "highest": self.highest})
-
-    @property
-    def storage_bytes(self) -> int:
-        """Bytes of one element in memory: the next of 1, 2, 4."""
-        return 1 if self.bits <= 8 else 2 if self.bits <= 16 else 4
 
     @property
     def domain(self) -> Domain:
@@ -73,17 +60,6 @@ class Fixed(Format):
     @property
     def largest(self) -> float:
         return float(-self.lowest)
-
-    @property
-    def smallest(self) -> float:
-        return 1.0
-
-    @property
-    def granule(self) -> int:
-        return 0
-
-    def decode(self, codes: np.ndarray) -> np.ndarray:
-        return codes.astype(np.float64)
 
     def encode(self, values: np.ndarray, residue: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         values = np.asarray(values, np.float64)
@@ -103,9 +79,6 @@ class Fixed(Format):
         clipped = np.clip(rounded, self.lowest, self.highest)
         return clipped, clipped != rounded
 
-    def scaled(self, exponent: int) -> Fixed:
-        return Fixed(self.bits, exponent)
-
     def fitted(self, magnitude: float) -> Fixed:
         return self.scaled(exponent_for(magnitude, self.bits))
 
@@ -120,9 +93,6 @@ class PerChannel(Fixed):
     @property
     def is_per_channel(self) -> bool:
         return True
-
-    def scaled(self, exponent: int) -> PerChannel:
-        return PerChannel(self.bits, exponent)
 
 
 def exponent_for(magnitude: float, bits: int) -> int:

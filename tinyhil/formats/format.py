@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
@@ -77,11 +77,6 @@ class Format(ABC):
 
     @property
     @abstractmethod
-    def storage_bytes(self) -> int:
-        """Bytes of one element in RAM: 1, 2 or 4."""
-
-    @property
-    @abstractmethod
     def domain(self) -> Domain:
         """In which arithmetic kernels compute with it: integer, coded, single or affine (docs/numerics.md)."""
 
@@ -114,14 +109,19 @@ class Format(ABC):
         """(int64 codes, saturated mask): one rounding. `residue` has the sign of what float64 `values` leave out."""
 
     @abstractmethod
-    def scaled(self, exponent: int) -> Format:
-        """This format with another tensor exponent."""
-
-    @abstractmethod
     def fitted(self, magnitude: float) -> Format:
         """A format of this kind for another tensor, of the largest magnitude `magnitude`."""
 
+    def scaled(self, exponent: int) -> Self:
+        """This format with another tensor exponent."""
+        return cast(Self, replace(cast(Any, self), exponent=exponent))
+
     # ---- codes
+
+    @property
+    def storage_bytes(self) -> int:
+        """Bytes of one element in RAM: 1, 2 or 4."""
+        return 1 if self.bits <= 8 else 2 if self.bits <= 16 else 4
 
     @property
     def lowest(self) -> int:
@@ -210,6 +210,31 @@ class Format(ABC):
     def from_float(self, c_type: str, value: str) -> str:
         """C++: the code of a float expression."""
         return f"hil::quantized<{c_type}>({value}, {self.exponent})"
+
+
+class BinaryPoint(Format):
+    """Codes that are the numbers themselves: integers in units of 2**`exponent`."""
+
+    __slots__ = ()
+
+    @property
+    def grid(self) -> tuple[float, int]:
+        return 2.0**self.exponent, 0
+
+    @property
+    def is_binary_point(self) -> bool:
+        return True
+
+    @property
+    def smallest(self) -> float:
+        return 1.0
+
+    @property
+    def granule(self) -> int:
+        return 0
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        return np.asarray(codes).astype(np.float64)
 
 
 def float_bits(value: float) -> int:

@@ -56,10 +56,6 @@ class Minifloat(Format):
         return floating(self.mantissa_bits, self.granule, self.largest, has_nan=self.nan_code is not None)
 
     @property
-    def storage_bytes(self) -> int:
-        return 1 if self.bits <= 8 else 2
-
-    @property
     def domain(self) -> Domain:
         return CODED
 
@@ -114,9 +110,6 @@ class Minifloat(Format):
         codes = body | (np.asarray(values) < 0).astype(np.int64) << (self.bits - 1)
         return np.where(np.isnan(size), self.nan_code or 0, codes), saturated
 
-    def scaled(self, exponent: int) -> Minifloat:
-        return Minifloat(self.exponent_bits, self.mantissa_bits, self.bias, self.policy, exponent)
-
     def fitted(self, magnitude: float) -> Minifloat:
         return fit(magnitude, self.scaled(0))
 
@@ -131,9 +124,6 @@ class MinifloatPerChannel(Minifloat):
     @property
     def is_per_channel(self) -> bool:
         return True
-
-    def scaled(self, exponent: int) -> MinifloatPerChannel:
-        return MinifloatPerChannel(self.exponent_bits, self.mantissa_bits, self.bias, self.policy, exponent)
 
 
 def decode_fields(body: np.ndarray, mantissa_bits: int, granule: int) -> np.ndarray:

@@ -38,10 +38,6 @@ class Posit(Format):
         return Rounding(Rule.POSIT, {"es": self.es, "largest": self.largest})
 
     @property
-    def storage_bytes(self) -> int:
-        return 1 if self.bits <= 8 else 2 if self.bits <= 16 else 4
-
-    @property
     def domain(self) -> Domain:
         return CODED
 
@@ -79,9 +75,6 @@ class Posit(Format):
         body = np.where(size >= top, self.nar - 1, np.where(regular, body, 0))
         codes = np.where(np.asarray(values) < 0, (-body) & ((1 << self.bits) - 1), body)
         return np.where(np.isnan(size), self.nar, codes), saturated
-
-    def scaled(self, exponent: int) -> Posit:
-        return Posit(self.bits, self.es, exponent)
 
     def fitted(self, magnitude: float) -> Posit:
         return fit(magnitude, self.bits, self.es)

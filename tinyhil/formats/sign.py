@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil.formats.codebook import binary
-from tinyhil.formats.format import INTEGER, Domain, Format, NamedFormat, Rounding, Rule
+from tinyhil.formats.format import INTEGER, BinaryPoint, Domain, NamedFormat, Rounding, Rule
 
 TITLE = "Signs"  # of the family, in docs/formats.md
 
 
 @dataclass(frozen=True, slots=True)
-class Sign(Format):
+class Sign(BinaryPoint):
     """Values -2**`exponent` and 2**`exponent`."""
 
     exponent: int = 0
@@ -43,24 +43,12 @@ class Sign(Format):
         return 1
 
     @property
-    def grid(self) -> tuple[float, int]:
-        return 2.0**self.exponent, 0
-
-    @property
-    def is_binary_point(self) -> bool:
-        return True
-
-    @property
     def is_sign(self) -> bool:
         return True
 
     @property
     def rounding(self) -> Rounding:
         return Rounding(Rule.SIGN, {"lowest": self.lowest, "highest": self.highest})
-
-    @property
-    def storage_bytes(self) -> int:
-        return 1
 
     @property
     def domain(self) -> Domain:
@@ -74,26 +62,12 @@ class Sign(Format):
     def largest(self) -> float:
         return 1.0
 
-    @property
-    def smallest(self) -> float:
-        return 1.0
-
-    @property
-    def granule(self) -> int:
-        return 0
-
-    def decode(self, codes: np.ndarray) -> np.ndarray:
-        return np.asarray(codes).astype(np.float64)
-
     def encode(self, values: np.ndarray, residue: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         values = np.asarray(values, np.float64)
         below = values < 0
         if residue is not None:
             below = below | ((values == 0) & (residue < 0))
         return np.where(below, -1, 1).astype(np.int64), np.isnan(values)
-
-    def scaled(self, exponent: int) -> Sign:
-        return Sign(exponent)
 
     def fitted(self, magnitude: float) -> Sign:
         return fit(magnitude)

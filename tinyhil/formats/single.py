@@ -39,10 +39,6 @@ class Single(Format):
         return floating(self.mantissa_bits, self.granule, self.largest, has_nan=True)
 
     @property
-    def storage_bytes(self) -> int:
-        return self.bits // 8
-
-    @property
     def domain(self) -> Domain:
         return SINGLE
 
@@ -104,9 +100,6 @@ class Single(Format):
             rounded = np.where(saturated, np.copysign(limit, rounded), rounded)
         codes = rounded.view(np.uint32).astype(np.int64)
         return np.where(np.isnan(values), self.nan_code, codes), saturated
-
-    def scaled(self, exponent: int) -> Single:
-        return Single(self.exponent_bits, self.mantissa_bits, exponent)
 
     def fitted(self, magnitude: float) -> Single:
         return fit(magnitude, self.scaled(0))

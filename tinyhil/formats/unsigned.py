@@ -28,8 +28,5 @@ class Unsigned(Fixed):
     def largest(self) -> float:
         return float(self.highest)
 
-    def scaled(self, exponent: int) -> Unsigned:
-        return Unsigned(self.bits, exponent)
-
     def __str__(self) -> str:
         return f"uint{self.bits} * 2^{self.exponent}"
