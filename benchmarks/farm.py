@@ -28,14 +28,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.marked import replace_between
+from tests.farm_bench import Farm, farm
+from tests.hil_command import start_hil
+from tests.remote_bench import SerialServer
+from tests.wire_bench import make_bench, powered, write_tiny_model
 from tools.measured import provenance
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))  # they import each other by name
-
-from farm_bench import Farm, farm  # type: ignore[import-not-found]
-from hil_command import start_hil  # type: ignore[import-not-found]
-from remote_bench import SerialServer  # type: ignore[import-not-found]
-from wire_bench import make_bench, powered, write_tiny_model  # type: ignore[import-not-found]
 
 BOARD, SAMPLES, INPUTS = "left", 20, 32
 BEGIN, END = "<!-- benchmarks/farm.py begin -->", "<!-- benchmarks/farm.py end -->"

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import distributed
-from hil_command import wait_until
 
+from tests.hil_command import wait_until
 from tinyhil.native import default_cache_dir
 
 

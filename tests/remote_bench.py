@@ -7,6 +7,7 @@ import select
 import socket
 import threading
 from types import TracebackType
+from typing import Self
 
 import serial
 import serial.rfc2217
@@ -55,7 +56,7 @@ class SerialServer:
         scheme = "rfc2217" if self.rfc2217 else "socket"
         return f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}"
 
-    def __enter__(self) -> SerialServer:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

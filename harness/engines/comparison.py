@@ -107,7 +107,7 @@ def _measured(contest: Contest, request: Request, engine: str, bench: Bench) -> 
 
 
 def first_tensor(contest: Contest, network: str, engine: str, bench: Bench) -> str:
-    """The first tensor that an engine has otherwise than ours, by this computer; why it is not known where it is not."""
+    """The first tensor that an engine has otherwise than ours, by this computer, or why it is not known."""
     try:
         with _asked(contest, network.split(BESIDE), "host", engine) as request:
             found = diff_engines((OURS, engine), contest.source, request, 0, bench)
