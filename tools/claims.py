@@ -68,7 +68,8 @@ def claims() -> Iterator[Claim]:
 
 def _sentences() -> Iterator[Claim]:
     for entry in yaml.safe_load(LISTED.read_text()):
-        stated = {text: number(text) for text in map(str, entry["figures"])}
+        unit = float(entry.get("unit", 1))
+        stated = {text: number(text) * unit for text in map(str, entry["figures"])}
         measure = partial(_printed, entry["command"], dict(zip(stated, entry["finds"], strict=True)))
         tolerance = float(entry.get("tolerance", 0))
         yield Claim(entry["page"], entry["command"], entry["seconds"], stated, measure, tolerance)
@@ -76,8 +77,11 @@ def _sentences() -> Iterator[Claim]:
 
 def _printed(command: str, finds: dict[str, str]) -> dict[str, float]:
     """What a command prints, by the regular expressions of the figures; DataError where it misses data."""
+    given = os.environ.get("HIL_DATA", "")
+    if "DATA/" in command and not Path(given).is_dir():
+        raise DataError("set HIL_DATA")
     with tempfile.TemporaryDirectory() as folder:
-        words = shlex.split(command.replace("ROOT/", f"{ROOT}/"))
+        words = shlex.split(command.replace("ROOT/", f"{ROOT}/").replace("DATA/", f"{given}/"))
         program = [sys.executable, "-m", *words[2:]] if words[0] == "python" else words
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         cwd = ROOT if words[0] == "python" else folder
