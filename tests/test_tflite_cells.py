@@ -124,6 +124,33 @@ def resized(height: int, width: int, ends: bool, middle: bool) -> bytes:
     return w.file(x, y)
 
 
+def paired(op: str, kind: str, grids: tuple[Grid, Grid, Grid], shapes: tuple[list[int], list[int], list[int]]) -> bytes:
+    """A function of two operands; what is divided by is 1 or more from its zero point."""
+    w, (number, _) = Writer(), KINDS[kind]
+    inputs = [w.tensor(f"x{n}", shapes[n], number, None, grids[n]) for n in range(2)]
+    read, y = list(inputs), w.tensor("y", shapes[2], number, None, grids[2])
+    options = {"SQUARED_DIFFERENCE": {}, "DIV": {"FusedActivationFunction": 0}}.get(op, {"AdjX": 0, "AdjY": 1})
+    if op == "DIV":
+        one = w.tensor("one", [1], number, np.array([grids[1][1][0] + 1], np.int8), grids[1])
+        read[1] = w.tensor("safe", shapes[1], number, None, grids[1])
+        w.operator(OPERATOR.MAXIMUM, [inputs[1], one], read[1], "MaximumMinimumOptions")
+    table = {"SQUARED_DIFFERENCE": "SquaredDifferenceOptions", "DIV": "DivOptions"}.get(op, "BatchMatMulOptions")
+    w.operator(getattr(OPERATOR, op), read, y, table, **options)
+    return w.file(inputs, y)
+
+
+def log_softmax(scale: float) -> bytes:
+    w = Writer()
+    x = w.tensor("x", [1, 30, 12], INT8, None, ([scale], [4], 0))
+    y = w.tensor("y", [1, 30, 12], INT8, None, ([16 / 256], [127], 0))
+    w.operator(OPERATOR.LOG_SOFTMAX, [x], y, "LogSoftmaxOptions")
+    return w.file(x, y)
+
+
+TINY: Grid = ([0.001], [-128], 0)  # coarser ones shift small quotients by 32 bits and more, undefined in the runtime
+SAME, COLUMN = ([1, 5, 60], [1, 5, 60], [1, 5, 60]), ([1, 5, 60], [5, 1], [1, 5, 60])
+MATRICES, SHARED = ([2, 5, 7], [2, 6, 7], [2, 5, 6]), ([1, 5, 7], [2, 6, 7], [2, 5, 6])
+WORDS: tuple[Grid, Grid, Grid] = (([0.003], [0], 0), ([0.001], [0], 0), ([0.02], [0], 0))
 ENDS: dict[str, Grid | None] = {"float": None, "int8": ([0.05], [3], 0), "int16": ([0.05], [0], 0)}
 RESULT: dict[str, Grid | None] = {"float": None, "int8": ([0.1], [-5], 0), "int16": ([0.1], [0], 0)}
 PLAIN = {"FusedActivationFunction": 0}
@@ -271,6 +298,15 @@ FILES: dict[str, Callable[[], bytes]] = {
     "resized": lambda: resized(7, 9, False, False),
     "resized_ends": lambda: resized(9, 3, True, False),
     "resized_middle": lambda: resized(2, 11, False, True),
+    "squares": lambda: paired("SQUARED_DIFFERENCE", "int8", (ONE, LOW, LOW), SAME),
+    "squares_broadcast": lambda: paired("SQUARED_DIFFERENCE", "int8", (LOW, ONE, OTHER), COLUMN),
+    "squares_int16": lambda: paired("SQUARED_DIFFERENCE", "int16", WORDS, SAME),
+    "quotients": lambda: paired("DIV", "int8", (ONE, TINY, OTHER), SAME),
+    "quotients_broadcast": lambda: paired("DIV", "int8", (LOW, ONE, LOW), COLUMN),
+    "products": lambda: paired("BATCH_MATMUL", "int8", (ONE, OTHER, LOW), MATRICES),
+    "products_shared": lambda: paired("BATCH_MATMUL", "int8", (OTHER, LOW, LOW), SHARED),
+    "products_int16": lambda: paired("BATCH_MATMUL", "int16", WORDS, MATRICES),
+    **{f"log_softmax_{scale}": (lambda scale=scale: log_softmax(scale)) for scale in (0.004, 0.05, 0.3)},
     "add_n": lambda: of_bytes("ADD_N", 3, (ONE, LOW)),
     "cumsum": lambda: of_bytes("CUMSUM", 1, (ONE, LOW), Exclusive=True, Reverse=False),
     "cumsum_reverse": lambda: of_bytes("CUMSUM", 1, (LOW, ONE), Exclusive=False, Reverse=True),

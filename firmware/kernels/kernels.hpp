@@ -4,6 +4,7 @@
 #include "firmware/kernels/common/affine.hpp"
 #include "firmware/kernels/common/batched.hpp"
 #include "firmware/kernels/common/block.hpp"
+#include "firmware/kernels/common/byte_functions.hpp"
 #include "firmware/kernels/common/cells.hpp"
 #include "firmware/kernels/common/channels.hpp"
 #include "firmware/kernels/common/code_table.hpp"

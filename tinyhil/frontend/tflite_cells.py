@@ -52,11 +52,13 @@ def circular_buffer(reader: Reader, operation: Operation) -> None:
     reader.finish(operation, after)
 
 
-def _flat(*grids: tuple[int, float, int]) -> list[float]:
+def flat(*grids: tuple[int, float, int]) -> list[float]:
+    """As an attribute holds them."""
     return [number for grid in grids for number in grid]
 
 
-def _factors(prefix: str, factor: float) -> dict[str, int]:
+def factors(prefix: str, factor: float) -> dict[str, int]:
+    """A real factor as a multiplier and a power of two, as attributes."""
     found, power = multiplier(factor)
     return {f"{prefix}multiplier": found, f"{prefix}power": power}
 
@@ -102,11 +104,11 @@ def svdf(reader: Reader, operation: Operation) -> None:
     source, held, result = (grid_of(tensors[at]) for at in (0, 3, 4))
     out, units = reader.name(operation.outputs[0]), tensors[4].shape[-1]
     newest = {
-        **_factors("", float(np.float32(scales[0] * scales[1]) / scales[3])),
-        GRIDS: _flat(source, held, WHOLE_GRID, held),
+        **factors("", float(np.float32(scales[0] * scales[1]) / scales[3])),
+        GRIDS: flat(source, held, WHOLE_GRID, held),
     }
-    last = {**_factors("", float(np.float32(scales[3] * scales[2]) / scales[4]))}
-    last[GRIDS] = _flat(held, WHOLE_GRID, WHOLE_GRID, result)  # type: ignore[assignment]
+    last = {**factors("", float(np.float32(scales[3] * scales[2]) / scales[4]))}
+    last[GRIDS] = flat(held, WHOLE_GRID, WHOLE_GRID, result)  # type: ignore[assignment]
     memory = reader.add(
         "SvdfMemory", reader.value(x), _state(reader, state), _codes(reader, weights), out=f"{out}.memory", **newest
     )
@@ -188,11 +190,11 @@ def _gate(reader: Reader, numbers: Sequence[int], gate: int) -> tuple[dict[str, 
     """Factors of a gate's two sums, and its weights, recurrent weights and bias."""
     x, h = reader.file.tensors[numbers[0]], reader.file.tensors[numbers[18]]
     pairs = ((x, numbers[1 + gate], "x"), (h, numbers[5 + gate], "h"))
-    factors: dict[str, int] = {}
+    found: dict[str, int] = {}
     for source, number, letter in pairs:
         product = float(np.float32(_scale(source) * _scale(reader.file.tensors[number])))
-        factors |= _factors(f"{NAMES[gate]}_{letter}_", product / GATE_SCALE)
-    return factors, [_codes(reader, number) for number in (numbers[1 + gate], numbers[5 + gate], numbers[12 + gate])]
+        found |= factors(f"{NAMES[gate]}_{letter}_", product / GATE_SCALE)
+    return found, [_codes(reader, number) for number in (numbers[1 + gate], numbers[5 + gate], numbers[12 + gate])]
 
 
 def _step(reader: Reader, operation: Operation, numbers: Sequence[int], given: tuple[str, str, str]) -> tuple[str, str]:
@@ -210,20 +212,20 @@ def _step(reader: Reader, operation: Operation, numbers: Sequence[int], given: t
         "is_tanh": _is_tanh(reader, operation),
         "clip": min(int(clip / cell_scale), 32767) if clip > 0 else 0,
     }
-    own |= {**_factors("forget_", 2.0**-15), **_factors("new_", 2.0**-30 / cell_scale)}
+    own |= {**factors("forget_", 2.0**-15), **factors("new_", 2.0**-30 / cell_scale)}
     own |= gates[0][0] | gates[1][0] | gates[2][0]
     weights = [name for gate in gates[:3] for name in gate[1]]
     after = reader.add(
-        "LstmCell", row, h, c, *weights, out=f"{out}.cell", **own, **{GRIDS: _flat(*grids, *[WHOLE_GRID] * 9, grids[2])}
+        "LstmCell", row, h, c, *weights, out=f"{out}.cell", **own, **{GRIDS: flat(*grids, *[WHOLE_GRID] * 9, grids[2])}
     )
     lift = 12 + round(power)
     shown: dict[str, Any] = {
-        **_factors("", 2.0**-30 / hidden_scale),
+        **factors("", 2.0**-30 / hidden_scale),
         "left": max(lift, 0),
         "right": max(-lift, 0),
         **gates[3][0],
     }
-    shown[GRIDS] = _flat(*grids, *[WHOLE_GRID] * 3, grids[1])
+    shown[GRIDS] = flat(*grids, *[WHOLE_GRID] * 3, grids[1])
     return reader.add("LstmOutput", row, h, after, *gates[3][1], out=f"{out}.hidden", **shown), after
 
 
@@ -269,8 +271,8 @@ def quantize(otherwise: Convert) -> Convert:
             return
         scales = [float(tensor.scales.reshape(-1)[0]) for tensor in tensors if tensor.scales is not None]
         zeros = [int(tensor.zeros.reshape(-1)[0]) for tensor in tensors if tensor.zeros is not None]
-        attrs: dict[str, Any] = {**_factors("", scales[0] / scales[1]), "x_zero": zeros[0], "zero": zeros[1]}
-        attrs[GRIDS] = _flat(*(WHOLE_GRID if tensor.kind == "int32" else grid_of(tensor) for tensor in tensors))
+        attrs: dict[str, Any] = {**factors("", scales[0] / scales[1]), "x_zero": zeros[0], "zero": zeros[1]}
+        attrs[GRIDS] = flat(*(WHOLE_GRID if tensor.kind == "int32" else grid_of(tensor) for tensor in tensors))
         attrs |= {KIND: "int32"} if tensors[1].kind == "int32" else {}
         value = reader.add("WholeUnits", reader.value(operation.inputs[0]), out=f"{tensors[1].name}.units", **attrs)
         reader.finish(operation, value)
@@ -293,7 +295,7 @@ def hard_swish(otherwise: Convert) -> Convert:
         grids = [grid_of(reader.file.tensors[numbers[0]]) for numbers in (operation.inputs, operation.outputs)]
         form, out = form_of(reader, operation), reader.name(operation.outputs[0])
         table = reader.number(out, "table", np.array(hard_swish_table(*grids), np.int8))
-        attrs: dict[str, Any] = {GRIDS: _flat(grids[0], WHOLE_GRID, grids[1])}
+        attrs: dict[str, Any] = {GRIDS: flat(grids[0], WHOLE_GRID, grids[1])}
         x = reader.value(operation.inputs[0], form)
         reader.finish(operation, reader.add("ByteFunction", x, table, out=f"{out}.looked_up", **attrs), form)
 
@@ -345,8 +347,8 @@ def cumulative_sum(otherwise: Convert) -> Convert:
         grids = [grid_of(source), grid_of(reader.file.tensors[operation.outputs[0]])]
         axis = range(len(source.shape))[reader.whole_numbers(operation.inputs[1])[0]]
         attrs: dict[str, Any] = {name.lower(): int(operation.options[name]) for name in ("Exclusive", "Reverse")}
-        attrs |= {**_factors("lift_", 0.5), **_factors("", 2 * grids[0][1] / ((1 << 20) * grids[1][1]))}
-        attrs |= {"axis": axis, "x_zero": grids[0][2], "zero": grids[1][2], GRIDS: _flat(*grids)}
+        attrs |= {**factors("lift_", 0.5), **factors("", 2 * grids[0][1] / ((1 << 20) * grids[1][1]))}
+        attrs |= {"axis": axis, "x_zero": grids[0][2], "zero": grids[1][2], GRIDS: flat(*grids)}
         out = f"{reader.name(operation.outputs[0])}.sums"
         reader.finish(operation, reader.add("ByteSums", reader.value(operation.inputs[0]), out=out, **attrs))
 
@@ -365,9 +367,9 @@ def add_all(otherwise: Convert) -> Convert:
         wide = (1, *source.shape)
         rows = [shaped(reader, reader.value(number), wide, f"{out}.row") for number in operation.inputs]
         joined = reader.add("Concat", *rows, out=f"{out}.rows", axis=0)
-        attrs: dict[str, Any] = {**_factors("lift_", 0.5), **_factors("", 2 * grids[0][1] / ((1 << 20) * grids[1][1]))}
+        attrs: dict[str, Any] = {**factors("lift_", 0.5), **factors("", 2 * grids[0][1] / ((1 << 20) * grids[1][1]))}
         attrs |= {"exclusive": 0, "reverse": 0, "axis": 0, "x_zero": grids[0][2], "zero": grids[1][2]}
-        sums = reader.add("ByteSums", joined, out=f"{out}.sums", **attrs, **{GRIDS: _flat(*grids)})
+        sums = reader.add("ByteSums", joined, out=f"{out}.sums", **attrs, **{GRIDS: flat(*grids)})
         count = len(rows)
         ends = [reader.number(out, part, np.array([at])) for part, at in (("at", count - 1), ("to", count), ("of", 0))]
         last = reader.add("Slice", sums, *ends, out=f"{out}.last")
@@ -385,7 +387,7 @@ def resize_bilinear(otherwise: Convert) -> Convert:
             otherwise(reader, operation)
             return
         _, height, width, _ = tensors[1].shape
-        attrs: dict[str, Any] = {"height": height, "width": width, GRIDS: _flat(*map(grid_of, tensors))}
+        attrs: dict[str, Any] = {"height": height, "width": width, GRIDS: flat(*map(grid_of, tensors))}
         attrs |= {"ends": int(operation.options["AlignCorners"]), "middle": int(operation.options["HalfPixelCenters"])}
         x = reader.value(operation.inputs[0], PLANES)
         reader.finish(operation, reader.add("ByteResize", x, out=f"{tensors[1].name}.resized", **attrs), PLANES)
@@ -402,7 +404,7 @@ def word_function(function: str, otherwise: Convert) -> Convert:
             otherwise(reader, operation)
             return
         grids, form = [grid_of(tensor) for tensor in tensors], form_of(reader, operation)
-        attrs: dict[str, Any] = {GRIDS: _flat(*grids), "function": function}
+        attrs: dict[str, Any] = {GRIDS: flat(*grids), "function": function}
         value = reader.add(
             "WordFunction", reader.value(operation.inputs[0], form), out=f"{tensors[1].name}.table", **attrs
         )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tinyhil.errors import ModelError
+from tinyhil.frontend import tflite_bytes as code
 from tinyhil.frontend import tflite_cells as cells
 from tinyhil.frontend import tflite_control as control
 from tinyhil.frontend import tflite_moves as moves
@@ -284,7 +285,8 @@ def _cumulative_sum(reader: Reader, operation: Operation) -> None:
     reader.finish(operation, reader.add("CumSum", reader.value(operation.inputs[0]), axis, out=out, **attrs))
 
 
-def _batch_matmul(reader: Reader, operation: Operation) -> None:
+def _matrices(reader: Reader, operation: Operation) -> list[str]:
+    """The operands of BATCH_MATMUL, turned where it says so."""
     out, names = reader.name(operation.outputs[0]), []
     for number, option in zip(operation.inputs[:2], ("AdjX", "AdjY"), strict=True):
         value = reader.value(number)
@@ -293,7 +295,12 @@ def _batch_matmul(reader: Reader, operation: Operation) -> None:
             order = (*range(rank - 2), rank - 1, rank - 2)
             value = reader.add("Transpose", value, out=f"{out}.{option.lower()}", perm=order)
         names.append(value)
-    reader.finish(operation, reader.add("MatMul", *names, out=f"{out}.matmul"))
+    return names
+
+
+def _batch_matmul(reader: Reader, operation: Operation) -> None:
+    out = reader.name(operation.outputs[0])
+    reader.finish(operation, reader.add("MatMul", *_matrices(reader, operation), out=f"{out}.matmul"))
 
 
 def _prelu(reader: Reader, operation: Operation) -> None:
@@ -324,7 +331,7 @@ OPERATORS: dict[str, Convert] = {
     "ARG_MIN": _extreme_index("ArgMin"),
     "ASSIGN_VARIABLE": moves.assign_variable,
     "AVERAGE_POOL_2D": _pool,
-    "BATCH_MATMUL": _batch_matmul,
+    "BATCH_MATMUL": code.batch_matmul(_matrices, _batch_matmul),
     "BATCH_TO_SPACE_ND": moves.batch_to_space,
     "BROADCAST_ARGS": moves.broadcast_args,
     "BROADCAST_TO": moves.broadcast_to,
@@ -339,7 +346,7 @@ OPERATORS: dict[str, Convert] = {
     "DEPTHWISE_CONV_2D": _conv,
     "DEPTH_TO_SPACE": moves.depth("DepthToSpace"),
     "DEQUANTIZE": _same,
-    "DIV": _by_element("Div"),
+    "DIV": code.quotient(_by_element("Div")),
     "DYNAMIC_UPDATE_SLICE": moves.update_slice,
     "ELU": _by_element("Elu"),
     "EMBEDDING_LOOKUP": moves.embedding_lookup,
@@ -367,7 +374,7 @@ OPERATORS: dict[str, Convert] = {
     "LOGICAL_NOT": _by_element("Not"),
     "LOGICAL_OR": _by_element("Or"),
     "LOGISTIC": cells.word_function("logistic", _by_element("Sigmoid")),
-    "LOG_SOFTMAX": _along_last("LogSoftmax"),
+    "LOG_SOFTMAX": code.log_softmax(_along_last("LogSoftmax")),
     "MAXIMUM": _by_element("Max"),
     "MAX_POOL_2D": _pool,
     "MEAN": _reduce("ReduceMean"),
@@ -406,7 +413,7 @@ OPERATORS: dict[str, Convert] = {
     "SPLIT_V": moves.split,
     "SQRT": _by_element("Sqrt"),
     "SQUARE": _pair("Mul"),
-    "SQUARED_DIFFERENCE": _pair("Sub", squared=True),
+    "SQUARED_DIFFERENCE": code.squared_difference(_pair("Sub", squared=True)),
     "SQUEEZE": moves.reshape,
     "STRIDED_SLICE": moves.strided_slice,
     "SUB": _by_element("Sub"),

@@ -11,6 +11,7 @@ from tinyhil.ops import (
     affine_softmax,
     affine_words,
     batched,
+    byte_functions,
     cells,
     channels,
     code_table,
@@ -84,6 +85,7 @@ OPERATORS: tuple[Operator, ...] = (
     *whole.OPERATORS,
     *fourier.OPERATORS,
     *signal.OPERATORS,
+    *byte_functions.OPERATORS,
     *cells.OPERATORS,
 )
 LOOPS: tuple[scan.LoopOperator, ...] = (scan.SCAN, repeat.REPEAT)
@@ -127,6 +129,7 @@ KERNELS: tuple[Kernel, ...] = (
     *whole.KERNELS,
     *fourier.KERNELS,
     *signal.KERNELS,
+    *byte_functions.KERNELS,
     *cells.KERNELS,
 )
 

@@ -208,18 +208,19 @@ CAST = Routine(
 FUNCTIONS = ("add", "sub", "mul", "div", "min", "max", "sum16")
 
 
-def _pair_shape(node: Node, shapes: Sequence[Shape]) -> Shape:
+def pair_shape(node: Node, shapes: Sequence[Shape]) -> Shape:
+    """Of two operands that are broadcast."""
     return tuple(np.broadcast_shapes(*shapes))
 
 
 def _pair_params(node: Node, shapes: Sequence[Shape]) -> dict[str, int]:
-    out = _pair_shape(node, shapes)
-    periods = [_period(node, shape, out) for shape in shapes]
+    out = pair_shape(node, shapes)
+    periods = [period_of(node, shape, out) for shape in shapes]
     function = FUNCTIONS.index(node.attrs["function"])
     return {"count": element_count(out), "a_period": periods[0], "b_period": periods[1], "function": function}
 
 
-def _period(node: Node, shape: Shape, out: Shape) -> int:
+def period_of(node: Node, shape: Shape, out: Shape) -> int:
     """After how many elements an operand begins again: it is one number, or the last axes."""
     size = element_count(shape)
     tail = out[len(out) - len(shape) :]
@@ -252,7 +253,7 @@ PAIR = Routine(
     "WholePair",
     "whole_pair",
     "sum, difference, product, quotient towards zero, smaller or larger of two whole numbers",
-    _pair_shape,
+    pair_shape,
     _pair_params,
     ("count", "a_period", "b_period", "function"),
     _pair,

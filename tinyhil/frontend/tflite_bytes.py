@@ -1,0 +1,99 @@
+"""Operators of a .tflite file whose integers TensorFlow Lite Micro defines code by code: squared differences,
+quotients, products of matrices and logarithms of Softmax (tinyhil/ops/byte_functions.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tinyhil.frontend.tflite_cells import factors, flat, grid_of
+from tinyhil.frontend.tflite_moves import form_of
+from tinyhil.frontend.tflite_reader import PLANES, TO_PLANES, Convert, Reader
+from tinyhil.frontend.tflite_records import Operation
+from tinyhil.language.graph import Shape, element_count
+from tinyhil.ops.whole import GRIDS
+
+Grid = tuple[int, float, int]  # bits, scale, zero point
+LOG_RESULT = (8, 16 / 256, 127)  # the one that there is a kernel for
+Attrs = Callable[[list[Grid]], dict[str, int] | None]  # of operands and result; None: no such kernel
+
+
+def _exact(op: str, attrs: Attrs, otherwise: Convert, kinds: tuple[str, ...] = ("int8",)) -> Convert:
+    """`op` where all tensors are codes of one of `kinds` and `attrs` knows their scales."""
+
+    def convert(reader: Reader, operation: Operation) -> None:
+        tensors = [reader.file.tensors[number] for number in (*operation.inputs, *operation.outputs)]
+        same = {tensor.kind for tensor in tensors}
+        if len(same) != 1 or not same <= set(kinds) or any(tensor.scales is None for tensor in tensors):
+            otherwise(reader, operation)
+            return
+        grids = [grid_of(tensor) for tensor in tensors]
+        found = attrs(grids)
+        if found is None:
+            otherwise(reader, operation)
+            return
+        form, out = form_of(reader, operation), reader.name(operation.outputs[0])
+        names = [
+            _broadcast(reader, reader.value(number, form), reader.file.tensors[operation.outputs[0]].shape, form)
+            for number in operation.inputs
+        ]
+        stated: dict[str, Any] = {**found, GRIDS: flat(*grids)}
+        reader.finish(operation, reader.add(op, *names, out=f"{out}.{op.lower()}", **stated), form)
+
+    return convert
+
+
+def _broadcast(reader: Reader, value: str, shape: Shape, form: str) -> str:
+    """`value` as large as the result, `shape` in the file's form, unless it is one number."""
+    wanted = tuple(shape[axis] for axis in TO_PLANES) if form == PLANES and len(shape) == 4 else shape
+    given = reader.builder.shapes[value]
+    if given == wanted or element_count(given) == 1:
+        return value
+    return reader.add("Expand", value, reader.number(value, "shape", np.array(wanted, np.int64)), out=f"{value}.wide")
+
+
+def squared_difference(otherwise: Convert) -> Convert:
+    """SQUARED_DIFFERENCE of int8 and int16."""
+
+    def attrs(grids: list[Grid]) -> dict[str, int]:
+        (bits, first, _), (_, second, _), (_, result, _) = grids
+        twice, lift = 2.0 * max(first, second), 7 if bits == 8 else 0
+        last = twice * twice / float(np.float32(1 << 2 * lift) * np.float32(result))
+        return {**factors("a_", first / twice), **factors("b_", second / twice), **factors("", last)}
+
+    return _exact("CodeSquares", attrs, otherwise, ("int8", "int16"))
+
+
+def quotient(otherwise: Convert) -> Convert:
+    """DIV of int8 without an activation."""
+
+    def attrs(grids: list[Grid]) -> dict[str, int]:
+        first, second, result = (np.float32(scale) for _, scale, _ in grids)
+        return factors("", float(np.float32(first / np.float32(second * result))))
+
+    return _exact("CodeQuotients", attrs, otherwise)
+
+
+def log_softmax(otherwise: Convert) -> Convert:
+    """LOG_SOFTMAX of int8 with the runtime's one format of the result."""
+    return _exact("CodeLogSoftmax", lambda grids: {} if grids[1] == LOG_RESULT else None, otherwise)
+
+
+def batch_matmul(turned: Callable[[Reader, Operation], list[str]], otherwise: Convert) -> Convert:
+    """BATCH_MATMUL of int8 and int16; `turned` gives the operands after AdjX and AdjY."""
+
+    def convert(reader: Reader, operation: Operation) -> None:
+        tensors = [reader.file.tensors[number] for number in (*operation.inputs[:2], operation.outputs[0])]
+        kinds = {tensor.kind for tensor in tensors}
+        if kinds not in ({"int8"}, {"int16"}) or any(tensor.scales is None for tensor in tensors):
+            otherwise(reader, operation)
+            return
+        grids, out = [grid_of(tensor) for tensor in tensors], reader.name(operation.outputs[0])
+        product = float(np.float32(np.float32(grids[0][1]) * np.float32(grids[1][1])))
+        stated: dict[str, Any] = {**factors("", product / grids[2][1]), GRIDS: flat(*grids)}
+        value = reader.add("CodeProducts", *turned(reader, operation), out=f"{out}.products", **stated)
+        reader.finish(operation, value)
+
+    return convert
