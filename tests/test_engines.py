@@ -79,6 +79,7 @@ def test_an_engine_by_hand_computes_what_it_should(folder: Path, board: str) -> 
         ("host", "NEVER_ANSWERS", 6, "no"),
         ("due@emulated", "FAILS_TO_BEGIN", 7, "hil_engine_init"),
         ("due@emulated", "OVERWRITES_MEMORY", 7, "hil_engine_invoke"),
+        ("due@emulated", "BABBLES", 6, "no valid frame"),
     ],
 )
 def test_an_engine_that_fails_ends_as_a_board_does(

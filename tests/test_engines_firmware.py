@@ -24,7 +24,7 @@ X = np.random.default_rng(0).integers(-20, 20, (5, 8)) * 0.5
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("bench")
-    for name in ("", "NEVER_ANSWERS", "BABBLES", "STARTS_AGAIN"):
+    for name in ("", "NEVER_ANSWERS", "BABBLES", "STARTS_AGAIN", "OVERWRITES_MEMORY"):
         built(found / f"{name.lower() or 'engine'}.elf", *([f"-D{name}"] if name else []))
     np.savez(found / "x.npz", x=X)
     (found / "dense.dsl").write_text(MODEL.format(WEIGHTS.T.astype(float).tolist()))
@@ -44,6 +44,26 @@ def built(elf: Path, *flags: str) -> None:
         "-Werror",
     ]
     subprocess.run([*command, "-Wall", "-Wextra", "-Werror", *flags, f"-I{ROOT}", *SOURCES, "-o", elf], check=True)
+
+
+@pytest.mark.parametrize(
+    ("compiler", "flags"),
+    [
+        ("avr-gcc", "-mmcu=atmega2560 -std=c99"),
+        ("avr-g++", "-mmcu=atmega328p -std=c++17 -x c++"),  # a sketch that includes it
+        ("arm-none-eabi-gcc", "-mcpu=cortex-m0plus -mthumb -std=c99"),
+        ("arm-none-eabi-g++", "-mcpu=cortex-m33 -mthumb -std=c++17 -fno-exceptions -x c++"),
+        ("gcc", "-m64 -std=c11"),  # as Zephyr's native board
+    ],
+)
+def test_its_two_files_compile_wherever_a_project_has_them(compiler: str, flags: str, tmp_path: Path) -> None:
+    """C99, and C++ as well, without a warning; beside each other as in an Arduino sketch or a CMake project."""
+    for name in ("hil_bench.c", "hil_bench.h"):
+        (tmp_path / name).write_bytes((ROOT / "firmware/bench" / name).read_bytes())
+    strict = "-Os -Wall -Wextra -Wconversion -Werror -pedantic -ffreestanding"
+    command = [compiler, *flags.split(), *strict.split(), "-c", "hil_bench.c", "-o", "bench.o"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -74,6 +94,7 @@ def test_an_engine_by_hand_is_measured_as_ours(folder: Path) -> None:
         ("never_answers.elf", 6, "no"),
         ("babbles.elf", 6, "no valid frame"),
         ("starts_again.elf", 7, "restarted"),
+        ("overwrites_memory.elf", 7, "in hil_engine_invoke"),
     ],
 )
 def test_a_foreign_engine_that_fails_ends_as_a_board_does(folder: Path, image: str, code: int, says: str) -> None:

@@ -100,18 +100,20 @@ static void send_hello(void) {
     send(head, end, 0, 0);
 }
 
+static const uint8_t *result_bytes(void) { return (const uint8_t *)hil_engine_output(); }
+
 static void send_result(void) {
     uint8_t head[17], *end = head;
     *end++ = RESULT;
     end = u32(u32(u16(end, (uint16_t)(state.computed - 1)), state.ticks), 0);
-    send(head, position(end), hil_engine_output(), bench->output_bytes);
+    send(head, position(end), result_bytes(), bench->output_bytes);
 }
 
 static void paint(void) {
     volatile uint8_t here;
     volatile uint8_t *at = bench->stack_low;
     if (at == 0) return;
-    while (at < &here - MARGIN) *at++ = PAINT;
+    while ((uintptr_t)at < (uintptr_t)&here - MARGIN) *at++ = PAINT;
 }
 
 static uint32_t stack_peak(void) {
@@ -136,7 +138,7 @@ static void infer(void) {
     state.ticks = bench->ticks() - begin;
     u32(ticks, state.ticks);
     add_crc32(ticks, 4);
-    add_crc32(hil_engine_output(), bench->output_bytes);
+    add_crc32(result_bytes(), bench->output_bytes);
     ++state.computed;
     send_result();
 }
@@ -175,7 +177,7 @@ static void serve(uint8_t type) {
 
 static uint8_t room(void) {
     const uint32_t left = bench->sample_bytes - state.filled;
-    return (uint8_t)(left < CHUNK_BYTES ? left : CHUNK_BYTES);
+    return (uint8_t)(left < (uint32_t)CHUNK_BYTES ? left : (uint32_t)CHUNK_BYTES);
 }
 
 /* A chunk that came whole: it is the one expected, one seen before, or one behind a gap. */

@@ -68,7 +68,7 @@ def diff_engines(
     """Both compute sample number `sample` of the request's inputs on its board. HilError of what failed; ConfigError
     where they have no tensor in common."""
     computed = [tensors_of(one, source, request, sample, bench) for one in engines]
-    opened = open_model(request.model)
+    opened = open_model(request.model, None, request.streamed)
     x = load_inputs(opened.source, request.inputs, None, opened.model).x[sample : sample + 1]
     floats = float_tensors(opened.model.graph, shape_inputs(opened.model.graph, x))
     names = [name for name in floats if name in computed[0] and name in computed[1]]

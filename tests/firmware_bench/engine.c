@@ -28,6 +28,12 @@ static void put(uint8_t byte) {
     while (!(UCSR0A & 1 << UDRE0)) {}
     UDR0 = byte;
 }
+#elif defined(BABBLES) /* behind the back of the firmware: a Due's UART, its state and what it sends */
+static void put(uint8_t byte) {
+    volatile uint32_t *const uart = (uint32_t *)0x400E0800;
+    while (!(uart[5] & 2)) {}
+    uart[7] = byte;
+}
 #endif
 
 void hil_engine_invoke(void) {
