@@ -223,7 +223,7 @@ def dense(rows: int) -> bytes:
     y = w.tensor("y", [rows, outputs], INT8, None, ([0.0931], [-3], 0))
     weights = w.tensor("w", [outputs, 8], INT8, rng.integers(-127, 128, (outputs, 8)).astype(np.int8), ([0.01], [0], 0))
     bias = w.tensor("b", [outputs], INT32, rng.integers(-900, 900, outputs).astype(np.int32), ([0.0005], [0], 0))
-    w.operator(OPERATOR.FULLY_CONNECTED, [x, weights, bias], y, "FullyConnectedOptions", FusedActivationFunction=0)
+    w.operator(OPERATOR.FULLY_CONNECTED, [x, weights, bias], y, "FullyConnectedOptions", FusedActivationFunction=1)
     return w.file(x, y)
 
 

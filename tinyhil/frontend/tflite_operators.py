@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,8 @@ def _dense(reader: Reader, operation: Operation) -> None:
     tensor, data = _weights_of(reader, operation)
     x, stem = reader.value(operation.inputs[0]), reader.name(operation.outputs[0])
     if reader.file.rounds_twice and tensor.kind == reader.file.tensors[operation.inputs[0]].kind == "int8":
-        reader.finish(operation, _dense_of_two_roundings(reader, operation, x))
+        value = _dense_of_two_roundings(reader, operation, x)
+        reader.finish(replace(operation, options={}), value)  # activated already: where it becomes one with its layer
         return
     rows = reader.number(stem, "rows", np.array([-1, data.shape[1]], np.int64))
     if len(reader.builder.shapes[x]) != 2 or reader.builder.shapes[x][1] != data.shape[1]:
@@ -102,6 +104,7 @@ def _dense_of_two_roundings(reader: Reader, operation: Operation, x: str) -> str
         )
     column = moves.shaped(reader, x, (1, inner, rows, 1), f"{out}.column")
     y = reader.add("Conv", column, weights, *_bias(reader, operation), out=out, kernel_shape=[1, 1])
+    y = reader.activated(operation, y)
     if rows > 1:
         y = moves.shaped(reader, y, (outputs, rows), f"{out}.planes")
         y = reader.add("Transpose", y, out=f"{out}.back", perm=(1, 0))

@@ -143,13 +143,7 @@ class Reader:
         activations that are not known."""
         number = operation.outputs[index]
         tensor = self.file.tensors[number]
-        kind = ACTIVATIONS.get(int(operation.options.get("FusedActivationFunction", 0)), "")
-        if kind == "TANH":
-            value = self.add("Tanh", value, out=f"{tensor.name}.tanh")
-        elif kind in ENDS:
-            value = self.clamped(value, *ENDS[kind], tensor.name)
-        elif kind != "NONE":
-            raise ModelError(f"node '{operation.name}': activation {kind or 'unknown'} is not supported")
+        value = self.activated(operation, value)
         shape = self.builder.shapes[value]
         if form == PLANES and len(shape) == 4:
             shape = tuple(shape[axis] for axis in TO_FILE)
@@ -165,6 +159,18 @@ class Reader:
             self.codes[number, form] = self.to_codes(number, value)
             value = self._real(number, self.codes[number, form], f"{tensor.name}.real")
         self.values[number, form] = value
+
+    def activated(self, operation: Operation, value: str) -> str:
+        """`value` behind the activation that `operation` names. ModelError for one that is not known."""
+        kind = ACTIVATIONS.get(int(operation.options.get("FusedActivationFunction", 0)), "")
+        stem = self.name(operation.outputs[0])
+        if kind == "TANH":
+            return self.add("Tanh", value, out=f"{stem}.tanh")
+        if kind in ENDS:
+            return self.clamped(value, *ENDS[kind], stem)
+        if kind != "NONE":
+            raise ModelError(f"node '{operation.name}': activation {kind or 'unknown'} is not supported")
+        return value
 
     def clamped(self, value: str, low: float, high: float | None, stem: str) -> str:
         """`value` within its ends; None: no upper one."""
