@@ -68,7 +68,7 @@ def test_the_script_that_types_them_sees_what_goes_wrong(tmp_path: Path) -> None
     assert re.search(r"first bit-exact run: line 3, [\d.]+ s; library for a sketch: line 5; errors: 0", done.stdout)
     done = typed(README.replace("hil fit digits_cnn", "hil fit digits_cn"))
     assert done.returncode == 1
-    assert "line 2 ends with 3" in done.stderr
+    assert "line 2 ends with 2" in done.stderr
     assert "did you mean digits_cnn" in done.stderr
 
 

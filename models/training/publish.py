@@ -117,12 +117,7 @@ def card(name: str, proto: onnx.ModelProto, data: Dataset, about: About, correct
 ## Training
 {wrapped(about.family.training)}
 
-## Retraining
-    pip install -e '.[train]'
-    python models/{name}/train.py
-
-Writes the ONNX file, `model.yaml`, this card and `ranges.json` anew. Seeds are fixed; other versions of torch or other
-processors may differ in the last digits, hence in a few samples.
+To train it again: `python models/{name}/train.py` (docs/zoo.md).
 """
 
 
