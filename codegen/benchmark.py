@@ -57,10 +57,18 @@ class Meaning:
 
 
 def codes_at(graph: Graph, op: str) -> Codes | None:
-    """The integers that the input (`FromCodes`) or the output (`ToCodes`) of a graph consists of, if it does."""
-    end = graph.inputs[0] if op == "FromCodes" else graph.outputs[0]
+    """The integers that the input (`FromCodes`) or the output (`ToCodes`) of a graph consists of, if it does; of a loop
+    over steps, what a step takes or gives."""
+    return _codes_of(graph, op, graph.inputs[0] if op == "FromCodes" else graph.outputs[0])
+
+
+def _codes_of(graph: Graph, op: str, end: str) -> Codes | None:
     for node in graph.nodes:
-        if node.op == op and end in (node.inputs if op == "FromCodes" else node.outputs):
+        ends = node.inputs if op == "FromCodes" else node.outputs
+        if node.body is not None and end in ends:
+            inner = node.body.inputs if op == "FromCodes" else node.body.outputs
+            return _codes_of(node.body, op, inner[ends.index(end)])
+        if node.op == op and end in ends:
             low = int(node.attrs["offset"]) - (1 << int(node.attrs["bits"]) - 1)
             most = low + (1 << int(node.attrs["bits"])) - 1
             return Codes(float(node.attrs["scale"]), int(node.attrs["zero"]), low, most)

@@ -37,7 +37,7 @@ from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ModelError
 from tinyhil.language.assignment import Assignment
-from tinyhil.language.graph import Graph, Part
+from tinyhil.language.graph import Graph, Node, Part
 from tinyhil.language.program import Columns, Program
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement
@@ -401,6 +401,11 @@ def test_benchmarks(tmp_path: Path, golden: Golden) -> None:
     assert codes_at(loaded, "FromCodes") is None
     assert codes_at(with_codes, "FromCodes") == Codes(0.5, 3, -128, 127)
     assert codes_at(with_codes, "ToCodes") == Codes(0.25, -4, 0, 255)
+    body = replace(with_codes, inputs=("state", *with_codes.inputs))
+    step = Node("Scan", "loop", body.inputs, body.outputs, body=body)
+    loop = replace(with_codes, nodes=(step,))  # a step's are those of its ends
+    assert codes_at(loop, "FromCodes") == Codes(0.5, 3, -128, 127)
+    assert codes_at(loop, "ToCodes") == Codes(0.25, -4, 0, 255)
     assert Codes(0.5, 3, -128, 127).of(np.array([0.0, 1.2, -900.0, 900.0])).tolist() == [3, 5, -128, 127]
 
 
