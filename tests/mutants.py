@@ -9,7 +9,7 @@ import random
 import re
 import resource
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,7 @@ from test_dsl_roundtrip import GRAPHS, TEXTS
 from test_exporters import trees
 from test_ops_shapes import MODELS as SHAPES
 from test_ops_windows import MODELS as WINDOWS
+from test_tflite_cells import FILES as CELLS
 
 from tinyhil.frontend.dsl_writer import write_dsl
 from tinyhil.frontend.onnx import model_of
@@ -135,8 +136,8 @@ def onnx_mutant(chance: random.Random) -> bytes:
     return proto.SerializeToString()
 
 
-def damaged_bytes(chance: random.Random, original: bytes) -> bytes:
-    """Bytes changed, cut out, doubled or replaced, or the end of another file."""
+def damaged_bytes(chance: random.Random, original: bytes, corpus: Sequence[bytes] = ()) -> bytes:
+    """Bytes changed, cut out, doubled or replaced, or the end of another file of `corpus`."""
     data = bytearray(original)
     for _ in range(chance.choice((1, 1, 1, 2, 5))):
         if not data:
@@ -154,8 +155,32 @@ def damaged_bytes(chance: random.Random, original: bytes) -> bytes:
             case 4:
                 data[at : at + length] = chance.randbytes(length)
             case 5:
-                data[at:] = chance.choice(onnx_corpus())[at:]
+                data[at:] = chance.choice(corpus or onnx_corpus())[at:]
     return bytes(data)
+
+
+# ---- TensorFlow Lite
+
+
+@cache
+def tflite_corpus() -> tuple[bytes, ...]:
+    """A file for each operator of whose kind there is one test: subgraphs, states, options, compressed weights."""
+    return tuple(make() for make in CELLS.values())
+
+
+def tflite_mutant(chance: random.Random) -> bytes:
+    """A damaged file: numbers of the flatbuffer, aligned as it aligns them, or any bytes one time in three."""
+    data = chance.choice(tflite_corpus())
+    if chance.randrange(3) == 0:
+        return damaged_bytes(chance, data, tflite_corpus())
+    words = np.frombuffer(data[: len(data) // 4 * 4], "<i4").copy()
+    for _ in range(chance.choice((1, 1, 2, 5))):
+        at = chance.randrange(len(words))
+        near = int(words[at]) + chance.choice((-4, -1, 1, 4, 256, -256))
+        words[at] = (
+            np.int64(chance.choice((near, chance.choice(SIZES))) & 0xFFFFFFFF).astype(np.uint32).astype(np.int32)
+        )
+    return words.tobytes() + data[len(words) * 4 :]
 
 
 def damage_graph(chance: random.Random, proto: onnx.ModelProto) -> None:
