@@ -10,7 +10,7 @@ from tools.measured import line, read
 
 BEGIN, END = "<!-- engines: begin -->", "<!-- engines: end -->"
 WIDTH = 158  # of lines in an editor
-NAMES = {"cmsis-nn": "CMSIS-NN", "tflm": "TensorFlow Lite Micro", "tinymaix": "TinyMaix"}  # others as they are
+NAMES = {"cmsis-nn": "CMSIS-NN", "tflm": "TensorFlow Lite Micro", "tinymaix": "TinyMaix", "executorch": "ExecuTorch"}  # others as they are
 
 
 def block() -> str:
@@ -47,6 +47,10 @@ def _otherwise(rows: Sequence[Row]) -> Iterator[str]:
             by_engine.setdefault(f"decides otherwise: {row['engine']}", []).append(row["network"])
         if row["equal"] is not None and row["equal"] < row["samples"]:
             by_engine.setdefault(f"other bytes than ours: {row['engine']}", []).append(row["network"])
+        if row["first"] not in ("", "none") and not row["first"].startswith("not known"):
+            by_engine.setdefault(f"first tensor that is not as ours: {row['engine']}", []).append(
+                f"{row['network']}: {row['first'].removesuffix('.fakequantize')}"
+            )
     yield from (f"{what} ({', '.join(dict.fromkeys(places))})" for what, places in by_engine.items())
 
 
