@@ -212,3 +212,16 @@ def test_engines_of_others_agree_with_the_float_model(engine: str, model: str, e
     record, _ = run_engine(engine, data_file("engines"), asked, bench())
     assert record["largest_output_error"] <= error
     assert record["memory"]["stack_bytes"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.data("engines", "tflite/microwakeword/v2_okay_nabu.tflite")
+def test_a_network_with_states_begins_where_its_file_says(tmp_path: Path) -> None:
+    """A wake word's first step, by TFLM's variables and by the float model: the same code."""
+    x = np.random.default_rng(0).integers(-128, 128, (1, 1, 3, 40))
+    np.savez(tmp_path / "x.npz", x=x.astype(np.float32))
+    model = str(data_file("tflite/microwakeword/v2_okay_nabu.tflite"))
+    asked = Request("host", model, inputs=tmp_path / "x.npz", results=tmp_path, steps=1)
+    record, _ = run_engine("tflm", data_file("engines"), asked, bench())
+    assert record["input"] == "int8 1 0"
+    assert record["largest_output_error"] <= 1

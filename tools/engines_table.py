@@ -10,7 +10,12 @@ from tools.measured import line, read
 
 BEGIN, END = "<!-- engines: begin -->", "<!-- engines: end -->"
 WIDTH = 158  # of lines in an editor
-NAMES = {"cmsis-nn": "CMSIS-NN", "tflm": "TensorFlow Lite Micro", "tinymaix": "TinyMaix", "executorch": "ExecuTorch"}  # others as they are
+NAMES = {
+    "cmsis-nn": "CMSIS-NN",
+    "tflm": "TensorFlow Lite Micro",
+    "tinymaix": "TinyMaix",
+    "executorch": "ExecuTorch",
+}  # others as they are
 
 
 def block() -> str:

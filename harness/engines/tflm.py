@@ -43,7 +43,8 @@ FLAGS = ("-DTF_LITE_STATIC_MEMORY", "-DTF_LITE_STRIP_ERROR_STRINGS", "-DNDEBUG")
 INCLUDES = {"flatbuffers": "include", "gemmlowp": "", "ruy": "", "kissfft": ""}  # and where their headers are
 HOST_ARENA_BYTES = 1 << 24
 DOWNLOADS = "tensorflow/lite/micro/tools/make/downloads"
-TEMPORARY_BYTES = 512  # of the planner while it places tensors
+TEMPORARY_BYTES = 512  # of the planner while it places tensors, with pointers of 32 bits
+HOST_TEMPORARY_BYTES = 1 << 16  # where nothing is measured
 CMSIS_NN = "cmsis-nn"
 
 GLUE = """\
@@ -115,7 +116,8 @@ def build(task: Task, *, cmsis_nn: bool = False) -> Built:
     )
 
     def resized(used: int) -> Built:
-        arena = (used + TEMPORARY_BYTES + 15) // 16 * 16
+        spare = HOST_TEMPORARY_BYTES if task.board.is_host else TEMPORARY_BYTES
+        arena = (used + spare + 15) // 16 * 16
         return replace(made, archive=archive_of(arena), arena_bytes=arena)
 
     return replace(made, resized=resized)
