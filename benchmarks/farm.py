@@ -61,10 +61,15 @@ class Lab:
     killed: int = 0
     cut: int = 0
 
-    def staff(self, board: int) -> None:
-        """A new worker for a board."""
+    def reach(self, board: int) -> Path:
+        """The bench file that says where a board is."""
         bench = self.folder / f"bench-{board}.yaml"
         bench.write_text(f"boards:\n  {BOARD}: {{board: due, address: '{self.servers[board].url}'}}\n")
+        return bench
+
+    def staff(self, board: int) -> None:
+        """A new worker for a board."""
+        bench = self.reach(board)
         name = f"board-{board}-{self.killed}"
         self.farm.add(name, {BOARD: 1}, HIL_BENCH=str(bench), XDG_STATE_HOME=str(self.folder / f"state-{board}"))
         self.names[board] = name
@@ -98,6 +103,9 @@ def lab(folder: Path, boards: int, machines: int, pace_s: float) -> Iterator[Lab
             servers.append(stack.enter_context(PacedServer(device.port, True)))
             servers[-1].pace_s = pace_s
         made = Lab(stack.enter_context(farm(folder / "farm")), servers, folder, machines, random.Random(0))
+        write_sweep(folder / "first", 1)  # builds the image that all cells have, where every worker finds it
+        made.reach(0)
+        start_hil("sweep", "sweep.yaml", "--bench", folder / "bench-0.yaml", cwd=folder / "first").communicate()
         for board in range(boards):
             made.staff(board)
         made.farm.wait_for(boards)

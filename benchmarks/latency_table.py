@@ -42,7 +42,7 @@ FEW = ("nucleo_l4r5", "nucleo_g0b1", "nucleo_u575")  # boards that --measure is 
 RIDGE = 1e-3  # of a cost, as a share of an image's time: what no image tells apart is shared
 NEAR = 1.0  # the same, towards the costs of a similar core
 # cores of which few networks were measured
-SIMILAR = {"cortex-m4": "cortex-m7", "cortex-m33": "cortex-m7", "cortex-m0plus": "cortex-m3"}
+SIMILAR = {"cortex-m4": "cortex-m7", "cortex-m33": "cortex-m7"}
 INSIDE = (5, 95)  # percentiles
 
 
@@ -130,11 +130,14 @@ def estimate(costs: Mapping[str, float], features: Mapping[str, float]) -> float
 
 
 def band(rows: list[tuple[str, Mapping[str, float], float]], prior: Mapping[str, float] | None = None) -> list[float]:
-    """Measured over estimated of networks that the fit has not seen."""
+    """Measured over estimated of networks that the fit has not seen; of what it then knows nothing it says nothing."""
     ratios = []
     for network in sorted({title for title, _, _ in rows}):
         costs = fitted([(features, value) for title, features, value in rows if title != network], prior)
-        ratios += [value / estimate(costs, features) for title, features, value in rows if title == network]
+        own = [
+            (features, value) for title, features, value in rows if title == network and features.keys() <= costs.keys()
+        ]
+        ratios += [value / estimate(costs, features) for features, value in own]
     low, high = np.percentile(ratios, INSIDE)
     return [round(float(low), 3), round(float(high), 3)]
 
