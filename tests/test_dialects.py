@@ -8,18 +8,19 @@ import numpy as np
 import onnx
 import pytest
 from given_data import data_file
-from onnx import helper
+from onnx import helper, numpy_helper
 from onnx_models import floats, load, node, samples_for, tensors
 
+from benchmarks.onnx_golden import EQUAL, verdict
 from tinyhil.errors import ModelError
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.references.evaluate import evaluate
 
-NETWORKS = ("microLlama/FP32/microLlama1", "CCT/FP32/CCT_1_16_16_8")
+NETWORKS = ("Models/microLlama/FP32/microLlama1", "Models/CCT/FP32/CCT_1_16_16_8")
 
 
 def files_of(network: str) -> tuple[str, ...]:
-    return tuple(f"deeploy/Models/{network}/{file}" for file in ("network.onnx", "inputs.npz", "outputs.npz"))
+    return tuple(f"deeploy/{network}/{file}" for file in ("network.onnx", "inputs.npz", "outputs.npz"))
 
 
 def of_opset(opset: int, nodes: list, constants: dict, shape: tuple[int, ...] = (1, 3, 4)) -> onnx.ModelProto:
@@ -52,10 +53,56 @@ def test_a_softmax_that_joins_axes_is_no_dialect(tmp_path: Path) -> None:
         load(of_opset(12, nodes, {"w": np.ones(4, np.float32)}), tmp_path)
 
 
+@pytest.mark.parametrize(("is_signed", "levels"), [(1, 256), (0, 256), (1, 16)])
+def test_requant_shift_of_pulp(is_signed: int, levels: int, tmp_path: Path) -> None:
+    """Products and sums beyond what float32 holds, and factors for each channel."""
+    mul, add = np.array([257, 90001, 1]), np.array([-7, 123456, 500])
+    attrs = {"div": 65536, "n_levels_out": [levels], "signed": [is_signed]}
+    made = {name: numpy_helper.from_array(np.array(value, np.float32)) for name, value in attrs.items()}
+    changed = node("RequantShift", "x m a", "y", **made)
+    changed.domain = "PACTOps"
+    constants = {name: v.astype(np.float32).reshape(3, 1) for name, v in (("m", mul), ("a", add))}
+    x = np.random.default_rng(3).integers(-9000, 9000, (40, 3, 4))
+    found = evaluate(load(of_opset(10, [changed], constants), tmp_path), x[:, None].astype(np.float32))
+    low = -(levels // 2) if is_signed else 0
+    wanted = np.clip((x * mul[:, None] + add[:, None] + (1 << 15)) >> 16, low, low + levels - 1)
+    np.testing.assert_array_equal(found.reshape(x.shape), wanted)
+
+
+def test_hard_swish_of_pulp(tmp_path: Path) -> None:
+    x = np.random.default_rng(3).integers(-128, 128, (40, 3, 4))
+    changed = node("iHardswish", "x", "y", three=76, six=153, one_over_six=33)
+    found = evaluate(load(of_opset(10, [changed], {}), tmp_path), x[:, None].astype(np.float32))
+    np.testing.assert_array_equal(found.reshape(x.shape), x * np.clip(x + 76, 0, 153) * 33)
+
+
+@pytest.mark.parametrize(("div", "says"), [(65535.0, "a divisor of 65535"), (0.5, "'div' is no whole number")])
+def test_requant_shift_that_is_none(div: float, says: str, tmp_path: Path) -> None:
+    changed = node("RequantShift", "x m m", "y", div=div, n_levels=256, signed=1)
+    with pytest.raises(ModelError, match=says):
+        load(of_opset(10, [changed], {"m": np.ones(1, np.float32)}), tmp_path)
+
+
+KERNELS = (
+    "Kernels/Integer/Add/Regular_RQ",
+    "Kernels/Integer/Conv/DW_3x3_RQ",
+    "Kernels/Integer/Conv/Regular_1D_RQ",
+    "Kernels/Integer/GEMM/Regular_RQPerColumn",
+    "Kernels/Integer/Hardswish/Regular_RQ",
+    "Kernels/Integer/Pad/Regular_2D",
+    "Models/miniMobileNet",
+)
+
+
+@pytest.mark.parametrize("kernel", [pytest.param(one, marks=pytest.mark.data(*files_of(one))) for one in KERNELS])
+def test_integers_of_pulp_are_those_of_deeploy(kernel: str) -> None:
+    assert verdict(data_file(files_of(kernel)[0]).parent) == (EQUAL, "")
+
+
 @pytest.mark.parametrize("network", [pytest.param(one, marks=pytest.mark.data(*files_of(one))) for one in NETWORKS])
 def test_networks_of_deeploy_compute_what_their_files_say(network: str) -> None:
     """microLlama's file says nothing of epsilon."""
-    folder = f"deeploy/Models/{network}"
+    folder = f"deeploy/{network}"
     given, wanted = (np.load(data_file(f"{folder}/{name}.npz")) for name in ("inputs", "outputs"))
     parts = [given[name] for name in given.files]
     x = parts[0] if len(parts) == 1 else np.concatenate([part.reshape(1, -1) for part in parts], axis=1)

@@ -35,6 +35,7 @@ from tinyhil.errors import ModelError
 from tinyhil.formats.fixed import Fixed
 from tinyhil.frontend import rewrite_quantized
 from tinyhil.frontend.dialects import MICROSOFT
+from tinyhil.frontend.rewrite_pulp import PULP
 from tinyhil.frontend.rewrites import CONTROL, REWRITES
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.assignment import Assignment
@@ -56,7 +57,8 @@ def test_the_table_covers_every_operator_rewrite_and_kernel(tmp_path: Path) -> N
     quantized = {
         rewrite.name for rewrite in rewrite_quantized.REWRITES
     }  # tests/test_quantized_onnx.py and the backend have those
-    of_onnx = {rewrite.name for rewrite in REWRITES if rewrite.domain != MICROSOFT}  # test_microsoft_operators.py
+    elsewhere = (MICROSOFT, PULP)  # test_microsoft_operators.py, test_dialects.py
+    of_onnx = {rewrite.name for rewrite in REWRITES if rewrite.domain not in elsewhere}
     assert (of_onnx | set(CONTROL)) - quantized - written == set()
     chosen = [*((name, "fixed16") for name in ALL), ("layer normalization", "float16")]
     programs = [compiled(load(proto(name), tmp_path), samples_for(shape_of(name), 2), fmt) for name, fmt in chosen]

@@ -15,7 +15,22 @@ RENAMED = {"RMSNorm": "SimplifiedLayerNormalization"}
 SINCE = {"LayerNormalization": 17, "HardSwish": 14}  # opsets that have them
 NOTES = {"Div": frozenset({"Delta", "eps", "eta"}), "HardSwish": frozenset({"one_over_six", "six", "three"})}
 WITH_AXES = ("Squeeze", "Unsqueeze", "ReduceSum")  # whose attribute became an operand
-MICROSOFT = "com.microsoft"
+MICROSOFT, PULP = "com.microsoft", "PACTOps"
+OF_PULP = frozenset(  # whatever domain a tool writes them in; those that are not read are refused by these names
+    {
+        "RequantShift",
+        "iGELU",
+        "iHardswish",
+        "iLayerNorm",
+        "iNoNorm",
+        "iRMSNorm",
+        "iSoftmax",
+        "IntegerDiv",
+        "IntegerMean",
+    }
+    | {"TrueIntegerDiv"}
+)
+PAD_OPERANDS = 11
 OPSET, AXES_OPERANDS = 17, 13  # from the second one on axes are operands, and Softmax means the last one
 
 
@@ -23,18 +38,46 @@ def in_onnx(proto: onnx.ModelProto) -> onnx.ModelProto:
     """`proto` as ONNX has it; itself if none of its operators is before its time."""
     opset = max((entry.version for entry in proto.opset_import if not entry.domain), default=OPSET)
     used = {node.op_type for node in proto.graph.node if not node.domain}
+    is_pulp = any(node.op_type in OF_PULP or _is_old_pad(node, opset) for node in proto.graph.node)
     is_late = all(SINCE[name] <= opset for name in used & SINCE.keys())
-    if not used & RENAMED.keys() and (is_late or (opset < AXES_OPERANDS and _has_old_softmax(proto.graph))):
+    if (
+        not used & RENAMED.keys()
+        and not is_pulp
+        and (is_late or (opset < AXES_OPERANDS and _has_old_softmax(proto.graph)))
+    ):
         return proto
     made = onnx.ModelProto()
     made.CopyFrom(proto)
     for number, node in enumerate(made.graph.node):
-        if not node.domain:
+        if node.op_type in OF_PULP:
+            node.domain = PULP
+        elif _is_old_pad(node, opset):
+            _with_operands(node, number, made.graph)
+        elif not node.domain:
             _change(node, number, made.graph, is_old=opset < AXES_OPERANDS)
-    others = [entry for entry in proto.opset_import if entry.domain not in ("", MICROSOFT)]
+    others = [entry for entry in proto.opset_import if entry.domain not in ("", MICROSOFT, PULP)]
     del made.opset_import[:]
-    made.opset_import.extend([helper.make_opsetid("", max(opset, OPSET)), helper.make_opsetid(MICROSOFT, 1), *others])
+    known = [helper.make_opsetid(*pair) for pair in (("", max(opset, OPSET)), (MICROSOFT, 1), (PULP, 1))]
+    made.opset_import.extend([*known, *others])
     return made
+
+
+def _is_old_pad(node: onnx.NodeProto, opset: int) -> bool:
+    """Whether what Pad adds is an attribute in a file of an opset in which it is an operand."""
+    return node.op_type == "Pad" and not node.domain and opset >= PAD_OPERANDS and len(node.input) == 1
+
+
+def _with_operands(node: onnx.NodeProto, number: int, graph: onnx.GraphProto) -> None:
+    """Pad's attributes as operands."""
+    given = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+    parts = {"pads": np.array(given.get("pads", ()), np.int64), "value": np.float32(given.get("value", 0))}
+    for part, array in parts.items():
+        name = f"{node.output[0]}.{part}{number}"
+        graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
+        node.input.append(name)
+    kept = [one for one in node.attribute if one.name == "mode"]
+    del node.attribute[:]
+    node.attribute.extend(kept)
 
 
 def _has_old_softmax(graph: onnx.GraphProto) -> bool:
@@ -53,5 +96,8 @@ def _change(node: onnx.NodeProto, number: int, graph: onnx.GraphProto, *, is_old
             node.input.append(name)
     del node.attribute[:]
     node.attribute.extend(read)
+    for one in node.attribute:
+        if node.op_type == "RMSNorm" and one.name == "eps":
+            one.name = "epsilon"
     if node.op_type in RENAMED:
         node.op_type, node.domain = RENAMED[node.op_type], MICROSOFT

@@ -8,6 +8,7 @@ from tinyhil.frontend import (
     rewrite_choices,
     rewrite_functions,
     rewrite_masks,
+    rewrite_pulp,
     rewrite_quantized,
     rewrite_recurrent,
     rewrite_reductions,
@@ -30,6 +31,7 @@ REWRITES: tuple[Rewrite, ...] = (
     *rewrite_resize.REWRITES,
     *rewrite_recurrent.REWRITES,
     *rewrite_quantized.REWRITES,
+    *rewrite_pulp.REWRITES,
     *rewrite_rnnpool.REWRITES,
 )
 REWRITE_BY_NAME = {rewrite.name: rewrite for rewrite in REWRITES}
