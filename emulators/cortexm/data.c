@@ -1,7 +1,8 @@
 /* What loads and stores wait for: the caches of the M7, and constant tables in flash.
  *
  * Addresses are worked out from the registers at the entry of a block, so a load through a pointer that the block itself
- * has loaded is taken for a hit. A line that was touched last time is taken to be still there. */
+ * has loaded is taken for a hit. A line that was touched last time is taken to be still there, but in the one buffer of a
+ * SAM3X. */
 #include "data.h"
 
 enum { LINE_SHIFT = 5, UNALIGNED_M7 = 3, UNALIGNED_M3 = 1 };
@@ -94,7 +95,7 @@ void wait_for_data(struct machine *m, struct block *b) {
         if (m->chip->core == CORTEX_M33 && a->loads && in_flash(m, addr)) m->cycles.typical += a->loads; /* code has the port, too */
         const uint32_t last = (addr + a->bytes - 1) >> shift;
         for (uint32_t line = addr >> shift; line <= last; ++line) {
-            if (line == a->last_line) continue;
+            if (line == a->last_line && m->chip->core != CORTEX_M3) continue;
             a->last_line = line;
             m->cycles.typical += line_stalls(m, line, a->stores);
         }
