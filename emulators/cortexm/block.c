@@ -122,6 +122,15 @@ static void follow_stack(struct block *b, const struct insn *i, int32_t *sp) {
     b->sp_unknown |= i->sp_unknown;
 }
 
+static uint32_t at_least(uint32_t cycles, uint32_t granules) { return cycles > granules ? cycles : granules; }
+
+/* SAM3X: what flash takes to read the lines of a block that its two buffers can not have held. */
+static uint32_t read_bound(const struct machine *m, const struct block *b) {
+    const uint32_t lines = ((b->addr + b->size - 1) >> 4) - (b->addr >> 4) + 1;
+    const bool from_flash = b->addr - m->chip->flash_base < m->chip->flash_size_bytes;
+    return from_flash && lines > 2 ? (lines - 2) * (m->flash_wait_states + 1) : 0;
+}
+
 /* Worst case: every line fetched anew, every load missing, behind another fill, and not aligned. */
 static uint32_t memory_bound(const struct machine *m, const struct block *b, unsigned loads) {
     const struct timing *t = &m->chip->timing;
@@ -129,6 +138,7 @@ static uint32_t memory_bound(const struct machine *m, const struct block *b, uns
     const uint32_t lines = ((b->addr + b->size - 1) >> shift) - (b->addr >> shift) + 1;
     if (m->chip->core == CORTEX_M0PLUS || m->chip->core == CORTEX_M33) /* one port: each may wait for another */
         return (2 * lines + 2 * loads) * (t->whole_lines ? 1 : 2) * (m->flash_wait_states + 1);
+    if (m->chip->core == CORTEX_M3) return lines * m->flash_wait_states + loads * (2 * m->flash_wait_states + 1);
     if (m->chip->core != CORTEX_M7) return (lines + loads) * m->flash_wait_states + loads;
     return (lines + loads) * 2 * m->bus_cycles * (t->fill_cycles + t->line_reads * (m->flash_wait_states + 1)) + 3 * loads;
 }
@@ -154,11 +164,12 @@ static void add_prices(struct machine *m, struct block *b, unsigned count) {
         follow_stack(b, &s->insn, &sp);
         line_cycles += p.typical;
         add_line_stall(m, b, addr, addr + s->insn.bytes, &line_cycles);
-        loads += words_loaded(&s->insn);
+        if (core != CORTEX_M3 || !s->located) loads += words_loaded(&s->insn); /* else data_bound() knows where they go */
         addr += s->insn.bytes;
         before = s->insn;
     }
     b->max += memory_bound(m, b, loads);
+    if (core == CORTEX_M3) b->min = at_least(b->min, read_bound(m, b));
 }
 
 static void add_taken(struct block *b, const struct step *last, enum core core) {
@@ -201,8 +212,6 @@ static void add_stretches(struct block *b, unsigned count) {
     b->stretches = resized(b->stretches, b->stretch_count * sizeof *made);
     memcpy(b->stretches, made, b->stretch_count * sizeof *made);
 }
-
-static uint32_t at_least(uint32_t cycles, uint32_t granules) { return cycles > granules ? cycles : granules; }
 
 /* The M7's cycles: from a fresh start, with the first instruction already issued, and once and twice more around. No
  * block is faster than the fetch of its bytes, eight a cycle. */

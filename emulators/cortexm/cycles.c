@@ -133,6 +133,12 @@ static void on_block(uc_engine *uc, uint64_t addr, uint32_t size, void *user) {
     m->instructions += b->instructions;
     m->cycles.min += b->min;
     m->cycles.max += b->max;
+    if (m->chip->core == CORTEX_M3) {
+        const bool from_flash = (uint32_t)addr - m->chip->flash_base < m->chip->flash_size_bytes;
+        const bool line_is_held = from_flash && (m->block_end - 1) >> 4 == (uint32_t)addr >> 4; /* of the last instruction */
+        m->cycles.max += data_bound(m, b);
+        m->cycles.max -= line_is_held ? m->flash_wait_states : 0;
+    }
     m->block_end = addr + size;
     m->taken_typical = b->taken_typical;
     m->taken_min = b->taken_min;

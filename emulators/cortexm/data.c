@@ -86,6 +86,17 @@ static uint32_t line_stalls(struct machine *m, uint32_t line, bool stores) {
     }
 }
 
+/* SAM3X, worst case of the loads whose address is known: each waits for its line of flash, behind another that is read. */
+uint32_t data_bound(struct machine *m, const struct block *b) {
+    uint32_t cycles = 0;
+    for (unsigned i = 0; i < b->access_count; ++i) {
+        const struct access *a = &b->accesses[i];
+        cycles += a->words * UNALIGNED_M3;
+        if (a->loads && in_flash(m, address_of(m, a))) cycles += 2 * a->loads * m->flash_wait_states;
+    }
+    return cycles;
+}
+
 void wait_for_data(struct machine *m, struct block *b) {
     const unsigned shift = m->read_shift;
     for (unsigned i = 0; i < b->access_count; ++i) {
