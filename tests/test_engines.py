@@ -77,6 +77,7 @@ def test_an_engine_by_hand_computes_what_it_should(folder: Path, board: str) -> 
     [
         ("host", "OVERWRITES_MEMORY", 7, "ended with code"),
         ("host", "NEVER_ANSWERS", 6, "no"),
+        ("host", "FAILS_TO_BEGIN", 7, "ended with code"),
         ("due@emulated", "FAILS_TO_BEGIN", 7, "hil_engine_init"),
         ("due@emulated", "OVERWRITES_MEMORY", 7, "hil_engine_invoke"),
         ("due@emulated", "BABBLES", 6, "no valid frame"),

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from tinyhil.errors import LinkError
+from tinyhil.errors import BoardError, LinkError
 from tinyhil.harness.boards import attached, host, simulated
 from tinyhil.harness.boards.connection import Connection, Session
 from tinyhil.harness.boards.flash import flash, runs
@@ -56,8 +56,8 @@ def talk(
     later, when it has died; WrongFirmware unless it is `image` that runs there."""
     with (
         explain_crash(image.elf),
-        over(device.port, board.baud, device.starved_s) as link,
         _blame_the_dead(device),
+        over(device.port, board.baud, device.starved_s) as link,
     ):
         hello = greet(link, timeout_s, device.banner_s, device.alive)
         check_identity(hello, image.hash, device.port)
@@ -78,9 +78,9 @@ def log_folder(project: Path) -> Iterator[Path]:
 
 @contextmanager
 def _blame_the_dead(device: Connection) -> Iterator[None]:
-    """A link that fails because the board died is reported as the board's death."""
+    """A link that fails, or can not be opened, because the board died is reported as the board's death."""
     try:
         yield
-    except LinkError:
+    except (BoardError, LinkError):
         hear(device.alive)  # a process that ends closes its port a moment before it is gone
         raise
