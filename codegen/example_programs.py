@@ -27,7 +27,51 @@ def _given_arena(library: Library) -> tuple[str, str]:
     return f"static uint32_t arena[({library.prefix.upper()}_ARENA_BYTES + 3) / 4];\n", "arena, "
 
 
+def _telling_sketch(library: Library) -> str:
+    x, (declared, passed) = library.prefix, _given_arena(library)
+    step, finish = f"{x}_step({passed}row)", f"{x}_finish({passed}result)"
+    return f"""\
+// {SPDX}
+// Tells a tale over the serial monitor, letter by letter, without an end.
+#include <{x}.h>
+
+const char PROMPT[] = "Once upon a time ";
+const float SEED = 1;  // another whole number, another tale
+const float TEMPERATURE = {library.temperature};  // per cent: less is duller
+{declared}static float result[{x.upper()}_OUTPUTS];
+
+static void hear(float letter) {{
+    const float row[{x.upper()}_STEP_INPUTS] = {{letter, SEED, TEMPERATURE}};
+    {step};
+    {finish};
+}}
+
+static const char *said() {{
+    return {x}_class_name(static_cast<int>(result[0]));
+}}
+
+void setup() {{
+    Serial.begin(115200);
+    {x}_begin({passed.removesuffix(", ")});
+    for (const char *letter = PROMPT; *letter != 0; ++letter) {{
+        int number = 0;
+        while (number < {x.upper()}_CLASSES - 1 && {x}_class_name(number)[0] != *letter) ++number;
+        hear(number);
+        Serial.print(*letter);
+    }}
+    Serial.print(said());
+}}
+
+void loop() {{
+    hear(-1);  // no letter: the model goes on with its own
+    Serial.print(said());
+}}
+"""
+
+
 def sketch(library: Library) -> str:
+    if library.temperature:
+        return _telling_sketch(library)
     x, up = library.prefix, library.prefix.upper()
     declared, passed = _given_arena(library)
     head = f"""\

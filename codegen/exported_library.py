@@ -49,6 +49,7 @@ class Library:
     board: str = ""  # for which it is arranged, with its core; empty: for any
     core: str = ""
     stream: bool = False  # a model of one step: a sample is as many as the bench takes, an application's has no end
+    temperature: int = 0  # per cent, of a model that speaks: a letter in, its own out
 
     @property
     def program(self) -> Program:

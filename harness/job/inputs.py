@@ -16,6 +16,7 @@ from tinyhil.data import Dataset
 from tinyhil.errors import DataError
 from tinyhil.formats.clipping import METHODS
 from tinyhil.frontend.listing import Model
+from tinyhil.harness.job.prompts import prompted, prompts_of
 from tinyhil.harness.job.zoo import ModelSource
 from tinyhil.language.graph import Part, element_count
 
@@ -37,7 +38,10 @@ def load_inputs(model: ModelSource, path: Path | None, limit: int | None, read: 
     """Samples for `model`: the file at `path`, or the test part of its data set; the first `limit` of them. `read`:
     what its file holds; labels may be the names of its classes, and arrays have the names of its inputs.
     DataError if there are none."""
-    if path is not None:
+    prompts = prompts_of(model, path)
+    if prompts is not None and read is not None:
+        inputs = read_prompts(prompts, model, read)
+    elif path is not None:
         inputs = read_inputs(path, read)
     elif model.dataset is not None:
         found = data.load(model.dataset)
@@ -51,6 +55,13 @@ def load_inputs(model: ModelSource, path: Path | None, limit: int | None, read: 
         y = None if inputs.y is None else inputs.y[:limit]
         inputs = replace(inputs, x=inputs.x[:limit], y=y, all_x=inputs.x)
     return inputs
+
+
+def read_prompts(path: Path, source: ModelSource, read: Model) -> Inputs:
+    """A sample for each line of the file, without labels; DataError if there is none (prompts.py)."""
+    content, x = prompted(path, source, read.graph.shapes[read.graph.inputs[0]][0])
+    kind = "bundled" if source.text is not None and path == source.text.prompts else "file"
+    return Inputs(path.name, kind, hashlib.sha256(content).hexdigest(), x, None)
 
 
 def training_part(model: str, name: str, option: str) -> Dataset:

@@ -41,6 +41,7 @@ class Streamed:
     then: Path | None = None
     hop: int = 0
     rounding: str = ""
+    every: bool = False
 
     def of(self, model: Path) -> Stream:
         """For the front end; steps are counted in the samples where they are not said.
@@ -48,7 +49,7 @@ class Streamed:
         DataError if samples are no whole steps.
         """
         pairs = None if self.states is None else tuple(_pair(text) for text in self.states)
-        stream = Stream(pairs, self.steps, self.then, self.hop, self.rounding)
+        stream = Stream(pairs, self.steps, self.then, self.hop, self.rounding, self.every)
         if self.steps is not None or self.samples is None or pairs == ():
             return stream
         step = load_model(model, replace(stream, steps=1))  # with one step, to see what a step takes
@@ -297,14 +298,18 @@ def open_model(
     streamed: Streamed = NO_STREAM,
     without: Collection[str] = (),
     by: str = METHODS[0],
+    endless: bool = False,
 ) -> Opened:
     """The model of the zoo, or in the file; `say` is told what its front end has to say of it. `streamed`:
     what is known of its states. `without`: passes of the front end to leave out. `by`: how its ranges are cut.
+    `endless`: a model that speaks shows its newest letter alone, not those of all steps of a sample.
 
     Raises ModelError if there is none, or if it can not be read.
     """
     source = find_model(name)
     streamed = replace(streamed, then=source.then, hop=source.hop, rounding=source.rounding)
+    if source.text is not None:
+        streamed = replace(streamed, steps=streamed.steps or source.text.steps, every=not endless)
     model = load_model(source.path, streamed.of(source.path), without)
     if say is not None:
         for note in model.notes:

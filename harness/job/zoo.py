@@ -16,6 +16,18 @@ from tinyhil.harness.settings.assets import asset
 
 
 @dataclass(frozen=True, slots=True)
+class Text:
+    """A model whose every step takes a letter and gives one, places in its classes: `steps` of them are a sample.
+
+    `prompts`: a file of lines, the letters that samples begin with. `temperature`: per cent, of a sample's every step.
+    """
+
+    prompts: Path
+    steps: int
+    temperature: int
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSource:
     """Where a model comes from. Zoo models have a data set, some of them class names.
 
@@ -30,6 +42,7 @@ class ModelSource:
     then: Path | None = None  # a model that takes what this one gives
     hop: int = 0  # numbers of a window of this one that are new; 0: all
     rounding: str = ""  # one of ROUNDINGS: whose integers a .tflite file is to give
+    text: Text | None = None  # of a model that speaks
 
 
 STREAM = "stream.yaml"  # what is said of a model that runs over a stream of the user's, with no data set of its own
@@ -77,7 +90,12 @@ def _find_one(name_or_path: str) -> ModelSource:
     folder = asset("models") / name_or_path
     if "/" not in name_or_path and (folder / STREAM).is_file():
         stated: dict[str, Any] = yaml.safe_load((folder / STREAM).read_text())
-        return ModelSource(stated["name"], folder / str(stated["tflite"]), classes=tuple(stated.get("classes", ())))
+        classes = tuple(stated.get("classes", ()))
+        if "text" not in stated:
+            return ModelSource(stated["name"], folder / str(stated["tflite"]), classes=classes)
+        text = Text(folder / "prompts.txt", **stated["text"])
+        ranges = folder / "ranges.json"
+        return ModelSource(stated["name"], folder / str(stated["onnx"]), ranges=ranges, classes=classes, text=text)
     if "/" not in name_or_path and (folder / "model.yaml").is_file():
         manifest: dict[str, Any] = yaml.safe_load((folder / "model.yaml").read_text())
         return ModelSource(

@@ -27,6 +27,7 @@ from tinyhil.harness.build.toolchain import find_compiler, platformio_command
 from tinyhil.harness.build.weights import weigh
 from tinyhil.harness.job.inputs import Inputs
 from tinyhil.harness.job.job import Request, Say, load_job, method_of, open_model, preference_of
+from tinyhil.harness.job.prompts import teller
 from tinyhil.harness.job.zoo import ModelSource
 from tinyhil.harness.measure.counter import check_sample, check_session, compare_clocks
 from tinyhil.harness.measure.crash import check_memory
@@ -62,6 +63,7 @@ class Sessions:
     say: Say
     progress: Progress
     foreign: bool = False  # the image is not ours
+    tell: Callable[[int, bytes], None] = lambda index, output: None  # a sample's number and result, as it comes
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +146,11 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         x = shape_inputs(model.graph, inputs.x)
     with clock.stage("compile"):
         compiled = compile_for(board, boards, model, job.assignment, job.ranges, wish_of(request))
-        integers, clipped = quantize_inputs(compiled.program, x)
+        program = compiled.program
+        integers, clipped = quantize_inputs(program, x)
     with clock.stage("reference"):
-        wanted = expected(compiled, job.ranges, x, integers)
+        speaks = opened.source.text is not None
+        wanted = expected(compiled, job.ranges, x, integers, speaks=speaks)
         check_labels(inputs, class_count(model.graph, wanted.float_outputs.shape[1]))
         if wanted.advice is not None:
             say(f"{opened.source.name}: {wanted.advice}")
@@ -158,7 +162,9 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         if port is not None and not request.no_flash:
             with clock.stage("flash"):
                 flash_unless_running(image, board, port, say)
-        measured = _measure(Sessions(request, board, port, image, clock, say, progress), compiled.program, integers)
+        tell = teller(opened.source, x, storage_dtype(program.tensors[program.output].format), say)
+        sessions = Sessions(request, board, port, image, clock, say, progress, tell=tell)
+        measured = _measure(sessions, program, integers)
     return Outcome(
         request=request,
         board=board,
@@ -287,6 +293,7 @@ def _session(job: Sessions, samples: list[bytes], partial: PartialRun) -> dict[s
             counted = trace.sample(index)
             check_sample(board.name, todo[index], counted)
             partial.add(todo[index], result, counted)
+            job.tell(todo[index], result.output)
             job.progress(len(partial.results), len(samples))
 
         with job.clock.stage("stream"):

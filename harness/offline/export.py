@@ -71,7 +71,8 @@ def board_of(name: str, boards: Boards) -> BoardSpec:
 def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
     """Write the archive of a model; returns what it holds."""
     streamed = Streamed(wanted.states, wanted.steps, wanted.calibrate)
-    opened = open_model(wanted.model, say, streamed, by=method_of(wanted.assignment, wanted.calibrate_by))
+    by = method_of(wanted.assignment, wanted.calibrate_by)
+    opened = open_model(wanted.model, say, streamed, by=by, endless=True)
     assignment = opened.assignment(wanted.assignment, wanted.format)
     board = None if wanted.board is None or boards is None else board_of(wanted.board, boards)
     wide = [] if board is None else [board]
@@ -84,6 +85,8 @@ def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
     if wanted.classes is not None:
         classes = tuple(name.strip() for name in wanted.classes.split(","))
     library = library_of(compiled, opened.source.name, wanted.name, wanted.arena, classes)
+    if opened.source.text is not None:
+        library = replace(library, temperature=opened.source.text.temperature)
     if board is not None:
         library = replace(library, board=board.name, core=board.chip.core)
     about = [] if wanted.record is None else measured(read_record(wanted.record, Run), compiled, wanted.record)

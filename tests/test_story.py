@@ -1,0 +1,110 @@
+"""Models that speak: letters as onnxruntime draws them, texts equal wherever integers are, prompts that go wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from export_bench import OnHost, export
+
+from models.training.teller import DRAWS, GENERATORS, MOST_SEED
+from tinyhil.compiler.lower import lower
+from tinyhil.errors import DataError
+from tinyhil.harness.job.inputs import load_inputs
+from tinyhil.harness.job.job import Streamed, open_model
+from tinyhil.harness.job.prompts import OWN, told
+from tinyhil.harness.job.zoo import find_model
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.program import walk
+from tinyhil.ops.placed import PLACE_AT
+from tinyhil.ops.scan import COPY
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import quantize_inputs, run_reference
+
+NAME, STEPS = "story_small", 72  # the ring of 64 is gone round
+
+
+def by_onnxruntime(sample: np.ndarray) -> list[int]:
+    """The letters of a sample (steps, 3), step by step."""
+    session = onnxruntime.InferenceSession(find_model(NAME).path, providers=["CPUExecutionProvider"])
+    kinds = {"tensor(int64)": np.int64, "tensor(float)": np.float32}
+    states = {one.name: np.zeros(one.shape, kinds[one.type]) for one in session.get_inputs()[3:]}
+    names, letters = [one.name for one in session.get_outputs()], []
+    for row in sample.astype(np.int64):
+        given = dict(zip(("letter", "seed", "temperature"), row[:, None], strict=True))
+        found = dict(zip(names, session.run(None, {**given, **states}), strict=True))
+        states = {name: found[name.replace("past", "present")] for name in states}
+        letters.append(int(found["text"][0]))
+    return letters
+
+
+def test_float_letters_are_onnxruntime_s() -> None:
+    opened = open_model(NAME, None, Streamed(steps=STEPS))
+    x = load_inputs(opened.source, None, 2, opened.model).x
+    found = evaluate(opened.model.graph, x).reshape(2, STEPS)
+    for sample, letters in zip(x, found, strict=True):
+        assert letters.astype(int).tolist() == by_onnxruntime(sample)
+    text = told(opened.source, x[0], found[0].astype(int).tolist())
+    assert text.startswith("Once upon a time there was a ")
+    assert len(text) == STEPS + 1
+
+
+@pytest.mark.parametrize("fmt", ["int8", "fixed16"])
+def test_an_exported_library_tells_the_reference_s_tale(fmt: str, tmp_path: Path) -> None:
+    opened = open_model(NAME, None, Streamed(steps=STEPS))
+    x = load_inputs(opened.source, None, 1, opened.model).x
+    program = lower(opened.model.graph, Assignment(fmt), opened.required_ranges(None))
+    placed = [op.output for op in walk(program.body) if op.kernel == PLACE_AT.form]
+    assert placed == ["past_key_0", "past_value_0", "past_key_1", "past_value_1"]  # the states themselves
+    assert not [op for op in walk(program.body) if op.kernel == COPY.form and op.output in placed]
+    codes, _ = quantize_inputs(program, x)
+    wanted = run_reference(program, codes).outputs[0].tolist()
+    library, letters, out = OnHost(export(NAME, fmt, endless=True), tmp_path), [], np.zeros(1, np.float32)
+    library.call("begin")
+    for row in x[0]:
+        library.call("step", np.ascontiguousarray(row))
+        library.call("finish", out)
+        letters.append(int(out[0]))
+    assert letters == wanted
+
+
+def test_generators_are_fair_and_slow_to_repeat() -> None:
+    """Seen from outside, by whole numbers of Python: 64 letters are no cycle, and all draws are as likely."""
+    states, counts, seen = dict.fromkeys(GENERATORS, 5), np.zeros(DRAWS, int), set[tuple[int, ...]]()
+    for _ in range(40_000):
+        states = {name: (states[name] * factor + 1) % modulus for name, (modulus, factor) in GENERATORS.items()}
+        seen.add(tuple(states.values()))
+        counts[sum(states.values()) % DRAWS] += 1
+    assert len(seen) == 40_000
+    assert min(modulus for modulus, _ in GENERATORS.values()) > MOST_SEED + 63
+    expected = 40_000 / DRAWS
+    assert ((counts - expected) ** 2 / expected).sum() < 200  # chi squared of 127 degrees: above in one of 40,000
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no line that is a prompt"),
+        ("Once\nüber", "line 2: the model knows no letter 'ü'; it knows !'\\(\\),-.:;\\?ABC"),
+        ("a" * STEPS, f"line 1 has {STEPS} letters, a sample has {STEPS} steps"),
+    ],
+)
+def test_prompts_that_go_wrong(text: str, words: str, tmp_path: Path) -> None:
+    opened = open_model(NAME, None, Streamed(steps=STEPS))
+    (tmp_path / "p.txt").write_text(text)
+    with pytest.raises(DataError, match=words):
+        load_inputs(opened.source, tmp_path / "p.txt", None, opened.model)
+    digits = open_model("digits_mlp")
+    with pytest.raises(DataError, match="prompts are for models that speak"):
+        load_inputs(digits.source, tmp_path / "p.txt", None, digits.model)
+
+
+def test_lines_are_samples(tmp_path: Path) -> None:
+    opened = open_model(NAME, None, Streamed(steps=STEPS))
+    (tmp_path / "p.txt").write_text("A king\n\nA cat\n")
+    x = load_inputs(opened.source, tmp_path / "p.txt", None, opened.model).x
+    assert x.shape == (2, STEPS, 3)
+    assert (x[:, 0, 1:] == [[1, 70], [2, 70]]).all()
+    assert [int((sample[:, 0] != OWN).sum()) for sample in x] == [6, 5]
