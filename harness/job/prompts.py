@@ -55,7 +55,8 @@ def _sample(line: str, number: int, path: Path, source: ModelSource, steps: int)
 def told(source: ModelSource, sample: np.ndarray, letters: Sequence[int]) -> str:
     """The prompt of a sample (steps, 3), and what the model said behind it."""
     given = [int(letter) for letter in sample[:, 0] if letter != OWN]
-    return "".join(source.classes[place] for place in [*given, *letters[len(given) - 1 :]])
+    known = dict(enumerate(source.classes))  # arrays may hold other numbers, as samples that are drawn do
+    return "".join(known.get(place, "?") for place in [*given, *letters[max(0, len(given) - 1) :]])
 
 
 def teller(
