@@ -70,6 +70,7 @@ void loop() {{
 
 
 def sketch(library: Library) -> str:
+    """An Arduino sketch that feeds the model a sensor, or has it tell a tale."""
     if library.temperature:
         return _telling_sketch(library)
     x, up = library.prefix, library.prefix.upper()

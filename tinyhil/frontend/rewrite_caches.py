@@ -15,7 +15,7 @@ REMEDY = "write one row at one place, or export with constant indices"
 
 
 def placed_nd(site: Site) -> tuple[str]:
-    """ScatterND of one row along the first axis."""
+    """ScatterND of one row along the first axis; ModelError for several."""
     indices = site.shape(site.input(1))
     if element_count(indices) != 1:
         raise site.refuse(f"indices {list(indices)} computed at run time", REMEDY)
@@ -23,7 +23,7 @@ def placed_nd(site: Site) -> tuple[str]:
 
 
 def placed_elements(site: Site) -> tuple[str]:
-    """ScatterElements of one row along an axis, whose indices are all the same."""
+    """ScatterElements of one row along an axis, whose indices are all the same; ModelError for others."""
     shape, updates = site.shape(site.input(0)), site.shape(site.input(2))
     axis = site.axis(0, len(shape))
     index = _spread(site, site.input(1))
