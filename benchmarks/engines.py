@@ -118,8 +118,8 @@ def _missing(network: Network, board: str, rows: Sequence[Row]) -> tuple[str, ..
 
 def _with(rows: Sequence[Row], measured: Sequence[Row]) -> list[Row]:
     """Each row once, the later one."""
-    kept = {(row["network"], row["board"], row["engine"]): row for row in (*rows, *measured)}
-    return list(kept.values())
+    latest = {(row["network"], row["board"], row["engine"]): row for row in (*rows, *measured)}
+    return list(latest.values())
 
 
 def _measured(network: Network, board: str, engines: tuple[str, ...], work: Path, bench: Bench) -> list[Row]:

@@ -14,7 +14,7 @@ from tinyhil.compiler.lower import lower
 from tinyhil.errors import DataError
 from tinyhil.harness.job.inputs import load_inputs
 from tinyhil.harness.job.job import Streamed, open_model
-from tinyhil.harness.job.prompts import OWN, told
+from tinyhil.harness.job.prompts import OWN, text_of
 from tinyhil.harness.job.zoo import find_model
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.program import walk
@@ -46,7 +46,7 @@ def test_float_letters_are_onnxruntime_s() -> None:
     found = evaluate(opened.model.graph, x).reshape(2, STEPS)
     for sample, letters in zip(x, found, strict=True):
         assert letters.astype(int).tolist() == by_onnxruntime(sample)
-    text = told(opened.source, x[0], found[0].astype(int).tolist())
+    text = text_of(opened.source, x[0], found[0].astype(int).tolist())
     assert text.startswith("Once upon a time there was a ")
     assert len(text) == STEPS + 1
 

@@ -119,7 +119,8 @@ extern "C" const void *hil_engine_tensor(uint16_t number) {{
 
 
 def build(task: Task) -> Built:
-    """BuildError or ModelError where it can not be: an operator that the backend has not, a core of 8 bits."""
+    """BuildError or ModelError where it can not be: an operator that the backend has not, a core of 8 bits; DoesNotFit
+    where no RAM is left for its arena."""
     core = task.board.chip.core
     if core == "avr":
         raise BuildError(f"{task.board.name}: ExecuTorch is for 32 bits and more; choose another board")

@@ -83,7 +83,8 @@ class Draft:
         return number
 
     def activation(self, number: int) -> int:
-        """Of a tensor of the file, needed by the next instruction; a map has its channels innermost."""
+        """Of a tensor of the file, needed by the next instruction; a map has its channels innermost.
+        ModelError if it is no int8 of the run."""
         if number not in self.places:
             tensor, shape = self.content.tensors[number], self.content.tensors[number].shape
             if tensor.kind != "int8" or tensor.data is not None:
@@ -153,7 +154,8 @@ def program_of(content: File, *, has_dsp: bool, shares: bool = True) -> Program:
 
 
 def packed(flatbuffer: bytes, constants: bytes) -> bytes:
-    """The .pte file: the extended header behind the identifier, the segment of constants behind the flatbuffer."""
+    """The .pte file: the extended header behind the identifier, the segment of constants behind the flatbuffer.
+    ModelError if it is of another version."""
     if flatbuffer[4:8] != IDENTIFIER:
         raise ModelError(f"a program of ExecuTorch begins with {IDENTIFIER.decode()}; use the schema of this checkout")
     root = struct.unpack("<I", flatbuffer[:4])[0]

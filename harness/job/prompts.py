@@ -52,7 +52,7 @@ def _sample(line: str, number: int, path: Path, source: ModelSource, steps: int)
     return sample
 
 
-def told(source: ModelSource, sample: np.ndarray, letters: Sequence[int]) -> str:
+def text_of(source: ModelSource, sample: np.ndarray, letters: Sequence[int]) -> str:
     """The prompt of a sample (steps, 3), and what the model said behind it."""
     given = [int(letter) for letter in sample[:, 0] if letter != OWN]
     known = dict(enumerate(source.classes))  # arrays may hold other numbers, as samples that are drawn do
@@ -66,4 +66,4 @@ def teller(
     model speaks."""
     if source.text is None:
         return lambda index, output: None
-    return lambda index, output: say(told(source, x[index], np.frombuffer(output, dtype).tolist()) + "\n")
+    return lambda index, output: say(text_of(source, x[index], np.frombuffer(output, dtype).tolist()) + "\n")

@@ -75,9 +75,9 @@ def _with_operands(node: onnx.NodeProto, number: int, graph: onnx.GraphProto) ->
         name = f"{node.output[0]}.{part}{number}"
         graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
         node.input.append(name)
-    kept = [one for one in node.attribute if one.name == "mode"]
+    modes = [one for one in node.attribute if one.name == "mode"]
     del node.attribute[:]
-    node.attribute.extend(kept)
+    node.attribute.extend(modes)
 
 
 def _has_old_softmax(graph: onnx.GraphProto) -> bool:

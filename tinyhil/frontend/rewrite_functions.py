@@ -77,7 +77,10 @@ REWRITES = (
     Rewrite("Ceil", "exact on the quantized value", _ceil),
     Rewrite("Round", "to nearest, ties to even; exact on the quantized value", _round),
     Rewrite(
-        "Mod", "of whole numbers; of others the quotient is rounded to its format before it is cut", _mod, ("fmod",)
+        "Mod",
+        "of whole numbers, as far as the quotient's format tells halves of 1 / divisor apart; of others it is cut",
+        _mod,
+        ("fmod",),
     ),
     Rewrite("Sin", "a polynomial of the distance to the nearest turn", _wave),
     Rewrite("Cos", "a polynomial of the distance to the nearest turn", _wave),

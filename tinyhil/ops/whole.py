@@ -221,7 +221,8 @@ def _pair_params(node: Node, shapes: Sequence[Shape]) -> dict[str, int]:
 
 
 def period_of(node: Node, shape: Shape, out: Shape) -> int:
-    """After how many elements an operand begins again: it is one number, or the last axes."""
+    """After how many elements an operand begins again: it is one number, or the last axes. ModelError
+    for other shapes."""
     size = element_count(shape)
     tail = out[len(out) - len(shape) :]
     while shape and shape[0] == 1:
