@@ -165,7 +165,7 @@ BAD: dict[str, tuple[Callable[[], object], type[errors.HilError], str]] = {
     "ragged": (lambda: tinyhil.load("digits_mlp").run("host", [[1], [1, 2]]), errors.DataError, "different lengths"),
     "shape": (lambda: tinyhil.load("digits_mlp").run("host", X[:, 0, 0, :3]), errors.DataError, "shape"),
     "labels": (lambda: tinyhil.load("digits_mlp").run("host", X, Y + 90), errors.DataError, "label"),
-    "kind": (lambda: tinyhil.load("digits_mlp").export("zephyr", "x.zip"), errors.ConfigError, "no kind 'zephyr'"),
+    "kind": (lambda: tinyhil.load("digits_mlp").export("mbed", "x.zip"), errors.ConfigError, "no kind 'mbed'"),
     "samples": (
         lambda: tinyhil.load("digits_mlp").run("host", X, samples="3"),
         errors.ConfigError,

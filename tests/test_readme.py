@@ -32,7 +32,7 @@ def test_it_takes_three_lines_to_a_run_and_six_to_ones_own_sketch() -> None:
 def test_the_first_lines_run_as_typed(tmp_path: Path) -> None:
     """One after the other, as in a fresh clone; pytest's is the next test's."""
     clone, *lines = FIRST
-    address = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["repo_url"]
+    address = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["extra"]["social"][0]["link"]
     installed = "make setup && . .venv/bin/activate"
     assert clone == f"git clone {address} && cd {address.rpartition('/')[2]} && {installed}"
     assert re.search(r"^setup:", (ROOT / "Makefile").read_text(), re.MULTILINE)

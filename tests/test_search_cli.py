@@ -221,7 +221,8 @@ def test_finalists_are_measured_on_the_board(folder: Path) -> None:
     device = json.loads(path.read_text())["device"]
     record = json.loads((folder / device["record"]).read_text())
     assert device["median"] == record["latency"]["median"] > 0
-    assert device["stack_bytes"] == record["memory"]["stack_bytes"] > 0
+    memory = record["memory"]  # what a limit is held against: the deepest stack there can be, not the one that was seen
+    assert device["stack_bytes"] == memory["stack_limit_bytes"] >= memory["stack_bytes"] > 0
     assert record["bit_exact"]
     (log,) = (results / "search" / "net").glob("*.jsonl")
     lines = [json.loads(line) for line in log.read_text().splitlines()[1:]]

@@ -14,7 +14,7 @@ from tinyhil.compiler.calibrate import Ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import DoesNotFit
 from tinyhil.formats import affine
-from tinyhil.formats.format import Domain
+from tinyhil.formats.format import Domain, Format
 from tinyhil.frontend.listing import Model
 from tinyhil.harness.build.platformio import MANIFESTS, project_files
 from tinyhil.harness.settings.assets import asset
@@ -53,6 +53,11 @@ class Compiled:
     def formats(self) -> str:
         """See `described`."""
         return described(self.assignment, self.lowered)
+
+    @property
+    def output_format(self) -> Format:
+        """Of what a sample's result is held in."""
+        return self.program.tensors[self.program.output].format
 
 
 def described(assignment: Assignment, program: Program) -> str:

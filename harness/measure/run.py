@@ -31,7 +31,7 @@ from tinyhil.harness.job.prompts import teller
 from tinyhil.harness.job.zoo import ModelSource
 from tinyhil.harness.measure.counter import check_sample, check_session, compare_clocks
 from tinyhil.harness.measure.crash import check_memory
-from tinyhil.harness.measure.expected import expected
+from tinyhil.harness.measure.expected import Expected, expected
 from tinyhil.harness.measure.talk import connect, flash_unless_running, log_folder, talk
 from tinyhil.harness.records.partial import PartialRun, SampleResult, require_writable
 from tinyhil.harness.settings.config import Boards, BoardSpec
@@ -146,14 +146,10 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         x = shape_inputs(model.graph, inputs.x)
     with clock.stage("compile"):
         compiled = compile_for(board, boards, model, job.assignment, job.ranges, wish_of(request))
-        program = compiled.program
-        integers, clipped = quantize_inputs(program, x)
+        integers, clipped = quantize_inputs(compiled.program, x)
     with clock.stage("reference"):
-        speaks = opened.source.text is not None
-        wanted = expected(compiled, job.ranges, x, integers, speaks=speaks)
-        check_labels(inputs, class_count(model.graph, wanted.float_outputs.shape[1]))
-        if wanted.advice is not None:
-            say(f"{opened.source.name}: {wanted.advice}")
+        wanted = expected(compiled, job.ranges, x, integers, speaks=opened.source.text is not None)
+        _check(wanted, compiled, inputs, lambda line: say(f"{opened.source.name}: {line}"))
     with clock.stage("build"):
         image = build_firmware(compiled, board, cache_dir=cache_dir, log=say)
         if is_simulated(place):
@@ -162,9 +158,9 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         if port is not None and not request.no_flash:
             with clock.stage("flash"):
                 flash_unless_running(image, board, port, say)
-        tell = teller(opened.source, x, storage_dtype(program.tensors[program.output].format), say)
+        tell = teller(opened.source, x, storage_dtype(compiled.output_format), say)
         sessions = Sessions(request, board, port, image, clock, say, progress, tell=tell)
-        measured = _measure(sessions, program, integers)
+        measured = _measure(sessions, compiled.program, integers)
     return Outcome(
         request=request,
         board=board,
@@ -183,6 +179,13 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         wall_seconds=clock.seconds,
         **measured,
     )
+
+
+def _check(wanted: Expected, compiled: Compiled, inputs: Inputs, advise: Say) -> None:
+    """DataError for labels that name no class; what there is to say of a format in which nothing is decided."""
+    check_labels(inputs, class_count(compiled.model.graph, wanted.float_outputs.shape[1]))
+    if wanted.advice is not None:
+        advise(wanted.advice)
 
 
 def check_labels(inputs: Inputs, classes: int | None) -> None:
