@@ -152,13 +152,13 @@ AUTOENCODER = "models/mlperftiny_ad_autoencoder_int8.tflite"
 
 
 @pytest.mark.data("engines", AUTOENCODER, "small/ad01_normal_sample.npz")
-@pytest.mark.parametrize(("engine", "rule"), [("tflm", TWICE), ("cmsis-nn", TWICE)])
-def test_whose_rounding_a_dense_layer_has(engine: str, rule: str, tmp_path: Path) -> None:
+def test_whose_rounding_a_dense_layer_has(tmp_path: Path) -> None:
     frames = np.load(data_file("small/ad01_normal_sample.npz"))["x"]
     np.savez(tmp_path / "x.npz", x=frames[:5].reshape(1, -1))
     asked = Request("host", str(data_file(AUTOENCODER)), inputs=tmp_path / "x.npz", results=tmp_path)
-    found = diff_engines(("tinyhil", engine), data_file("engines"), asked, 0, bench())
-    assert found.first is not None
-    assert (found.first.different, found.first.elements, round(found.first.largest, 3)) == (1, 128, 1.0)
-    assert found.rounding == {"tinyhil": (ONCE, NEAREST), engine: (rule,)}
-    assert found.first.errors[0] < found.first.errors[1]
+    for engine in ("tflm", "cmsis-nn"):
+        found = diff_engines(("tinyhil", engine), data_file("engines"), asked, 0, bench())
+        assert found.first is not None
+        assert (found.first.different, found.first.elements, round(found.first.largest, 3)) == (1, 128, 1.0)
+        assert found.rounding == {"tinyhil": (ONCE, NEAREST), engine: (TWICE,)}
+        assert found.first.errors[0] < found.first.errors[1]
