@@ -99,8 +99,12 @@ def test_kill_9_of_a_run_leaves_no_process(boards: tuple[str, ...], program: str
     command = [sys.executable, "-m", "tinyhil.harness.cli", "run", "--model", "fastgrnn_har"]
     command += [word for board in boards for word in ("--board", board)]
     process = begin(str(tmp_path), *command, cwd=tmp_path, HIL_CACHE=str(tmp_path / "cache"))
-    wait_for(f"{program} runs", lambda: any(program in words for words in map(command_of, marked(str(tmp_path)))))
-    assert process.poll() is None
+
+    def is_there() -> bool:
+        assert process.poll() is None, process.communicate()[0]  # it ended without
+        return any(program in words for words in map(command_of, marked(str(tmp_path))))
+
+    wait_for(f"{program} runs", is_there)
     process.kill()
     process.communicate()
     wait_for("all of them end", lambda: not marked(str(tmp_path)))
