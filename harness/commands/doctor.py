@@ -37,7 +37,6 @@ def doctor(
     boards_file: Path | None,
 ) -> None:
     """Say what is present, missing or too old, and how to get it."""
-
     from tinyhil.errors import EXIT_GATE, EXIT_OK
     from tinyhil.harness.doctor.installed import checks, exit_code, lines_to_type, report
 

@@ -39,7 +39,6 @@ def energy(as_json: bool, format_: str, boards_file: Path | None, **options: Any
     if as_json:
         click.echo(json.dumps(outcome.printed))
         return
-
     from tinyhil.harness.energy.show import print_energy
 
     print_energy(outcome, common.console())

@@ -222,15 +222,15 @@ def _generated(task: Task, name: str, text: str) -> Path:
 
 def _kernel(root: Path, name: str, function: str) -> str:
     """The file that registers an operator. BuildError for one that the checkout has not."""
-    kernel = _kernels(root).get(name)
-    defined = None if kernel is None else re.compile(rf"^Tensor& {kernel.split('::')[-1]}\(", re.MULTILINE)
+    there = _kernels(root).get(name)
+    defined = None if there is None else re.compile(rf"^Tensor& {there.split('::')[-1]}\(", re.MULTILINE)
     found = next(
         (path for path in sorted((root / KERNELS).glob("op_*.cpp")) if defined and defined.search(path.read_text())),
         None,
     )
-    if kernel is None or found is None:
+    if there is None or found is None:
         raise BuildError(f"{root}: has no {name}; check out a version with it, 1.5 of September 2026 has")
-    native = kernel.replace("cortex_m::", "cortex_m::native::")
+    native = there.replace("cortex_m::", "cortex_m::native::")
     return KERNEL.format(file=found.resolve(), name=name, function=function, kernel=native)
 
 
