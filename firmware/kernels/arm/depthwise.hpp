@@ -87,17 +87,6 @@ constexpr bool by_columns = true;
 
 // ---- lines
 
-// One row of a plane, `count` elements
-template <class X>
-inline void copy_line(X *to, const X *row, Size count) {
-    constexpr Size step = 4 / sizeof(X);
-    if (count < step) {
-        for (Size n = 0; n < count; ++n) to[n] = row[n];
-        return;
-    }
-    for (Size n = 0; n + step < count; n += step) __builtin_memcpy(to + n, row + n, 4);
-    __builtin_memcpy(to + count - step, row + count - step, 4);  // some of them again
-}
 template <class X>
 inline void fill_line(X *to, Size first, Size count, uint32_t pads) {
     for (Size n = first; n < count; n += 4 / sizeof(X)) __builtin_memcpy(to + n, &pads, 4);
@@ -119,7 +108,7 @@ __attribute__((noinline, noclone)) void copy_lines(X *to, const X *plane, const 
         }
         fill_line(to, 0, before, pads);
         fill_line(to, after, count, pads);
-        copy_line(to + before, plane + slot * x_row, there);
+        copy_elements(to + before, plane + slot * x_row, there);
         slot = slot + 1 == ring ? 0 : slot + 1;
     }
 }

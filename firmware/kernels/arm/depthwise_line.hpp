@@ -63,7 +63,7 @@ __attribute__((noinline, noclone)) inline void copy_stretch(int8_t *to, const in
     for (; at < 0 && to != end; ++at) *to++ = pad;
     Size there = at < size ? static_cast<Size>(size - at) : 0;
     if (there > static_cast<Size>(end - to)) there = static_cast<Size>(end - to);
-    if (l.x_step == 1 && l.x_ring >= l.count) copy_line(to, plane + at, there);
+    if (l.x_step == 1 && l.x_ring >= l.count) copy_elements(to, plane + at, there);
     else
         for (Size k = 0; k < there; ++k) to[k] = plane[(static_cast<Size>(at) + k) % l.x_ring * l.x_step];
     for (to += there; to != end;) *to++ = pad;

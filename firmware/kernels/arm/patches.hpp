@@ -140,16 +140,6 @@ inline bool copy_neighbours_in_turn(E *, const X *, const RowWindow &, Pixel, Pi
 
 // ---- channels innermost: element after element of a pixel, pixel after pixel; `l.x_row` is a row of them
 
-template <class X>
-inline void copy_elements(X *to, const X *from, Size count) {
-    constexpr Size step = 4 / sizeof(X);
-    if (count < step) {
-        for (Size n = 0; n < count; ++n) to[n] = from[n];
-        return;
-    }
-    for (Size n = 0; n + step < count; n += step) __builtin_memcpy(to + n, from + n, 4);
-    __builtin_memcpy(to + count - step, from + count - step, 4);  // some of them once more
-}
 // `rows` of so many elements behind each other
 template <class X>
 __attribute__((noinline, noclone)) void copy_rows(X *to, const X *from, Size count, Size rows, Size apart) {

@@ -160,6 +160,17 @@ void place_codes(Out *out, X x, const Block &block) {
     each_position(block, [&](Size at) { out[at] = x[n++]; });
 }
 
+#ifndef __AVR__
+template <class Acc, class Code>
+void move_codes(Code *out, Ram<Code> x, const Block &block) {
+    move_planes(out, x.at, block);
+}
+template <class Acc, class Code>
+void place_codes(Code *out, Ram<Code> x, const Block &block) {
+    place_planes(out, x.at, block);
+}
+#endif
+
 template <class Acc, class Out, class X, class Y>
 void place_more_codes(Out *out, X x, Y, const Block &block) {
     place_codes<Acc>(out, x, block);

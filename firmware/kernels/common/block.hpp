@@ -37,6 +37,67 @@ inline void each_position(const Block &b, Visit visit) {
     }
 }
 
+#ifndef __AVR__
+// An axis of a plane: its length, and how far apart its elements lie in what is written and in what is read
+struct Axis {
+    Size size;
+    Stride to, from;
+};
+template <class X>
+__attribute__((noinline)) void copy_apart(X *to, const X *from, Axis axis) {
+    const Stride there = axis.to, here = axis.from;
+    Size count = axis.size;
+    if (there == 1) {
+        for (; count >= 4; count -= 4, to += 4, from += 4 * here) {
+            const X first = from[0], second = from[here], third = from[2 * here], fourth = from[3 * here];
+            to[0] = first, to[1] = second, to[2] = third, to[3] = fourth;
+        }
+    } else if (here == 1) {
+        for (; count >= 4; count -= 4, to += 4 * there, from += 4) {
+            const X first = from[0], second = from[1], third = from[2], fourth = from[3];
+            to[0] = first, to[there] = second, to[2 * there] = third, to[3 * there] = fourth;
+        }
+    }
+    for (; count > 0; --count, to += there, from += here) *to = *from;
+}
+// Along the longer axis, but for neighbours
+template <class X>
+__attribute__((noinline)) void copy_plane(X *to, const X *from, Axis outer, Axis inner) {
+    const bool are_neighbours = inner.to == 1 && inner.from == 1;
+    if (outer.size > inner.size && !(are_neighbours && inner.size >= 4)) {
+        for (; inner.size > 0; --inner.size, to += inner.to, from += inner.from) copy_apart(to, from, outer);
+        return;
+    }
+    for (; outer.size > 0; --outer.size, to += outer.to, from += outer.from) {
+        if (are_neighbours) {
+            copy_elements(to, from, inner.size);
+        } else {
+            copy_apart(to, from, inner);
+        }
+    }
+}
+// `visit(position)` of the first element of each plane, the last two axes. The block is a copy: bytes that are written could be its own.
+template <class Visit>
+inline void each_plane(const Block b, Visit visit) {
+    Size p0 = b.offset;
+    for (Size i = 0; i < b.size_0; ++i, p0 += static_cast<Size>(b.stride_0)) {
+        Size p1 = p0;
+        for (Size j = 0; j < b.size_1; ++j, p1 += static_cast<Size>(b.stride_1)) visit(p1);
+    }
+}
+// Elements as they are, in RAM
+template <class X>
+inline void move_planes(X *to, const X *from, const Block &b) {
+    const Axis outer = {b.size_2, static_cast<Stride>(b.size_3), b.stride_2}, inner = {b.size_3, 1, b.stride_3};
+    each_plane(b, [&](Size at) { copy_plane(to, from + at, outer, inner), to += outer.size * inner.size; });
+}
+template <class X>
+inline void place_planes(X *to, const X *from, const Block &b) {
+    const Axis outer = {b.size_2, b.stride_2, static_cast<Stride>(b.size_3)}, inner = {b.size_3, b.stride_3, 1};
+    each_plane(b, [&](Size at) { copy_plane(to + at, from, outer, inner), from += outer.size * inner.size; });
+}
+#endif
+
 template <class Acc, class Out, class X, class Shift>
 void move(Out *out, X x, const Block &block, Shift shift) {
     each_position(block, [&](Size at) { *out++ = requantize<Out>(static_cast<Acc>(x[at]), shift); });

@@ -39,6 +39,19 @@ struct Ram {
     Ram operator+(Size n) const { return {at + n}; }
 };
 
+#ifndef __AVR__
+template <class X>
+inline void copy_elements(X *to, const X *from, Size count) {
+    constexpr Size step = 4 / sizeof(X);
+    if (count < step) {
+        for (Size n = 0; n < count; ++n) to[n] = from[n];
+        return;
+    }
+    for (Size n = 0; n + step < count; n += step) __builtin_memcpy(to + n, from + n, 4);
+    __builtin_memcpy(to + count - step, from + count - step, 4);  // some of them once more
+}
+#endif
+
 template <class T>
 struct Flash {
     const T *at;
