@@ -66,8 +66,8 @@ def test_its_two_files_compile_wherever_a_project_has_them(compiler: str, flags:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return hil("run", "--board", "uno", "--inputs", "x.npz", *arguments, cwd=folder)
+def run(folder: Path, *arguments: str, board: str = "uno") -> subprocess.CompletedProcess[str]:
+    return hil("run", "--board", board, "--inputs", "x.npz", *arguments, cwd=folder)
 
 
 def test_an_engine_by_hand_is_measured_as_ours(folder: Path) -> None:
@@ -86,6 +86,22 @@ def test_an_engine_by_hand_is_measured_as_ours(folder: Path) -> None:
     assert 50 < record["memory"]["stack_bytes"] <= record["memory"]["stack_limit_bytes"]
     assert record["memory"]["heap_bytes"] is None
     assert record["accuracy"] is None
+
+
+def test_a_cmake_project_of_a_cortex_m_is_measured_as_ours(folder: Path) -> None:
+    """Bare metal with a start and a serial port of its own, as whoever knows nothing of our HAL writes it."""
+    project, build = ROOT / "tests/firmware_bench", folder / "cmake"
+    for command in (("-S", project, "-B", build), ("--build", build)):
+        subprocess.run(["cmake", *command], check=True, capture_output=True)
+    image = str(build / "engine.elf")
+    done = run(folder, "--firmware", image, "--model", "dense.dsl", "--json", board="nucleo_l4r5")
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert (record["engine"]["name"], record["model"]) == ("by hand", "dense")
+    assert (record["disagreements"], record["largest_output_error"]) == (0, 0.0)
+    assert 100 < record["latency"]["median"] < 1000
+    assert 14 < record["memory"]["static_bytes"] < record["flash_bytes"] < 4096
+    assert 50 < record["memory"]["stack_bytes"] < 1000
 
 
 @pytest.mark.parametrize(
