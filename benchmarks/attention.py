@@ -32,14 +32,19 @@ RUNS = (
     ("CCT-2", "nucleo_l4r5", "int8", "balanced"),
     *(("CCT_1_32_32_8", "h747", "int8", prefer) for prefer in ("latency", "ram")),
     *(("microLlama", "h747", fmt, "balanced") for fmt in ("int8", "fixed8")),
+    ("microLlama, PULP's integers", "h747", "int8", "balanced"),
 )
-DEEPLOY = {"CCT_1_32_32_8": "CCT/FP32/CCT_1_32_32_8", "microLlama": "microLlama/FP32/microLlama1"}
+DEEPLOY = {
+    "CCT_1_32_32_8": "CCT/FP32/CCT_1_32_32_8",
+    "microLlama": "microLlama/FP32/microLlama1",
+    "microLlama, PULP's integers": "microLlama/INT8/microLlama1",
+}
 HEAD = "| network | board | format | prefer | modelled cycles | instructions | arena B | RAM B | flash B |"
 
 
 def files(name: str, folder: Path) -> tuple[Path, Path] | None:
     """Model and inputs of a network; None if it is Deeploy's and not here."""
-    inputs = folder / f"{name}.npz"
+    inputs = folder / "x.npz"
     if name not in DEEPLOY:
         path = folder / f"{name}.onnx"
         onnx.save(compact(Shape()), path)

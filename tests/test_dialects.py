@@ -8,13 +8,20 @@ import numpy as np
 import onnx
 import pytest
 from given_data import data_file
+from kernel_cases import Case, expected, first_difference, run_natively
 from onnx import helper, numpy_helper
 from onnx_models import floats, load, node, samples_for, tensors
 
 from benchmarks.onnx_golden import EQUAL, verdict
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower
 from tinyhil.errors import ModelError
 from tinyhil.frontend.onnx import load_onnx
+from tinyhil.frontend.ports import Stream
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.program import walk
 from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 NETWORKS = ("Models/microLlama/FP32/microLlama1", "Models/CCT/FP32/CCT_1_16_16_8")
 
@@ -81,6 +88,84 @@ def test_requant_shift_that_is_none(div: float, says: str, tmp_path: Path) -> No
     changed = node("RequantShift", "x m m", "y", div=div, n_levels=256, signed=1)
     with pytest.raises(ModelError, match=says):
         load(of_opset(10, [changed], {"m": np.ones(1, np.float32)}), tmp_path)
+
+
+def pulp_network() -> onnx.ModelProto:
+    """One of each operator of the dialect, products of constant and of computed matrices, factors of two channels."""
+    rq = {"div": 65536.0, "n_levels_out": 256.0, "signed": 1.0}
+    draws = np.random.default_rng(4)
+    constants = {
+        "w": draws.integers(-128, 128, (8, 8)),
+        "b": draws.integers(-2000, 2000, 8),
+        **{name: np.array(value) for name, value in (("m", 90), ("m1", 600), ("m2", 5), ("m3", 48000), ("z", 0))},
+        **{
+            "mc": np.array([[300], [900]]),
+            "ac": np.array([[-70000], [40000]]),
+            "g": draws.integers(1000000, 4000000, 8),
+        },
+    }
+    soft = {"coeffA": 1.0, "coeffB": 86.0, "coeffC": 3888.0, "log2": 64.0, "n_levels": 256.0}
+    nodes = [
+        node("iRMSNorm", "x g", "n", D=65536, n_levels=256),
+        node("MatMul", "n w", "p"),
+        node("Add", "b p", "p1"),
+        node("RequantShift", "p1 m z", "q", **rq),
+        node("Transpose", "q", "t", perm=[0, 2, 1]),
+        node("MatMul", "q t", "s"),
+        node("RequantShift", "s mc ac", "s1", **rq),
+        node("TrueIntegerDiv", "s1", "s2", Delta=16384, eps=1, eta=200000, y=2),
+        node("RequantShift", "s2 m2 z", "s3", **rq),
+        node("iSoftmax", "s3", "a", **soft),
+        node("MatMul", "a q", "v"),
+        node("RequantShift", "v m1 z", "v1", **rq),
+        node("iHardswish", "v1", "h", three=76, six=153, one_over_six=33),
+        node("RequantShift", "h m2 z", "h1", **rq),
+        node("Mul", "h1 q", "k"),
+        node("RequantShift", "k m1 z", "k1", **rq),
+        node("Add", "k1 x", "r"),
+        node("RequantShift", "r m3 z", "y", **rq),
+    ]
+    return of_opset(10, nodes, {k: v.astype(np.float32) for k, v in constants.items()}, (1, 2, 8))
+
+
+def test_whole_networks_of_pulp_compute_the_same_everywhere(tmp_path: Path) -> None:
+    proto = pulp_network()
+    proto.graph.input[0].CopyFrom(floats("x", (1, 2, 8)))
+    graph = load(proto, tmp_path)
+    x = np.random.default_rng(5).integers(-128, 128, (40, 1, 2, 8)).astype(np.float32)
+    program = lower(graph, Assignment("fixed8"), calibrate(graph, x, {}))
+    assert all(program.tensors[op.output].format.grid == (1.0, 0) for op in walk(program.body))
+    made = Case("pulp", program, quantize_inputs(program, x)[0])
+    floats_of = evaluate(graph, x).reshape(len(x), -1)
+    np.testing.assert_array_equal(
+        dequantize_outputs(program, expected([made]).outputs[0]).reshape(len(x), -1), floats_of
+    )
+    assert len(np.unique(floats_of)) > 100
+    assert first_difference([made], run_natively([made], tmp_path)) == ""
+
+
+WHOLE = (
+    *(f"Kernels/Integer/{name}" for name in ("Add/Regular_RQ", "MatMul/Regular_RQ", "RMSNorm", "TrueIntegerDiv")),
+    *("Kernels/Integer/Softmax/Regular", "Kernels/Integer/Attention", "Models/microLlama/INT8/microLlama1"),
+)
+
+
+@pytest.mark.data(*(name for network in WHOLE for name in files_of(network)))
+def test_programs_of_pulp_s_integers_are_those_of_deeploy() -> None:
+    """Not the float model alone: the integers that boards compute, whatever the assignment says."""
+    wrong = {}
+    for network in WHOLE:
+        folder = data_file(files_of(network)[0]).parent
+        graph = load_onnx(folder / "network.onnx", Stream(())).graph
+        given, wanted = (
+            np.concatenate([array.reshape(-1) for array in np.load(folder / f"{name}.npz").values()])
+            for name in ("inputs", "outputs")
+        )
+        x = given.reshape(1, *graph.shapes[graph.inputs[0]]).astype(np.float32)
+        program = lower(graph, Assignment("fixed8"), calibrate(graph, x, {}))
+        found = dequantize_outputs(program, run_reference(program, quantize_inputs(program, x)[0]).outputs)
+        wrong[network] = int((found.reshape(-1) != wanted).sum())
+    assert wrong == dict.fromkeys(WHOLE, 0)
 
 
 KERNELS = (

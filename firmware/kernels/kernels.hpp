@@ -24,6 +24,7 @@
 #if defined(__ARM_FEATURE_DSP) || defined(HIL_DSP_PORTABLE)
 #include "firmware/kernels/arm/decided_matrices.hpp"
 #include "firmware/kernels/arm/decided_softmax.hpp"
+#include "firmware/kernels/arm/group_blocks.hpp"
 #include "firmware/kernels/arm/largest_bytes.hpp"
 #include "firmware/kernels/arm/normalize_rows.hpp"
 #endif
@@ -33,6 +34,7 @@
 #include "firmware/kernels/common/fourier.hpp"
 #include "firmware/kernels/common/fused.hpp"
 #include "firmware/kernels/common/gathered.hpp"
+#include "firmware/kernels/common/groups.hpp"
 #include "firmware/kernels/common/index.hpp"
 #include "firmware/kernels/common/limits.hpp"
 #include "firmware/kernels/common/move.hpp"
@@ -42,6 +44,7 @@
 #include "firmware/kernels/common/quire.hpp"
 #include "firmware/kernels/common/single_ops.hpp"
 #include "firmware/kernels/common/pool.hpp"
+#include "firmware/kernels/common/pulp.hpp"
 #include "firmware/kernels/common/reduce.hpp"
 #include "firmware/kernels/common/residual.hpp"
 #include "firmware/kernels/common/rows.hpp"

@@ -10,7 +10,7 @@ import numpy as np
 from tinyhil.agreement.spread import LINEAR
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.format import AFFINE, Format
-from tinyhil.language.form import Arithmetic
+from tinyhil.language.form import Arithmetic, Weights
 from tinyhil.language.graph import Graph, Node
 from tinyhil.language.program import Op, Program, Role, walk
 from tinyhil.ops import KERNEL_OF
@@ -22,8 +22,8 @@ BY_CHANNEL = (Arithmetic.CHANNELS, Arithmetic.CODED_CHANNELS, Arithmetic.AFFINE)
 
 
 def is_by_channel(op: Op) -> bool:
-    """Whether it is a layer each of whose outputs has a scale of its own."""
-    return op.kernel.arithmetic in BY_CHANNEL and KERNEL_OF[op.kernel].is_sum
+    """Whether it is a layer each of whose outputs, or groups of weights, has a scale of its own."""
+    return op.kernel.weights is Weights.GROUPS or (op.kernel.arithmetic in BY_CHANNEL and KERNEL_OF[op.kernel].is_sum)
 
 
 def with_stored_constants(graph: Graph, program: Program, formats: Mapping[str, Format]) -> tuple[Graph, Arrays]:

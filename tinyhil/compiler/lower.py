@@ -10,11 +10,12 @@ import numpy as np
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.compiler.cell_scales import with_cell_scales
 from tinyhil.compiler.columns import scaled_columns
-from tinyhil.compiler.pins import asymmetric_weights, moved_constants, pinned_formats, stated_operands
+from tinyhil.compiler.pins import asymmetric_weights, grouped_weights, moved_constants, pinned_formats, stated_operands
 from tinyhil.compiler.shared_scales import leaders_of, ranges_together, share_scales
 from tinyhil.compiler_pass import Pass, Stage, fold
 from tinyhil.formats import named
 from tinyhil.formats.clipping import METHODS
+from tinyhil.formats.fixed import fit_groups
 from tinyhil.formats.format import AFFINE, INTEGER, SINGLE, Domain, Format, NamedFormat
 from tinyhil.fuse import PROGRAM_FUSIONS, fuse_graph
 from tinyhil.language.assignment import Assignment
@@ -148,7 +149,8 @@ def formats(
     constants = graph.all_constants()
     result: dict[str, Format] = {}
     groups = tied_values(graph)
-    fixed = _fixed(graph, groups, ranges)
+    in_groups = grouped_weights(graph)
+    fixed = {name: fmt for name, fmt in _fixed(graph, groups, ranges).items() if name not in in_groups}
     asymmetric = _asymmetric(groups, assignment, {*fixed, *constants})
     together = ranges_together(graph, groups, asymmetric)
     leaders = {name: together[group[0]][0] for group in groups for name in group}
@@ -177,6 +179,8 @@ def formats(
         else:
             fmt = chosen.fit(magnitude)
         fmt = fmt.scaled(fmt.exponent + assignment.offset_of(group))
+        if fmt.domain in (INTEGER, AFFINE) and in_groups.issuperset(group):
+            fmt = fit_groups(magnitude)
         for name in group:
             result[name] = fmt
     free = _movable(groups, assignment, fixed)

@@ -22,7 +22,8 @@ CHOOSING = frozenset(
     {"Concat", "Expand", "Flatten", "Gather", "GlobalMaxPool", "Identity", "MaxPool", "Reshape", "Slice", "Split"}
     | {"Squeeze", "Transpose", "Unsqueeze", "Dropout"}
 )
-LAYERS = frozenset({"Conv", "Gemm", "MatMul"})
+DENSE = frozenset({"Gemm", "MatMul"})
+LAYERS = frozenset({"Conv", *DENSE})
 PAIRS = frozenset({"Add", "Sub", "Mul"})
 
 
@@ -103,6 +104,19 @@ def asymmetric_weights(graph: Graph, pins: Mapping[str, Format]) -> dict[str, Af
                 is_weight = node.op in LAYERS and (position == 1 or node.op == "MatMul") and data in pins
                 found[name] = found.get(name, True) and is_weight
     return {name: fit(float(np.abs(constants[name]).max(initial=0.0)), 8) for name, good in found.items() if good}
+
+
+def grouped_weights(graph: Graph) -> set[str]:
+    """Constants of few bits or with scales of groups that only dense layers read."""
+    if not graph.grouped:
+        return set()
+    constants, found = graph.all_constants(), dict[str, bool]()
+    for node in graph.walk():
+        for position, name in enumerate(node.inputs):
+            if name in graph.grouped and name in constants:
+                is_weight = node.op in DENSE and position == 1 and constants[name].ndim == 2
+                found[name] = found.get(name, True) and is_weight
+    return {name for name, good in found.items() if good}
 
 
 def _fits(values: np.ndarray, fmt: Format) -> bool:

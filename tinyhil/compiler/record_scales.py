@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tinyhil.compiler.calibrate import Ranges
+from tinyhil.compiler.pins import pinned_formats
 from tinyhil.formats import named
 from tinyhil.formats.format import AFFINE, INTEGER
 from tinyhil.language.assignment import Assignment
@@ -66,12 +67,15 @@ def with_part_scales(given: Scaled) -> Scaled:
 
 
 def with_result_scales(given: Scaled) -> Scaled:
-    """The model with a scale for each output in its record."""
+    """The model with a scale for each output in its record; as it was if the model states one for all."""
     graph, output = given.graph, given.graph.outputs[0]
     found = _joint(graph, output) if graph.results else None
     if found is None or not _has_one_scale(given, output):
         return given
     joint, records = found
+    stated = pinned_formats(graph, [(name,) for name in graph.all_shapes()])
+    if len({stated.get(name) for name in joint.inputs} - {None}) == 1 and stated.keys() >= set(joint.inputs):
+        return given
     constants = graph.all_constants()
     ends = []
     for name in joint.inputs:

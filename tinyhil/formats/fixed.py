@@ -95,6 +95,19 @@ class PerChannel(Fixed):
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class PerGroup(PerChannel):
+    """Weights whose integers and scales, of groups along the axis that a layer sums over, the model states
+    (tinyhil/ops/groups.py)."""
+
+    @property
+    def is_per_group(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return "the model's integers and scales"
+
+
 def exponent_for(magnitude: float, bits: int) -> int:
     """Smallest exponent with magnitude < 2**(bits - 1 + exponent); 1 - bits for a tensor of zeros."""
     if magnitude == 0.0:
@@ -106,6 +119,11 @@ def exponent_for(magnitude: float, bits: int) -> int:
 def fit_channels(magnitude: float, bits: int) -> PerChannel:
     """The format with a scale per channel that holds `magnitude`."""
     return PerChannel(bits, exponent_for(magnitude, bits))
+
+
+def fit_groups(magnitude: float) -> PerGroup:
+    """The format of weights with stated scales of groups, of which `magnitude` is the largest."""
+    return PerGroup(16, exponent_for(magnitude, 16))
 
 
 def fit(magnitude: float, bits: int) -> Fixed:

@@ -170,6 +170,11 @@ class Format(ABC):
         """Whether weights of a layer get an exponent for each output channel."""
         return False
 
+    @property
+    def is_per_group(self) -> bool:
+        """Whether they have scales for groups along the axis that a layer sums over."""
+        return False
+
     def coarser(self, exponent: int) -> Format:
         """The format for the same constant in units of at least 2**exponent."""
         return self.scaled(exponent)

@@ -58,6 +58,7 @@ class Builder:
         self.pinned: dict[str, Format] = {}  # inputs that are integers
         self.whole: set[str] = set()  # run-time values that the file gives an integer type
         self.steps: dict[str, np.ndarray] = {}  # of constants that were integers
+        self.grouped = set[str]()  # those of few bits, or with scales of groups
         self.reals: dict[tuple[object, ...], str] = {}  # what codes were made of (rewrite_quantized.py)
         self._copies: dict[str, int] = {}
         self._levels = [Level()]
@@ -167,7 +168,7 @@ class Builder:
         (level,) = self._levels
         graph = self._graph(name, (source,), (output,), level)
         listing = Listing(Block((source,), (output,), tuple(level.calls)), self.shapes, self.constants)
-        graph = replace(without_unread(graph), pinned=self.pinned, steps=self.steps)
+        graph = replace(without_unread(graph), pinned=self.pinned, steps=self.steps, grouped=frozenset(self.grouped))
         graph = replace(graph, parts=ends.parts, results=ends.results)
         return _without_unused_constants(fold_into_layers(graph)), listing
 

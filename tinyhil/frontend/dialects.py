@@ -101,3 +101,13 @@ def _change(node: onnx.NodeProto, number: int, graph: onnx.GraphProto, *, is_old
             one.name = "epsilon"
     if node.op_type in RENAMED:
         node.op_type, node.domain = RENAMED[node.op_type], MICROSOFT
+
+
+def pulp_kind(graph: onnx.GraphProto) -> str:
+    """The integers that a file of PULP takes, which it declares as floats: of 16 bits where all of its inputs are only
+    requantized, else bytes; empty for other files."""
+    if not any(node.domain == PULP for node in graph.node):
+        return ""
+    given = {info.name for info in graph.input} - {tensor.name for tensor in graph.initializer}
+    readers = {node.op_type for node in graph.node if given.intersection(node.input)}
+    return "int16" if readers == {"RequantShift"} else "int8"

@@ -18,7 +18,7 @@ from tinyhil import files
 from tinyhil.errors import ModelError
 from tinyhil.frontend.builder import Builder, node_of
 from tinyhil.frontend.classical import rewrite_classical
-from tinyhil.frontend.dialects import in_onnx
+from tinyhil.frontend.dialects import in_onnx, pulp_kind
 from tinyhil.frontend.external import with_external_data
 from tinyhil.frontend.listing import Call, Model
 from tinyhil.frontend.onnx_outputs import main_outputs
@@ -38,6 +38,8 @@ __all__ = ["Model", "load_onnx", "model_of"]
 FLOAT_TYPES = {onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE}
 WHOLE_TYPES = {onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.UINT32, onnx.TensorProto.UINT64}
 
+_FEW = {"INT4": np.int8, "UINT4": np.uint8, "INT2": np.int8, "UINT2": np.uint8}
+FEW_BITS = {kind: _FEW[name] for name, kind in onnx.TensorProto.DataType.items() if name in _FEW}
 ALSO_MICROSOFT = frozenset({"Gelu"})  # operators of either domain that mean the same
 Local = dict[str, str]  # the file's names to those of the builder
 
@@ -81,8 +83,10 @@ def model_of(proto: onnx.ModelProto, path: Path, sha256: str, stream: Stream = A
 
 def _port(info: onnx.ValueInfoProto, graph: onnx.GraphProto) -> Port:
     """An input; codes that are a state begin with the zero point of what reads them."""
-    kind = input_kind(info.type.tensor_type.elem_type)
+    kind = input_kind(info.type.tensor_type.elem_type) or pulp_kind(graph)
     shape = _declared_shape(info)
+    if kind and not input_kind(info.type.tensor_type.elem_type):
+        return Port(info.name, shape, kind)
     if not kind:
         return Port(info.name, shape, WHOLE if info.type.tensor_type.elem_type in WHOLE_TYPES else REAL)
     weights = {tensor.name: tensor for tensor in graph.initializer}
@@ -167,7 +171,9 @@ def _add_initializers(proto: onnx.GraphProto, local: Local, builder: Builder) ->
     if proto.sparse_initializer:
         raise ModelError("sparse initializers are not supported; store the weights densely")
     for tensor in proto.initializer:
-        local[tensor.name] = builder.constant(tensor.name, _array(tensor, tensor.name))
+        name = local[tensor.name] = builder.constant(tensor.name, _array(tensor, tensor.name))
+        if tensor.data_type in FEW_BITS:
+            builder.grouped.add(name)
 
 
 def _array(tensor: onnx.TensorProto, name: str) -> np.ndarray:
@@ -175,6 +181,8 @@ def _array(tensor: onnx.TensorProto, name: str) -> np.ndarray:
         array = np.array(numpy_helper.to_array(tensor))
     except Exception as error:  # a damaged tensor: sizes that do not agree, unknown element type
         raise ModelError(f"weights '{name}' can not be read ({str(error)[:120]})") from None
+    if tensor.data_type in FEW_BITS:  # of which numpy knows nothing
+        array = array.astype(FEW_BITS[tensor.data_type])
     return checked_weights(array, name)
 
 

@@ -7,10 +7,17 @@ import onnx
 from onnx import numpy_helper
 
 from tinyhil.frontend.rewrite import Results, Rewrite, Site
-from tinyhil.language.graph import Shape
+from tinyhil.frontend.rewrite_quantized import known_kind
+from tinyhil.language.graph import Node, element_count
 
 PULP = "PACTOps"
 MOST_BITS = 22  # of a divisor: what is beyond a result of 8 bits stays below 2**31
+LOW, LEVELS = -128, 256  # of a byte
+MOST_SUM = 1 << 31  # of a sum times its factor, as PULP's kernels hold it
+WHOLE_OF: dict[str, tuple[str, dict[str, str]]] = {
+    **dict.fromkeys(("MatMul", "BatchMatMul"), ("WholeProduct", {})),
+    **{op: ("WholePair", {"function": op.lower()}) for op in ("Add", "Sub", "Mul")},
+}
 
 
 def _number(site: Site, name: str) -> int:
@@ -24,18 +31,23 @@ def _number(site: Site, name: str) -> int:
     return int(array[0])
 
 
-def _of_channels(numbers: np.ndarray, shape: Shape) -> np.ndarray:
-    """`numbers` along the channels of planes of `shape` where they do not lie along its last axes."""
+def _channels(site: Site, numbers: np.ndarray) -> tuple[np.ndarray, int]:
+    """Factors or addends (channels,) and how many elements in turn each is for: along the channels of planes where they
+    do not lie along the last axes. ModelError where they lie along several."""
+    shape = site.shape(site.input(0))
     tail = zip(numbers.shape[::-1], shape[::-1], strict=False)
-    if numbers.ndim <= len(shape) and all(own in (1, side) for own, side in tail):
-        return numbers
-    return numbers.reshape(-1, *[1] * (len(shape) - 2))
+    lies = numbers.ndim <= len(shape) and all(own in (1, side) for own, side in tail)
+    placed = numbers if lies else numbers.reshape(-1, *[1] * (len(shape) - 2))
+    wide = [axis for axis, own in enumerate(placed.shape) if own > 1]
+    if len(wide) > 1:
+        raise site.refuse(f"factors {list(numbers.shape)} for {list(shape)}", "one for each channel is supported")
+    return placed.reshape(-1), element_count(shape[len(shape) - placed.ndim + wide[0] + 1 :]) if wide else 1
 
 
 def _requant_shift(site: Site) -> Results:
-    """(x * mul + add) / div to the nearest whole number within the levels: all in integers of 32 bits.
+    """(x * mul + add) / div to the nearest whole number within the levels.
 
-    What no result can come from is cut off before, and moved above 0, since the quotient of WholePair goes towards 0.
+    What it requantizes is computed in whole numbers, too (`_whole`).
     """
     mul, add = (np.rint(site.static(index, what)) for index, what in ((1, "multiplier"), (2, "addend")))
     named = next(name for name in ("n_levels", "n_levels_out") if name in site.call.attrs or name == "n_levels_out")
@@ -46,25 +58,106 @@ def _requant_shift(site: Site) -> Results:
             f"a divisor of {divisor}, {levels} levels", "powers of two up to 2^22, 256 levels are supported"
         )
     low = -(levels // 2) if is_signed else 0
-    shape = site.shape(site.input(0))
-    ends = low * divisor, (low + levels - 1) * divisor + divisor - 1
-    value = site.input(0)
+    ends = {"shift": shift, "low": low, "high": low + levels - 1}
+    (factor, inner), (addend, added) = _channels(site, mul), _channels(site, add)
+    if (addend == 0).all():
+        if (factor == divisor).all() and low == LOW and levels == LEVELS and _is_byte(site, site.input(0)):
+            return site.last("Identity", site.input(0))
+        layer = _layer(site, factor, inner, ends) if low == LOW and levels == LEVELS else None
+        if layer is not None:
+            return layer
+    if min(factor.size, addend.size) > 1 and (factor.size, inner) != (addend.size, added):
+        raise site.refuse("factors and addends along different axes", "the file is damaged")
+    count = max(factor.size, addend.size)
+    names = [
+        site.constant(what, np.broadcast_to(numbers, (count,)), np.int64)
+        for what, numbers in (("factor", factor), ("addend", addend))
+    ]
+    kind = "int8" if low >= LOW and ends["high"] < LOW + LEVELS else "int16"
+    x = _whole(site, site.input(0))
+    return site.last("WholeRequant", x, *names, whole=kind, inner=max(inner, added), **ends)
 
-    def paired(function: str, number: np.ndarray | int) -> None:
-        nonlocal value
-        constant = _of_channels(np.asarray(number), shape)
-        wide = np.broadcast_to(constant, shape) if constant.size > 1 else constant.reshape(())
-        name = site.constant(function, wide, np.int64)
-        value = site.make("WholePair", value, name, whole="int32", function=function)
 
-    paired("mul", mul)
-    paired("add", add + (divisor >> 1))
-    paired("min", ends[1])
-    paired("max", ends[0])
-    paired("sub", ends[0])
-    paired("div", divisor)
-    number = site.constant("low", np.asarray(low), np.int64)
-    return site.last("WholePair", value, number, whole="int32", function="add")
+def _is_byte(site: Site, name: str) -> bool:
+    return known_kind(site.builder, name) == "int8"
+
+
+def _is_whole(site: Site, name: str) -> bool:
+    """Whether `name` is of a kind of whole numbers, as its maker or the model's input states, or constants are."""
+    value = site.value(name)
+    return bool(known_kind(site.builder, name)) if value is None else bool((value == np.rint(value)).all())
+
+
+def _product(site: Site, name: str) -> tuple[Node, np.ndarray | None] | None:
+    """The MatMul behind `name`, and the bias that an Add gives to it; None if it is something else."""
+    node, bias = site.builder.producer(name), None
+    if node is not None and node.op == "Add":
+        values = [site.value(one) for one in node.inputs]
+        at = next((index for index, value in enumerate(values) if value is not None), None)
+        if at is not None:
+            bias, node = values[at], site.builder.producer(node.inputs[1 - at])
+    return (node, bias) if node is not None and node.op == "MatMul" else None
+
+
+def _layer(site: Site, factor: np.ndarray, inner: int, ends: dict[str, int]) -> Results:
+    """A product with constant bytes and its requantization as one layer; None if it is something else."""
+    found = _product(site, site.input(0))
+    weights = site.value(found[0].inputs[1]) if found else None
+    if found is None or weights is None or weights.ndim != 2 or not _is_byte(site, found[0].inputs[0]):
+        return None
+    node, bias = found
+    outputs = weights.shape[1]
+    start = np.zeros(1) if bias is None else bias.reshape(-1)
+    most = np.abs(weights.astype(np.int64)).sum(axis=0).max() * -LOW + np.abs(start).max()
+    whole = bool((weights == np.rint(weights)).all() and (start == np.rint(start)).all())
+    fits = start.size in (1, outputs) and factor.size in (1, outputs) and inner == 1 and factor.min() > 0
+    if not (whole and fits and np.abs(weights).max() <= -LOW and most * factor.max() < MOST_SUM):
+        return None
+    names = (
+        site.constant("weights", weights, np.int64),
+        site.constant("bias", np.broadcast_to(start, (outputs,)), np.int64),
+        site.constant("factor", np.broadcast_to(factor, (outputs,)), np.int64),
+    )
+    return site.last("WholeDense", node.inputs[0], *names, whole="int8", **ends)
+
+
+def _whole(site: Site, name: str) -> str:
+    """What `name` holds, computed in whole numbers where sums and products of whole numbers make it."""
+    node = site.builder.producer(name)
+    if node is None or _is_whole(site, name) or node.op not in WHOLE_OF:
+        return name
+    operands = [_whole(site, one) if site.value(one) is None else one for one in node.inputs]
+    if len(operands) != 2 or not all(_is_whole(site, one) for one in operands):
+        return name
+    return site.make(*WHOLE_OF[node.op][:1], *operands, whole="int32", **WHOLE_OF[node.op][1])
+
+
+def _rms_norm(site: Site) -> Results:
+    """x * weight / root of the mean square, in which 1 stands for what is nothing, divided by D."""
+    divisor, levels = _number(site, "D"), _number(site, "n_levels")
+    shift = divisor.bit_length() - 1
+    if divisor < 1 or divisor != 1 << shift or not 2 <= levels <= LEVELS:
+        raise site.refuse(f"a divisor of {divisor}, {levels} levels", "powers of two, 256 levels are supported")
+    weight = site.constant("weight", np.rint(site.static(1, "weight")), np.int64)
+    ends = {"shift": shift, "low": -(levels // 2), "high": levels - levels // 2 - 1}
+    return site.last("WholeRmsNorm", site.input(0), weight, whole="int8", **ends)
+
+
+def _softmax(site: Site) -> Results:
+    """Exponentials as a parabola (x + b)^2 + c between halvings, and a row's shares of n_levels - 1."""
+    a, b, c, log2, levels = (_number(site, name) for name in ("coeffA", "coeffB", "coeffC", "log2", "n_levels"))
+    if a != 1 or log2 < 1 or not 2 <= levels <= LEVELS or not 0 <= b < 1 << 14 or not 0 <= c < 1 << 28:
+        raise site.refuse(f"coefficients {a}, {b}, {c}, log2 {log2}", "the file is damaged")
+    attrs = {"b": b, "c": c, "log2": log2, "most": levels - 1, "low": 0}
+    return site.last("WholeSoftmax", site.input(0), whole="int16", **attrs)
+
+
+def _quotient(site: Site) -> Results:
+    """x * Delta * eta / (y * eta + eps) with a constant y, in 64 bits."""
+    delta, eps, eta, y = (_number(site, name) for name in ("Delta", "eps", "eta", "y"))
+    if min(delta, eta, y * eta + eps) < 1 or delta * eta >= 1 << 40:
+        raise site.refuse(f"Delta {delta}, eta {eta}, a divisor of {y * eta + eps}", "the file is damaged")
+    return site.last("WholeQuotient", site.input(0), whole="int32", factor=delta, more=eta, divisor=y * eta + eps)
 
 
 def _hard_swish(site: Site) -> Results:
@@ -81,6 +174,27 @@ def _hard_swish(site: Site) -> Results:
 
 
 REWRITES = (
+    Rewrite(
+        "iRMSNorm",
+        "PULP's dialect: whole numbers times weights by the whole root of their mean square",
+        _rms_norm,
+        ("D", "n_levels"),
+        PULP,
+    ),
+    Rewrite(
+        "iSoftmax",
+        "PULP's dialect: exponentials by a parabola between halvings; along the last axis",
+        _softmax,
+        ("coeffA", "coeffB", "coeffC", "log2", "n_levels"),
+        PULP,
+    ),
+    Rewrite(
+        "TrueIntegerDiv",
+        "PULP's dialect: by a constant, in 64 bits",
+        _quotient,
+        ("Delta", "eps", "eta", "y"),
+        PULP,
+    ),
     Rewrite(
         "iHardswish",
         "PULP's dialect: x * min(max(x + three, 0), six) * one_over_six of whole numbers",

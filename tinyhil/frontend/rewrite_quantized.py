@@ -16,6 +16,7 @@ import onnx
 from tinyhil.compiler.pins import CHOOSING
 from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.rewrite import MICROSOFT, Results, Rewrite, Site
+from tinyhil.frontend.rewrite_blocks import dequantized
 from tinyhil.ops import whole
 from tinyhil.ops.quantize import FROM_CODES, TO_CODES, nearest
 
@@ -95,8 +96,8 @@ def _dequantized(site: Site, codes: str, grid: Grid) -> str:
     if value is not None:
         return _constant(site, codes, value, grid)
     if grid.scale.size == 1:
-        kind = grid.kind or _kind(site.builder, codes)
-        if kind in KINDS and _kind(site.builder, codes) == kind:
+        kind = grid.kind or known_kind(site.builder, codes)
+        if kind in KINDS and known_kind(site.builder, codes) == kind:
             return _real(site, codes, replace(grid, kind=kind)) or site.make(
                 FROM_CODES, codes, **replace(grid, kind=kind).attrs()
             )
@@ -112,10 +113,12 @@ def _constant(site: Site, codes: str, value: np.ndarray, grid: Grid) -> str:
     made = (value.astype(np.int64) - zero).astype(np.float32) * scale
     name = site.builder.constant(f"{codes}.real", made.astype(np.float32))
     site.builder.steps[name] = scale.astype(np.float64)
+    if codes in site.builder.grouped:
+        site.builder.grouped.add(name)
     return name
 
 
-def _kind(builder: Builder, codes: str) -> str:
+def known_kind(builder: Builder, codes: str) -> str:
     """The integer type of run-time `codes`, as far as their origin tells; empty if it does not."""
     while True:
         fmt, node = builder.pinned.get(codes), builder.producer(codes)
@@ -163,16 +166,7 @@ def _dequantize_linear(site: Site) -> Results:
     codes, block = site.input(0), int(site.attr("block_size", 0))
     if not block:
         return (_dequantized(site, codes, _grid(site, 1, 2, int(site.attr("axis", 1)))),)
-    value = site.value(codes)
-    if value is None:
-        raise site.refuse("scales per block for a value computed at run time", "quantize activations per tensor")
-    axis = site.axis(1, value.ndim)
-    spread = [site.static(1, "scale"), site.static(2, "zero point") if site.input(2) else np.zeros(1)]
-    if spread[0].ndim != value.ndim or -(-value.shape[axis] // block) != spread[0].shape[axis]:
-        raise site.refuse(f"scales {list(spread[0].shape)} for {list(value.shape)} in blocks of {block}", "damaged")
-    chosen = np.arange(value.shape[axis]) // block
-    scale, zero = (np.take(a, chosen, axis=axis) if a.ndim == value.ndim else a for a in spread)
-    return (site.constant("real", (value.astype(np.float64) - zero).astype(np.float32) * scale.astype(np.float32)),)
+    return (dequantized(site, block),)
 
 
 # ---- operators on integers
@@ -286,7 +280,7 @@ REWRITES = (
     ),
     Rewrite(
         "DequantizeLinear",
-        "per tensor; constants (their integers are kept) per channel, and per block",
+        "per tensor; constants, of 4 bits too (their integers are kept), per channel, and per block",
         _dequantize_linear,
         (*_AXIS, "output_dtype"),
     ),

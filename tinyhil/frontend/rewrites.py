@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tinyhil.frontend import (
     rewrite_arithmetic,
+    rewrite_blocks,
     rewrite_caches,
     rewrite_choices,
     rewrite_functions,
@@ -31,6 +32,7 @@ REWRITES: tuple[Rewrite, ...] = (
     *rewrite_resize.REWRITES,
     *rewrite_recurrent.REWRITES,
     *rewrite_quantized.REWRITES,
+    *rewrite_blocks.REWRITES,
     *rewrite_pulp.REWRITES,
     *rewrite_rnnpool.REWRITES,
 )

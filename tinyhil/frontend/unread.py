@@ -1,4 +1,4 @@
-"""Graph -> Graph: what quantized operators left over, codes that nobody reads."""
+"""Graph -> Graph: what quantized operators left over, codes or whole numbers computed otherwise that nobody reads."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from tinyhil.language.graph import Graph, Node
 from tinyhil.ops.quantize import TO_CODES
+from tinyhil.ops.whole import KIND
 
 
 def without_unread(graph: Graph) -> Graph:
-    """A graph with codes, without the nodes that nobody reads."""
-    if not any(node.op == TO_CODES for node in graph.walk()):
+    """A graph with codes or whole numbers, without the nodes that nobody reads."""
+    if not any(node.op == TO_CODES or KIND in node.attrs for node in graph.walk()):
         return graph
     return _read(graph, set())
 

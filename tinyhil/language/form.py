@@ -33,12 +33,14 @@ class Arithmetic(StrEnum):
 
 
 class Weights(StrEnum):
-    """How a layer's weights lie: element by element, as index lists, as one stream of bytes, as bits of signs."""
+    """How a layer's weights lie: element by element, as index lists, as one stream of bytes, as bits of signs, as
+    integers of few bits in groups that have scales of their own."""
 
     PLAIN = "plain"
     LISTS = "sparse"
     STREAM = "stream"
     SIGNS = "sign"
+    GROUPS = "grouped"
 
 
 class Joined(StrEnum):

@@ -65,7 +65,9 @@ class Graph:
     The body of a loop may read values of the levels around it (`constants` of the outermost level mostly).
 
     A quantized model keeps its scales: `pinned` are the formats of inputs that are integers, `steps` the distances
-    between neighbouring values of constants that were integers times a scale, broadcastable to the constant.
+    between neighbouring values of constants that were integers times a scale, broadcastable to the constant; `grouped`
+    are those of them that are stored as these integers in whatever format of integers: of 4 bits and less, or with
+    scales of groups.
 
     Several inputs of a model lie in one, its `parts` (of one step, if the input is a stream of them); several outputs
     in one, its `results`. Both are empty where there is one alone.
@@ -79,6 +81,7 @@ class Graph:
     constants: Mapping[str, np.ndarray]
     pinned: Mapping[str, Format] = field(default_factory=dict)
     steps: Mapping[str, np.ndarray] = field(default_factory=dict)
+    grouped: frozenset[str] = frozenset()
     parts: tuple[Part, ...] = ()
     results: tuple[Part, ...] = ()
 

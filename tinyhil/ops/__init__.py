@@ -25,6 +25,7 @@ from tinyhil.ops import (
     exponential,
     fourier,
     gathered,
+    groups,
     index,
     linear,
     movement,
@@ -34,6 +35,7 @@ from tinyhil.ops import (
     piecewise,
     placed,
     pool,
+    pulp,
     quantize,
     real_functions,
     reduce,
@@ -87,6 +89,7 @@ OPERATORS: tuple[Operator, ...] = (
     *signal.OPERATORS,
     *byte_functions.OPERATORS,
     *cells.OPERATORS,
+    *pulp.OPERATORS,
 )
 LOOPS: tuple[scan.LoopOperator, ...] = (scan.SCAN, repeat.REPEAT)
 KERNELS: tuple[Kernel, ...] = (
@@ -119,6 +122,7 @@ KERNELS: tuple[Kernel, ...] = (
     *distance.KERNELS,
     *sparse.KERNELS,
     *gathered.KERNELS,
+    *groups.KERNELS,
     *residual.KERNELS,
     *pair.KERNELS,
     *top.KERNELS,
@@ -131,6 +135,7 @@ KERNELS: tuple[Kernel, ...] = (
     *signal.KERNELS,
     *byte_functions.KERNELS,
     *cells.KERNELS,
+    *pulp.KERNELS,
 )
 
 OPERATOR_BY_NAME = {operator.name: operator for operator in OPERATORS}

@@ -16,7 +16,7 @@ from tinyhil.language.graph import Node
 from tinyhil.language.kernel import Kernel
 from tinyhil.language.lowering_context import Lowering, domain_of, loaded
 from tinyhil.language.program import Op, Tensor
-from tinyhil.ops import affine, channels
+from tinyhil.ops import affine, channels, groups
 from tinyhil.ops.limits import ADDEND, limited_form
 from tinyhil.ops.operator import accumulator_bits, refuse
 
@@ -64,6 +64,11 @@ def emit_layer(
     """
     weights, x, bias = operands
     source, start = lowering.format(x), None if bias is None else bias.array
+    if weights.format.is_per_group:
+        parts = groups.grouped(weights.array, weights.steps) if weights.steps is not None else None
+        if parts is not None and groups.takes(parts, source, lowering.format(node.outputs[0])):
+            groups.emit_layer(node, lowering, (weights.name, parts, x, start), params)
+            return
     if affine.is_affine(weights.format, source):
         made = affine.layer(node, weights.name, (weights.array, weights.steps), start, source.smallest)
         affine.emit_layer(node, lowering, form, x, made, params, scratch)

@@ -24,6 +24,7 @@ from tinyhil.passes.lanes import near_records
 from tinyhil.passes.layout import with_input_as_it_is
 from tinyhil.passes.linear_sums import with_linear_forms
 from tinyhil.passes.many_rows import with_patches
+from tinyhil.passes.nibbles import with_nibbles
 from tinyhil.passes.ranges import without_needless_clipping
 from tinyhil.passes.rescalings import LARGEST_SUM, with_records
 from tinyhil.passes.streams import with_streams
@@ -174,6 +175,13 @@ ON_CORE: tuple[Pass[Program], ...] = (
         LOWERED,
         f"{SAME}; scratch for two columns, tables of exponentials",
         lambda program, core: with_decisions(program) if core in DSP else program,
+    ),
+    Pass(
+        "nibbles",
+        "on DSP cores, weights of 4 bits in groups lie as their kernel unpacks them",
+        LOWERED,
+        f"{SAME}; constants in another order, scratch for sums of groups",
+        lambda program, core: with_nibbles(program) if core in DSP else program,
     ),
     Pass(
         "blocks",

@@ -1,0 +1,84 @@
+// Operators of PULP's integer dialect (tinyhil/ops/pulp.py). Products and sums of 64 bits hold what they compute.
+#pragma once
+#include "firmware/kernels/common/memory.hpp"
+
+namespace hil {
+
+inline int64_t within_ends(int64_t value, int32_t low, int32_t high) { return value < low ? low : value > high ? high : value; }
+
+template <class Acc, class Out, class X, class F, class A>
+void whole_requant(Out *out, X x, F factors, A addends, Size count, Size channels, Size inner, int shift, int32_t low, int32_t high) {
+    const int64_t half = (int64_t(1) << shift) >> 1;
+    for (Size n = 0; n < count;) {
+        for (Size c = 0; c < channels; ++c) {
+            const int32_t factor = factors[c], addend = addends[c];
+            for (Size k = 0; k < inner; ++k, ++n) {
+                out[n] = static_cast<Out>(within_ends((static_cast<int64_t>(x[n]) * factor + addend + half) >> shift, low, high));
+            }
+        }
+    }
+}
+
+// The largest whole number whose square is at most `value`
+inline uint32_t whole_root(uint32_t value) {
+    uint32_t root = 0;
+    for (uint32_t bit = uint32_t(1) << 30; bit; bit >>= 2) {
+        const bool takes = value >= root + bit;
+        if (takes) value -= root + bit;
+        root = takes ? (root >> 1) + bit : root >> 1;
+    }
+    return root;
+}
+
+template <class Acc, class Out, class X, class W>
+void whole_rms_norm(Out *out, X x, W weights, Size rows, Size inner, int shift, int32_t low, int32_t high) {
+    for (; rows > 0; --rows, x = x + inner, out += inner) {
+        uint32_t sum = 0;
+        for (Size k = 0; k < inner; ++k) sum += static_cast<uint32_t>(static_cast<int32_t>(x[k]) * x[k]);
+        const int64_t root = whole_root(sum / inner + 1);
+        for (Size k = 0; k < inner; ++k) {
+            out[k] = static_cast<Out>(within_ends((static_cast<int64_t>(x[k]) * weights[k] / root) >> shift, low, high));
+        }
+    }
+}
+
+inline uint32_t parabola(int32_t distance, int32_t b, int32_t c, int32_t log2) {
+    const int32_t halvings = distance / log2, rest = halvings * log2 - distance + b;
+    return static_cast<uint32_t>(rest * rest + c) >> (halvings < 31 ? halvings : 31);
+}
+
+template <class Acc, class Out, class X>
+void whole_softmax(Out *out, X x, Size rows, Size inner, int32_t b, int32_t c, int32_t log2, int32_t most, int32_t low) {
+    for (; rows > 0; --rows, x = x + inner, out += inner) {
+        int32_t largest = x[0];
+        for (Size k = 1; k < inner; ++k) {
+            if (x[k] > largest) largest = x[k];
+        }
+        uint64_t total = 0;
+        for (Size k = 0; k < inner; ++k) total += parabola(largest - x[k], b, c, log2);
+        if (total == 0) total = 1;
+        for (Size k = 0; k < inner; ++k) {
+            out[k] = static_cast<Out>(static_cast<int32_t>(uint64_t(parabola(largest - x[k], b, c, log2)) * most / total) + low);
+        }
+    }
+}
+
+template <class Acc, class Out, class X>
+void whole_quotient(Out *out, X x, Size count, int64_t factor, int64_t more, int64_t divisor) {
+    for (Size n = 0; n < count; ++n) out[n] = static_cast<Out>(static_cast<int64_t>(x[n]) * factor * more / divisor);
+}
+
+template <class Acc, class Out, class A, class B>
+void whole_product(Out *out, A a, B b, Size batches, Size rows, Size inner, Size columns, Size a_step, Size b_step) {
+    for (; batches > 0; --batches, a = a + a_step, b = b + b_step) {
+        for (Size r = 0; r < rows; ++r) {
+            for (Size c = 0; c < columns; ++c) {
+                uint32_t sum = 0;
+                for (Size k = 0; k < inner; ++k) sum += static_cast<uint32_t>(static_cast<int32_t>(a[r * inner + k]) * b[k * columns + c]);
+                *out++ = static_cast<Out>(static_cast<int32_t>(sum));
+            }
+        }
+    }
+}
+
+}  // namespace hil
