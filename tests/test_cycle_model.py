@@ -347,18 +347,7 @@ def test_every_published_image_runs_as_the_page_says(longest: bool) -> None:
             with pytest.raises(NotRun, match=r"unmapped address 0x400200|no end within"):
                 cycle_model.run(image, Counts(budget=50_000_000))
         elif longest == (said > LONG_CYCLES):
-            assert cycles_of_image(image, patient) == pytest.approx(said, rel=0.005), image.name
-
-
-def cycles_of_image(image: Image, counts: Counts) -> float:
-    """A known defect, not understood: beside other load (five at once: 4 of 84 runs) HALE's vww on the L4R5 prints what
-    is no text. It is asked a second time, nothing else is."""
-    try:
-        return cycle_model.run(image, counts).cycles
-    except NotRun as error:
-        if "babbles without line ends" not in str(error):
-            raise
-        return cycle_model.run(image, counts).cycles
+            assert cycle_model.run(image, patient).cycles == pytest.approx(said, rel=0.005), image.name
 
 
 def image_of(path: Path, board: str = "nucleo_l4r5") -> Image:

@@ -410,7 +410,10 @@ def test_lines_without_an_end_of_the_answer_are_no_progress() -> None:
 
 
 def test_a_greeting_after_the_line_was_quiet_answers_no_question() -> None:
-    """As of an emulated board that had no processor while the line was listened to."""
+    """As of an emulated board that had no processor while the line was listened to.
+
+    No command is empty: to one of those, HALE's published firmware prints its memory.
+    """
     master, slave = os.openpty()
     greeting, named, image = (
         b"m-init-done\r\nm-ready\r\n",
@@ -418,8 +421,10 @@ def test_a_greeting_after_the_line_was_quiet_answers_no_question() -> None:
         b"m-image-[ab]\r\nm-ready\r\n",
     )
 
+    heard = b""
+
     def board() -> None:
-        heard = b""
+        nonlocal heard
         for question, answer in ((b"name%", greeting + named), (b"profile%", image)):
             while question not in heard:
                 heard += os.read(master, 64)
@@ -431,6 +436,7 @@ def test_a_greeting_after_the_line_was_quiet_answers_no_question() -> None:
         device.settle(0.05)
         device.check_image(bytes([0xAB]))
         answering.join(10)
+    assert all(heard.removesuffix(b"%").split(b"%"))
     os.close(slave)
     os.close(master)
 

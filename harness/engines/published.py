@@ -6,7 +6,6 @@ On an emulator its cycles are counted between the lines of its two timestamps, e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,21 +103,18 @@ def _spoken(board: Connection, asked: Asked, inputs: Inputs | None, counts: Coun
 
 
 def _wait_for(device: Device, asked: Asked, counts: Counts) -> None:
-    """Until the board is known to listen. An emulated one greets, or has done so while nobody listened yet."""
+    """Until the board is known to listen. An emulated one starts, and greets, when its port is opened."""
     if asked.port is None:
-        with suppress(LinkTimeout):
-            device.greeting(min(GREETING_S, counts.answer_s))
-            return
-    device.settle(QUIET_S)
+        device.greeting(min(GREETING_S, counts.answer_s))
+    else:
+        device.settle(QUIET_S)
 
 
 def _emulated(
     asked: Asked, firmware: FirmwareFile, inputs: Inputs | None, counts: Counts, logs: Path
 ) -> tuple[str, Benchmark, list[bytes], list[Inference], Mapping[str, Any]]:
     """With the emulator's totals. What the emulator knows of an end goes before what the wire tells."""
-    session = Session(
-        firmware.image.load_path, logs, keeps_running=True, watch_lines=True, budget=counts.budget, foreign=True
-    )
+    session = Session(firmware.image.load_path, logs, watch_lines=True, budget=counts.budget, foreign=True)
     problem: HilError | None = None
     found: Spoken | None = None
     with simulated.connect(asked.board, session) as board:

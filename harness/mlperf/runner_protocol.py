@@ -16,6 +16,7 @@ from tinyhil.harness.wire.link import reason
 from tinyhil.quoting import printable
 
 READY = "m-ready"
+SETTLING = b"settle%"  # no command at all
 NAMED = r"m-name-dut-\[(.*)\]"
 ANSWER_S = 10.0
 SLICE_S = 0.02
@@ -58,17 +59,18 @@ class Device:
 
     def settle(self, quiet_s: float) -> None:
         """End a command that somebody left unfinished, throw away what comes until the line is quiet, and what comes
-        before the board says its name: one that starts late greets after that quiet.
+        before the board says its name: one that starts late greets after that quiet. Not by an empty command: that
+        makes firmware of others (HALE's of v1.2) print its memory.
 
         LinkError if the board never stops talking, LinkTimeout or ProtocolError if it never says its name.
         """
-        self._write(b"%")
+        self._write(SETTLING)
         deadline = Deadline(ANSWER_S, self._board.starved_s)
         while self._read_line(quiet_s) is not None:
             if deadline.is_over():
                 raise LinkError(f"{self._board.port}: never stops talking; is this firmware MLPerf Tiny's?")
         self._pending = b""
-        lines = self.ask("name")
+        lines = self._answer("name", ANSWER_S)
         for _ in range(2):  # a greeting, and what that command was answered with
             if any(re.fullmatch(NAMED, line) for line in lines):
                 return
@@ -77,14 +79,18 @@ class Device:
 
     def ask(self, command: str, timeout_s: float = ANSWER_S) -> list[str]:
         """The lines of the answer without the last, which is "m-ready". LinkTimeout, ProtocolError."""
+        lines = self._answer(command, timeout_s)
+        bad = next((line for line in lines if line.startswith("e-[")), None)
+        if bad is not None:
+            raise ProtocolError(f"{self._board.port}: {command[:40]!r} was answered with {printable(bad, 120)}")
+        return lines
+
+    def _answer(self, command: str, timeout_s: float) -> list[str]:
         self._write(command.encode("ascii") + b"%")
         self._note(f"> {command}%")
         lines = self._until_ready(timeout_s)
         if lines is None:
             raise LinkTimeout(f"{self._board.port}: no answer to {command[:40]!r} within {timeout_s:g} s")
-        bad = next((line for line in lines if line.startswith("e-[")), None)
-        if bad is not None:
-            raise ProtocolError(f"{self._board.port}: {command[:40]!r} was answered with {printable(bad, 120)}")
         return lines
 
     def greeting(self, timeout_s: float) -> list[str]:
