@@ -69,6 +69,8 @@ def export(
     ranges, names = opened.required_ranges(samples), [one.name for one in boards]
     compiled = compile_model(opened.model, opened.assignment(None, format_), ranges, boards, names)
     library = library_of(compiled, opened.source.name, name, arena, opened.source.classes)
+    if endless and opened.source.text is not None:
+        library = replace(library, temperature=opened.source.text.temperature)
     library = replace(library, board=boards[0].name, core=boards[0].chip.core) if boards else library
     return Exported(compiled, library, packed(kind, library, []))
 

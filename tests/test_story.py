@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,43 @@ def test_an_exported_library_tells_the_reference_s_tale(fmt: str, tmp_path: Path
         library.call("finish", out)
         letters.append(int(out[0]))
     assert letters == wanted
+
+
+ARDUINO = """#include <cstdio>
+#include <cstdlib>
+static int left = {letters};
+static struct Monitor {
+    void begin(long) {}
+    void print(char letter) {
+        putchar(letter);
+        if (--left == 0) exit(0);
+    }
+    void print(const char *text) { print(*text); }
+} Serial;
+"""
+MAIN = "\nint main() {\n    setup();\n    for (;;) loop();\n}\n"
+
+
+def test_the_arduino_sketch_writes_the_reference_s_tale(tmp_path: Path) -> None:
+    """With a stand-in for Arduino's serial monitor on this machine; a Cortex-M3's compiler takes it, too."""
+    exported = export(NAME, "fixed8", kind="arduino", endless=True)
+    x = exported.prefix
+    sketch = exported.files[f"{x}/examples/{x}_sensor/{x}_sensor.ino"]
+    sources = exported.write(tmp_path)
+    (tmp_path / "sketch.cpp").write_text(ARDUINO.replace("{letters}", str(STEPS + 1)) + sketch + MAIN)
+    files = [tmp_path / "sketch.cpp", sources / f"{x}.cpp"]
+    due = ["arm-none-eabi-g++", "-mcpu=cortex-m3", "-mthumb", "-std=gnu++11", "-Os", "-Wall", "-Werror", "-c"]
+    subprocess.run([*due, f"-I{sources}", files[0], "-o", tmp_path / "due.o"], check=True)
+    subprocess.run(["g++", "-std=gnu++11", "-O1", "-Wall", f"-I{sources}", *files, "-o", tmp_path / "tale"], check=True)
+    told = subprocess.run([tmp_path / "tale"], capture_output=True, text=True, timeout=120, check=True).stdout
+
+    opened = open_model(NAME, None, Streamed(steps=STEPS))
+    (tmp_path / "p.txt").write_text("Once upon a time \n")
+    sample = load_inputs(opened.source, tmp_path / "p.txt", None, opened.model).x
+    program = lower(opened.model.graph, Assignment("fixed8"), opened.required_ranges(None))
+    letters = run_reference(program, quantize_inputs(program, sample)[0]).outputs[0]
+    assert told == text_of(opened.source, sample[0], letters.tolist())
+    assert told.startswith("Once upon a time ")
 
 
 def test_generators_are_fair_and_slow_to_repeat() -> None:
