@@ -289,6 +289,19 @@ def test_full_duplex_echo_loses_nothing(start: Start, chip: Chip, uart: str) -> 
         assert last["cycles"] >= len(data) * 10 * chip.clock_hz // (1.007 * BRIDGES[chip.name])
 
 
+SCRIPTS = (DUE, H747, G0B1)  # what places constants: in RAM, in tightly coupled memory, behind kernels in RAM
+
+
+@pytest.mark.parametrize(
+    "chip", [pytest.param(c, marks=() if c in SCRIPTS else pytest.mark.slow, id=c.name) for c in CHIPS]
+)
+def test_aligned_objects_lie_where_they_must(start: Start, chip: Chip) -> None:
+    board = start(chip, "aligned")
+    with board.open() as port:
+        assert read_exactly(port, 1) == b"R"
+    board.end()
+
+
 @every_chip
 def test_idling_is_cheap(start: Start, chip: Chip) -> None:
     board = start(chip, "echo")
