@@ -76,10 +76,22 @@ def test_what_tinymaix_has_not_is_refused(tmp_path: Path) -> None:
         run_engine("tinymaix", tmp_path, asked, bench())
 
 
-@pytest.mark.data(FLASH, MODELS)
-def test_the_model_file_is_that_of_tinymaix_own_tool() -> None:
-    model, _ = model_of(read_file((data_file(MODELS) / "vww96_q.tflite").read_bytes()))
-    text = (data_file(FLASH) / "vww96_q.h").read_text()
+SMALL = ("tinymaix/mnist_valid_q.tflite", "tinymaix/mnist_valid_q.h")
+LARGE = (f"{MODELS}/vww96_q.tflite", f"{FLASH}/vww96_q.h")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param(SMALL, marks=pytest.mark.data(*SMALL)),
+        pytest.param(LARGE, marks=[pytest.mark.slow, pytest.mark.data(*LARGE)]),
+    ],
+    ids=["small", "large"],
+)
+def test_the_model_file_is_that_of_tinymaix_own_tool(files: tuple[str, str]) -> None:
+    source, header = map(data_file, files)
+    model, _ = model_of(read_file(source.read_bytes()))
+    text = header.read_text()
     theirs = bytes(int(word, 16) for word in re.findall(r"0x[0-9a-fA-F]+", text[text.index("{") : text.index("}")]))
     assert [at for at, (a, b) in enumerate(zip(model, theirs, strict=True)) if a != b] == [5]  # theirs gives floats
 

@@ -112,6 +112,7 @@ def _weighted(content: File, one: Operation, kind: int, activation: int) -> byte
     if kind == FC and len(np.unique(weights.scales)) > 1:
         raise ModelError(f"{one.name}: TinyMaix's dense layers have one scale for all weights")
     scales = np.resize(weights.scales, len(w)).astype("<f4")
+    scales[1 if kind == FC else len(w) :] = 0  # a dense layer's others are not read: zeros, as its own tool writes
     biases = [content.tensors[number].data for number in one.inputs[2:] if number >= 0]
     b = sum((bias.astype(np.int64) for bias in biases if bias is not None), -_quantized(source)[1] * w.sum(1))
     parts = [
