@@ -120,6 +120,12 @@ def joined_inputs(arrays: Mapping[str, Any], parts: Sequence[Part], where: str) 
     return np.concatenate(found, axis=2)
 
 
+def _of_float32(x: np.ndarray) -> np.ndarray:
+    """As float32, or as they are where float32 does not hold all of these whole numbers."""
+    real: np.ndarray = x.astype(np.float32)
+    return x if x.dtype.kind in "iu" and not np.array_equal(real, x) else real
+
+
 def _stream_size(model: Model) -> int:
     return element_count(model.graph.shapes[model.graph.inputs[0]])
 
@@ -155,4 +161,4 @@ def read_inputs(path: Path, model: Model | None = None) -> Inputs:
         x = x.reshape(len(x), *model.graph.shapes[model.graph.inputs[0]])  # a stream as it is recorded, without steps
     if np.issubdtype(x.dtype, np.floating) and (np.abs(x[np.isfinite(x)]) > np.finfo(np.float32).max).any():
         raise DataError(f"{path}: 'x' holds values beyond the range of float32; scale the data")
-    return Inputs(path.name, "file", hashlib.sha256(content).hexdigest(), x.astype(np.float32), y)
+    return Inputs(path.name, "file", hashlib.sha256(content).hexdigest(), _of_float32(x), y)

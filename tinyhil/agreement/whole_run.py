@@ -36,7 +36,7 @@ MARGIN = 4.0
 LARGEST_SHARE = 2.0**-8
 LOST = 0.5  # noise over signal, of outputs that mean nothing any more
 FEW_DECISIONS = 0.1  # of the samples: on the edge of a choice that no run happened to make the other way
-CHOOSING = FLAGS | WHOLE | {"GatherAt", "Where"}
+CHOOSING = FLAGS | WHOLE | {"GatherAt", "Mod", "Where"}
 LEAST_SIGNAL, LEAST_NOISE = 1 / 16, 1 / 4  # of the outputs' power, for samples to differ, and for noise to matter
 FLOAT32 = 2.0**-20  # of the largest output: both models add in some order
 

@@ -95,6 +95,18 @@ def divide(a: np.ndarray | np.float32, b: np.ndarray) -> np.ndarray:
     return quotient
 
 
+def remainder(a: np.ndarray, b: np.ndarray, truncates: bool) -> np.ndarray:
+    """What a / b leaves, exact but for the last sum: with the sign of `a` if it `truncates`, else with that of `b`.
+
+    NaN for a divisor of 0, and for what is not finite.
+    """
+    with np.errstate(all="ignore"):
+        rest = np.fmod(np.abs(a), np.abs(b))
+        rest = np.where(np.isfinite(a) & np.isfinite(b), np.where(a < 0, -rest, rest), F(np.nan))
+        other = (rest != 0) & ((rest < 0) != (b < 0))
+        return rest if truncates else np.where(other, rest + b, rest)
+
+
 def reciprocal(x: np.ndarray) -> np.ndarray:
     """1 / x in single precision, a fixed sequence of IEEE operations."""
     return divide(F(1), x)

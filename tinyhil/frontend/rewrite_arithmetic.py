@@ -68,9 +68,9 @@ def _whole_power(site: Site, base: str, power: int) -> tuple[str]:
 
 
 def _div(site: Site) -> Results:
-    """By a constant: times its reciprocal, which needs no division on the board, unless it must be `exact`."""
+    """By a constant: times its reciprocal, which needs no division on the board."""
     divisor = site.value(site.input(1))
-    if all(site.value(name) is not None for name in site.call.inputs) or site.attr("exact", 0):
+    if all(site.value(name) is not None for name in site.call.inputs):
         return None
     if all(is_whole(site, name) for name in site.call.inputs):
         raise site.refuse("division of whole numbers at run time", "cast to float before it")

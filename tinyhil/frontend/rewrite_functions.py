@@ -1,4 +1,4 @@
-"""Rewrites of functions: whole parts, remainders, sine and cosine, Mish."""
+"""Rewrites of functions: whole parts, sine and cosine, Mish."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from functools import reduce
 import numpy as np
 
 from tinyhil.frontend.rewrite import Results, Rewrite, Site
-from tinyhil.frontend.rewrite_arithmetic import is_whole
 
 # sin(2 pi e) / e of e² <= 1/16: least squares at Chebyshev's points, wrong by 6e-8 before float32 rounds
 _SINE_NODES = 0.25 * np.cos((np.arange(64) + 0.5) * math.pi / 128)
@@ -39,20 +38,6 @@ def _round(site: Site) -> Results:
     return site.last("Add", below, site.make("Or", site.make("Greater", rest, half), tie))
 
 
-def _mod(site: Site) -> Results:
-    """a - b q: q the quotient's floor, or its whole part with the sign of a (fmod). Whole numbers get half a unit, so
-    that a rounded quotient falls on the right side."""
-    a, b = site.call.inputs
-    signed = int(site.attr("fmod", 0))
-    if is_whole(site, a) and is_whole(site, b):
-        sign = site.make("Sign", a) if signed else site.make("Sign", b)
-        quotient = site.make("Div", site.make("Add", a, site.make("Mul", sign, site.constant("half", 0.5))), b, exact=1)
-    else:
-        quotient = site.make("Div", a, b, exact=1)
-    whole = site.make("Truncate" if signed else "Floor", quotient)
-    return site.last("Sub", a, site.make("Mul", whole, b))
-
-
 def _wave(site: Site) -> Results:
     """A cosine of whole turns less the nearest one: sin(2 pi (1/4 - |d|)), an odd polynomial of |e| <= 1/4."""
     turns = site.make("Mul", site.input(0), site.constant("turn", 1 / (2 * math.pi)))
@@ -76,12 +61,6 @@ REWRITES = (
     Rewrite("Floor", "exact on the quantized value", _floor),
     Rewrite("Ceil", "exact on the quantized value", _ceil),
     Rewrite("Round", "to nearest, ties to even; exact on the quantized value", _round),
-    Rewrite(
-        "Mod",
-        "of whole numbers, as far as the quotient's format tells halves of 1 / divisor apart; of others it is cut",
-        _mod,
-        ("fmod",),
-    ),
     Rewrite("Sin", "a polynomial of the distance to the nearest turn", _wave),
     Rewrite("Cos", "a polynomial of the distance to the nearest turn", _wave),
     Rewrite("Mish", "as Softplus, Tanh and Mul", _mish),

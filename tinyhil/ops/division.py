@@ -149,7 +149,6 @@ OPERATORS = (
         _infer_div,
         _evaluate_div,
         by_domain(_lower_div, real_functions.lower_div),
-        ("exact",),
         integers_only=True,
     ),
     Operator(

@@ -7,14 +7,14 @@ model's input is one if it is read by nothing but casts to integers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
 from tinyhil.formats.fixed import Fixed
 from tinyhil.language.graph import Graph, Node
 
-FLAG, INDEX = Fixed(8, 0), Fixed(16, 0)
+FLAG, INDEX, LONG = Fixed(8, 0), Fixed(16, 0), Fixed(32, 0)
 # results in -1..1, from whatever operands
 FLAGS = frozenset({"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "And", "Or", "Not", "Sign"})
 WHOLE = frozenset({"ArgMax", "TopIndices", "Truncate"})
@@ -23,6 +23,7 @@ CLOSED = frozenset(
     {"Add", "Sub", "Mul", "Neg", "Abs", "Min", "Max", "Relu", "Identity", "Dropout", "Reshape", "Flatten", "Squeeze"}
     | {
         "Unsqueeze",
+        "Mod",
         "Slice",
         "Split",
         "Transpose",
@@ -44,26 +45,35 @@ def integral_formats(
     graph: Graph, groups: list[tuple[str, ...]], ranges: Mapping[str, tuple[float, float]]
 ) -> dict[str, Fixed]:
     """Formats of the groups of values (in one memory each) that are whole numbers; `ranges` of run-time values."""
-    whole, flags = _whole_values(graph)
+    whole, flags = _whole_values(graph, frozenset(), None)
+    if unit_inputs(graph):
+        whole, flags = _whole_values(graph, unit_inputs(graph), whole)
+    constants = graph.all_constants()
     chosen = {}
     for group in groups:
         if not all(name in whole for name in group):
             continue
-        largest = max(abs(end) for name in group for end in ranges.get(name, (0.0,)))
-        if largest > INDEX.highest:
-            continue
-        small = all(name in flags for name in group)
-        chosen.update(dict.fromkeys(group, FLAG if small else INDEX))
+        found = [constants[name].reshape(-1) if name in constants else ranges.get(name, (0.0,)) for name in group]
+        low, high = (float(pick(list(map(pick, found)))) for pick in (np.min, np.max))
+        kinds = (FLAG, INDEX, LONG) if all(name in flags for name in group) else (INDEX, LONG)
+        fmt = next((kind for kind in kinds if kind.lowest <= low and high <= kind.highest), None)
+        if fmt is not None:
+            chosen.update(dict.fromkeys(group, fmt))
     return chosen
 
 
-def _whole_values(graph: Graph) -> tuple[set[str], set[str]]:
-    """(whole numbers, those of them within -1..1). Optimistic: all are, until an operation shows that they are not."""
+def _whole_values(graph: Graph, units: Collection[str], known: set[str] | None) -> tuple[set[str], set[str]]:
+    """(whole numbers, those of them within -1..1). Optimistic: all are, until an operation shows that they are not.
+
+    `units`: inputs of an integer type, which are whole numbers until a cast to float, an Identity whose result is not
+    `known` to be whole."""
     constants = graph.all_constants()
     limits = {name: _limit(array) for name, array in constants.items()}
-    whole = {name for name in graph.all_shapes() if name not in limits or limits[name] <= INDEX.highest}
+    whole = {name for name in graph.all_shapes() if name not in limits or limits[name] <= LONG.highest}
     nodes, readers = list(graph.walk()), _readers(graph)
-    whole -= {name for name in graph.inputs if not _only_cast(name, readers)}
+    whole -= {name for name in graph.inputs if name not in units and not _only_cast(name, readers)}
+    if known is not None:
+        whole -= {name for node in nodes if node.op == "Identity" for name in node.outputs if name not in known}
     flags = {name for name in whole if limits.get(name, 0.0) <= 1} - set(graph.inputs)
     scanned = {name for node in nodes if node.body is not None for name in node.inputs}
     while True:
@@ -115,6 +125,16 @@ def _readers(graph: Graph) -> dict[str, list[Node]]:
         for name in node.inputs:
             readers.setdefault(name, []).append(node)
     return readers
+
+
+def is_counted_input(graph: Graph) -> bool:
+    """Whether the model's input is a whole number, or of an integer type with a unit of 1."""
+    return is_whole_input(graph) or bool(unit_inputs(graph))
+
+
+def unit_inputs(graph: Graph) -> set[str]:
+    """Inputs of an integer type, as they are."""
+    return {name for name, fmt in graph.pinned.items() if fmt.grid is not None and fmt.grid[0] == 1.0}
 
 
 def is_whole_input(graph: Graph) -> bool:

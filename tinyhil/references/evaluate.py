@@ -9,6 +9,7 @@ import numpy as np
 from tinyhil.errors import DataError
 from tinyhil.language.graph import Graph, Node
 from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
+from tinyhil.ops.integral import is_counted_input
 
 Watch = Callable[[str, np.ndarray], None]
 Take = Callable[[Node, list[np.ndarray], list[np.ndarray]], list[np.ndarray]]
@@ -33,7 +34,8 @@ def replay(graph: Graph, inputs: np.ndarray, take: Take) -> np.ndarray:
 
 
 def shape_inputs(graph: Graph, inputs: np.ndarray) -> np.ndarray:
-    """`inputs` as float32 (samples, *input shape); DataError when the shapes do not agree or a value is not finite."""
+    """`inputs` as float32 (samples, *input shape), or as float64 where whole numbers that the model takes as such are
+    beyond what float32 holds; DataError when the shapes do not agree or a value is not finite."""
     shape = graph.shapes[graph.inputs[0]]
     squeezed = tuple(dim for dim in shape if dim != 1)
     given = inputs.shape[1:]
@@ -46,7 +48,11 @@ def shape_inputs(graph: Graph, inputs: np.ndarray) -> np.ndarray:
         )
     if not np.issubdtype(inputs.dtype, np.number):
         raise DataError(f"inputs hold {inputs.dtype} values; numbers are needed")
-    x = inputs.astype(np.float32).reshape(len(inputs), *shape)
+    with np.errstate(over="ignore"):
+        x = inputs.astype(np.float32)
+    if is_counted_input(graph) and not np.array_equal(x, inputs):
+        x = inputs.astype(np.float64)
+    x = x.reshape(len(inputs), *shape)
     if not np.isfinite(x).all():
         bad = int(np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1))[0])
         raise DataError(f"inputs: sample {bad} holds NaN or infinite values; clean the data")

@@ -24,6 +24,8 @@ using AMultiplier = LongConst<N>;
 template <int N>
 using APeriod = Const<N>;
 template <int N>
+using APower = Const<N>;
+template <int N>
 using AShift = Const<N>;
 template <int N>
 using AZero = Const<N>;
@@ -35,6 +37,8 @@ template <int32_t N>
 using BMultiplier = LongConst<N>;
 template <int N>
 using BPeriod = Const<N>;
+template <int N>
+using BPower = Const<N>;
 template <int N>
 using BShift = Const<N>;
 template <int N>
@@ -99,6 +103,8 @@ template <int N>
 using Shift = Const<N>;
 template <int N>
 using Sign = Const<N>;
+template <int N>
+using Truncates = Const<N>;
 template <int N>
 using Varies = Const<N>;
 template <int N>

@@ -1,4 +1,4 @@
-// Quotients and square roots, rounded once (tinyhil/ops/division.py).
+// Quotients and square roots, rounded once (tinyhil/ops/division.py), and what quotients leave (tinyhil/ops/remainder.py).
 #pragma once
 #include "firmware/kernels/common/elementwise.hpp"
 
@@ -35,6 +35,23 @@ void div(Out *out, A a, B b, Count count, P a_period, Q b_period, L a_lift, R b_
         }
         const Acc up = left * (static_cast<Acc>(1) << int(a_lift)), down = right * (static_cast<Acc>(1) << int(b_lift));
         out[n] = requantize<Out>(rounded_quotient<Acc>(up, down), Const<0>());
+    }
+}
+
+template <class Acc, class Out, class A, class B, class Count, class P, class Q, class L, class R, class Truncates, class Shift>
+void mod(Out *out, A a, B b, Count count, P a_period, Q b_period, L a_lift, R b_lift, Truncates truncates, Shift shift) {
+    auto i = walk(a_period, count);
+    auto j = walk(b_period, count);
+    for (Size n = 0; n < static_cast<Size>(count); ++n) {
+        const Acc left = static_cast<Acc>(a[i.next(n)]) * (static_cast<Acc>(1) << int(a_lift));
+        const Acc right = static_cast<Acc>(b[j.next(n)]) * (static_cast<Acc>(1) << int(b_lift));
+        if (right == 0) {
+            out[n] = beyond<Out>(false, true);
+            continue;
+        }
+        Acc rest = left % right;
+        if (!int(truncates) && rest != 0 && (rest < 0) != (right < 0)) rest += right;
+        out[n] = requantize<Out>(rest, shift);
     }
 }
 

@@ -124,6 +124,20 @@ HIL_SHARED inline float divide(float a, float b) {
 HIL_SHARED inline float divide(float a, float b) { return a / b; }
 #endif
 
+// What a / b leaves, subtracted bit by bit: every difference, double and half is exact
+inline float remainder(float a, float b, bool truncates) {
+    const float size = magnitude(b);
+    float rest = magnitude(a), unit = size;
+    if (size == 0 || a - a != 0 || b - b != 0) return not_a_number();
+    while (unit <= rest * 0.5f) unit = unit + unit;
+    for (; unit > size; unit = unit * 0.5f) {
+        if (rest >= unit) rest = rest - unit;
+    }
+    if (rest >= size) rest = rest - size;
+    if (a < 0) rest = -rest;
+    return !truncates && rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
 inline float reciprocal(float x) { return divide(1.0f, x); }
 
 // Correctly rounded

@@ -1,0 +1,121 @@
+"""Mod: what a division leaves, exact on the quantized values and rounded once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tinyhil.formats import single_functions as f
+from tinyhil.formats.codec import requantize
+from tinyhil.formats.format import INTEGER, SINGLE, Format
+from tinyhil.language.graph import Node, Shape
+from tinyhil.language.lowering_context import Lowering
+from tinyhil.language.program import Op
+from tinyhil.ops.division import tiled
+from tinyhil.ops.movement import repeated
+from tinyhil.ops.operator import (
+    Arithmetic,
+    Arrays,
+    Form,
+    Kernel,
+    Operator,
+    accumulator_bits,
+    align,
+    attr,
+    broadcast,
+    by_domain,
+)
+
+MOST_BITS = 64  # of operands that are moved to one unit; beyond it they are divided in single precision
+
+
+def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
+    return [broadcast(node, shapes)]
+
+
+def _truncates(node: Node) -> int:
+    """1 where the result has the sign of the dividend, as C's; else 0: that of the divisor."""
+    return int(bool(attr(node, "fmod", 0)))
+
+
+def _evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
+    a, b = align(arrays)
+    with np.errstate(all="ignore"):
+        return [(np.fmod if _truncates(node) else np.mod)(a, b)]
+
+
+def _lower(node: Node, lowering: Lowering) -> None:
+    """In integers where operands and result are fixed point, wide whole numbers, too; else in single precision."""
+    a, b, result = (lowering.format(name) for name in (*node.inputs, *node.outputs))
+    unit = min(a.exponent, b.exponent)
+    a_lift, b_lift, shift = a.exponent - unit, b.exponent - unit, result.exponent - unit
+    bits = accumulator_bits(1 << max(a.bits + a_lift, b.bits + b_lift), shift)
+    is_fixed = all(fmt.is_binary_point for fmt in (a, b, result))
+    if not is_fixed or bits > MOST_BITS or (result.domain != INTEGER and shift):
+        _lower_single(node, lowering)
+        return
+    (a_name, a_period), (b_name, b_period) = (repeated(node, lowering, value) for value in node.inputs)
+    out = lowering.define(node.outputs[0])
+    params = {"count": out.count, "a_period": a_period, "b_period": b_period, "a_lift": a_lift, "b_lift": b_lift}
+    params |= {"truncates": _truncates(node), "shift": shift}
+    lowering.emit(node, Op(MOD.form, node.name, (a_name, b_name), out.name, params, bits))
+
+
+def _lower_single(node: Node, lowering: Lowering) -> None:
+    (a_name, a_period), (b_name, b_period) = (repeated(node, lowering, value) for value in node.inputs)
+    a, b = (lowering.loaded(value) for value in node.inputs)
+    out = lowering.define(node.outputs[0])
+    params = {"count": out.count, "a_period": a_period, "b_period": b_period, "a_power": a.exponent}
+    params |= {"b_power": b.exponent, "truncates": _truncates(node), "shift": out.format.exponent}
+    lowering.emit(node, Op(SINGLE_MOD.form, node.name, (a_name, b_name), out.name, params, domain=SINGLE))
+
+
+def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    p = op.params
+    a, b = (tiled(array, p["count"]) for array in arrays)
+    zero = b == 0
+    up, down = a << p["a_lift"], np.where(zero, 1, b) << p["b_lift"]
+    rest = np.fmod(up, down) if p["truncates"] else np.mod(up, down)
+    codes, clipped = requantize(np.where(zero, 0, rest), p["shift"], out)
+    return codes, clipped | zero
+
+
+def _execute_single(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    p = op.params
+    a, b = (tiled(array, p["count"]) for array in arrays)
+    rest = f.remainder(f.scaled(a, p["a_power"]), f.scaled(b, p["b_power"]), bool(p["truncates"]))
+    return requantize(rest, p["shift"], out)
+
+
+_PERIODS = ("count", "a_period", "b_period")
+MOD = Kernel(
+    Form("mod"),
+    "what a / b leaves, exact; 0 for b = 0, counted",
+    _execute,
+    (*_PERIODS, "a_lift", "b_lift", "truncates", "shift"),
+    (*_PERIODS, "a_lift", "b_lift", "truncates", "shift"),
+    in_place=True,
+    codes=(0, 1),
+)
+SINGLE_MOD = Kernel(
+    Form("mod", Arithmetic.SINGLE),
+    "what a / b leaves in single precision, exact",
+    _execute_single,
+    (*_PERIODS, "a_power", "b_power", "truncates", "shift"),
+    (*_PERIODS, "a_power", "b_power", "truncates", "shift"),
+    in_place=True,
+    coded=SINGLE,
+)
+KERNELS = (MOD, SINGLE_MOD)
+
+OPERATORS = (
+    Operator(
+        "Mod",
+        "exact on the quantized values; broadcast along any axes",
+        _infer,
+        _evaluate,
+        by_domain(_lower),
+        ("fmod",),
+    ),
+)
