@@ -1,8 +1,8 @@
 """Attention on emulated boards: python -m benchmarks.attention
 
 Runs a compact transformer (benchmarks/transformers.py) in each format and board, and Deeploy's networks where HIL_DATA
-has them, each by `hil run`'s own path; puts the table into docs/measured/attention.md. A row whose integers differ from
-the reference is none: it ends the program.
+has them (language models: benchmarks/language_models.py), each by `hil run`'s own path; puts the table into
+docs/measured/attention.md. A row whose integers differ from the reference is none: it ends the program.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ RUNS = (
     *(("CCT-2", "h747", fmt, "balanced") for fmt in ("int8", "fixed8", "fixed16")),
     ("CCT-2", "nucleo_l4r5", "int8", "balanced"),
     *(("CCT_1_32_32_8", "h747", "int8", prefer) for prefer in ("latency", "ram")),
-    *(("microLlama", "h747", fmt, "balanced") for fmt in ("int8", "fixed8")),
-    ("microLlama, PULP's integers", "h747", "int8", "balanced"),
 )
 DEEPLOY = {
     "CCT_1_32_32_8": "CCT/FP32/CCT_1_32_32_8",

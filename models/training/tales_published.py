@@ -38,8 +38,8 @@ def written(folder: Path, network: Network) -> None:
     path = folder / f"{folder.name}.onnx"
     onnx.save(teller(made), path)
     save_ranges(folder / "ranges.json", ranges_of(path, made), hashlib.sha256(path.read_bytes()).hexdigest())
-    for name, perplexity in perplexities(made, folder):
-        print(f"{name}: perplexity {perplexity:.3f} a letter")
+    for name, found in perplexities(made, folder):
+        print(f"{name}: perplexity {found:.3f} a letter")
 
 
 def teller_of(name: str, network: Network) -> Teller:
@@ -63,7 +63,8 @@ def windows(codes: np.ndarray, window: int, count: int) -> tuple[np.ndarray, np.
     return samples, codes[first + 1]
 
 
-def _loop(path: Path, window: int, *, every: bool = True) -> Graph:
+def loop(path: Path, window: int, *, every: bool = True) -> Graph:
+    """The model of `window` steps; its results are those of every step, or of the last."""
     return load_model(path, Stream(steps=window, every=every)).graph
 
 
@@ -72,7 +73,7 @@ def ranges_of(path: Path, made: Teller) -> Ranges:
     one that shows the newest alone, as libraries do."""
     samples, _ = windows(split_text()[0], made.window, CALIBRATED)
     source = {"name": TEXT.name, "sha256": hashlib.sha256(TEXT.read_bytes()).hexdigest(), "samples": CALIBRATED}
-    newest, every = (calibrate(_loop(path, made.window, every=shown), samples, source) for shown in (False, True))
+    newest, every = (calibrate(loop(path, made.window, every=shown), samples, source) for shown in (False, True))
     return replace(every, values={**newest.values, **every.values}, zeros={**newest.zeros, **every.zeros})
 
 
@@ -80,17 +81,18 @@ def perplexities(made: Teller, folder: Path) -> Iterator[tuple[str, float]]:
     """(format, perplexity of a letter) in float and by the integer reference: second halves of held out windows."""
     path = folder / "logits.onnx"
     onnx.save(teller(made, "logits"), path)
-    graph, ranges = _loop(path, made.window), ranges_of(path, made)
+    graph, ranges = loop(path, made.window), ranges_of(path, made)
     path.unlink()
     samples, following = windows(split_text()[1], made.window, MEASURED)
-    yield "float32", _perplexity(evaluate(graph, samples), following)
+    yield "float32", perplexity(evaluate(graph, samples), following)
     for name in FORMATS:
         program = lower(graph, Assignment(name), ranges)
         codes, _ = quantize_inputs(program, samples)
-        yield name, _perplexity(dequantize_outputs(program, run_reference(program, codes).outputs), following)
+        yield name, perplexity(dequantize_outputs(program, run_reference(program, codes).outputs), following)
 
 
-def _perplexity(logits: np.ndarray, following: np.ndarray) -> float:
+def perplexity(logits: np.ndarray, following: np.ndarray) -> float:
+    """Of a letter: `logits` of windows, the second halves of which count, and the letters that follow."""
     rows = logits.reshape(*following.shape, len(ALPHABET)).astype(np.float64)
     half = following.shape[1] // 2
     distances = rows - rows.max(-1, keepdims=True)
