@@ -1,8 +1,8 @@
 """Language models on the emulated H747: python -m benchmarks.language_models
 
 Deeploy's microLlama (HIL_DATA), its FP32 file in two formats and its twin in PULP's integers, and the zoo's `story`
-with the format's weights and with 4 bits and a scale for each block of BLOCK (com.microsoft's MatMulNBits). Each row is a
-run whose integers equal the reference's; perplexities are those of the integer reference on held out text. Puts the
+with the format's weights and with 4 bits and a scale for each block of BLOCK (com.microsoft's MatMulNBits). Each row is
+a run whose integers equal the reference's; perplexities are those of the integer reference on held out text. Puts the
 table into docs/measured/attention.md. Needs the extra `train`.
 """
 
