@@ -41,8 +41,6 @@ POINTS, TABLE = ROOT / "results" / "fit_points.json", ROOT / "harness" / "fit" /
 FEW = ("nucleo_l4r5", "nucleo_g0b1", "nucleo_u575")  # boards that --measure is for
 RIDGE = 1e-3  # of a cost, as a share of an image's time: what no image tells apart is shared
 NEAR = 1.0  # the same, towards the costs of a similar core
-# cores of which few networks were measured
-SIMILAR = {"cortex-m4": "cortex-m7", "cortex-m33": "cortex-m7"}
 INSIDE = (5, 95)  # percentiles
 
 
@@ -57,6 +55,24 @@ class Point:
     cycles: float
     code_bytes: float
     beside_bytes: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """A core whose costs another's stay near: how near, and whether its code is alike, too."""
+
+    core: str = ""
+    weight: float = NEAR
+    has_code: bool = True
+
+
+# Of cores of which few networks were measured. A Cortex-M0+ multiplies one number at a time like an AVR (weights of 0.4
+# to 0.7 give as good a band), with other instructions.
+SIMILAR = {
+    "cortex-m4": Like("cortex-m7"),
+    "cortex-m33": Like("cortex-m7"),
+    "cortex-m0plus": Like("avr", 0.5, has_code=False),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +127,18 @@ def _point(boards: Boards, image: Image) -> Point:
     )  # fmt: skip
 
 
-def fitted(rows: list[tuple[Mapping[str, float], float]], prior: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Cost of each feature; what no image tells apart stays near a multiple of `prior`."""
+def fitted(
+    rows: list[tuple[Mapping[str, float], float]], prior: Mapping[str, float] | None = None, weight: float = NEAR
+) -> dict[str, float]:
+    """Cost of each feature; what no image tells apart stays near a multiple of `prior`, which has this `weight`."""
     prior = prior or {}
     names = sorted({name for features, _ in rows for name in features} | prior.keys())
     share = np.array([[features.get(name, 0.0) / value for name in names] for features, value in rows])
     near = np.array([prior.get(name, 0.0) for name in names])
     near = near * (np.median(1 / (share @ near)) if prior else 0.0)
-    scale = np.maximum(share.max(axis=0), np.where(near > 0, NEAR / np.maximum(near, 1e-9), 1e-9))
-    ridge = (NEAR if prior else RIDGE) * np.eye(len(names))
-    wanted = np.concatenate([np.ones(len(rows)), (NEAR if prior else 0.0) * near * scale])
+    scale = np.maximum(share.max(axis=0), np.where(near > 0, weight / np.maximum(near, 1e-9), 1e-9))
+    ridge = (weight if prior else RIDGE) * np.eye(len(names))
+    wanted = np.concatenate([np.ones(len(rows)), (weight if prior else 0.0) * near * scale])
     found, _ = nnls(np.vstack([share / scale, ridge]), wanted)
     return {name: float(f"{cost / unit:.4g}") for name, cost, unit in zip(names, found, scale, strict=True)}
 
@@ -129,11 +147,13 @@ def estimate(costs: Mapping[str, float], features: Mapping[str, float]) -> float
     return sum(costs.get(name, 0.0) * count for name, count in features.items())
 
 
-def band(rows: list[tuple[str, Mapping[str, float], float]], prior: Mapping[str, float] | None = None) -> list[float]:
+def band(
+    rows: list[tuple[str, Mapping[str, float], float]], prior: Mapping[str, float] | None = None, weight: float = NEAR
+) -> list[float]:
     """Measured over estimated of networks that the fit has not seen; of what it then knows nothing it says nothing."""
     ratios = []
     for network in sorted({title for title, _, _ in rows}):
-        costs = fitted([(features, value) for title, features, value in rows if title != network], prior)
+        costs = fitted([(features, value) for title, features, value in rows if title != network], prior, weight)
         own = [
             (features, value) for title, features, value in rows if title == network and features.keys() <= costs.keys()
         ]
@@ -146,17 +166,18 @@ def table(found: list[Point], others: Mapping[str, dict[str, Any]]) -> dict[str,
     """`others`: of cores without a point."""
     cores: dict[str, dict[str, Any]] = {**others}
     for core in sorted({point.core for point in found}, key=lambda core: (core in SIMILAR, core)):
-        like = cores.get(SIMILAR.get(core, ""), {})
-        time, code = like.get("cycles"), like.get("code_bytes")
+        like = SIMILAR.get(core, Like())
+        other = cores.get(like.core, {})
+        time, code = other.get("cycles"), other.get("code_bytes") if like.has_code else None
         own = [point for point in found if point.core == core]
         beside = [point.beside_bytes for point in own if point.beside_bytes is not None]
         cores[core] = {
             "images": len(own),
             "networks": len({point.network for point in own}),
-            "cycles": fitted([(point.time, point.cycles) for point in own], time),
-            "cycles_band": band([(point.network, point.time, point.cycles) for point in own], time),
-            "code_bytes": fitted([(point.code, point.code_bytes) for point in own], code),
-            "code_band": band([(point.network, point.code, point.code_bytes) for point in own], code),
+            "cycles": fitted([(point.time, point.cycles) for point in own], time, like.weight),
+            "cycles_band": band([(point.network, point.time, point.cycles) for point in own], time, like.weight),
+            "code_bytes": fitted([(point.code, point.code_bytes) for point in own], code, like.weight),
+            "code_band": band([(point.network, point.code, point.code_bytes) for point in own], code, like.weight),
             "beside_bytes": [float(np.median(beside)), float(np.max(beside))],
         }
     return cores
