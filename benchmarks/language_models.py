@@ -136,7 +136,7 @@ def rows() -> Iterator[str]:
                     record = measured(Path(folder), found[0], fmt, found[1], found[1])
                     yield line(name.split(",")[0], "PULP's bytes" if "," in name else "the format's", fmt, record, 1)
     made = story()
-    for blocks, fmt in ((False, "int8"), (True, "int8"), (True, "fixed16")):
+    for blocks, fmt in ((False, "int8"), (True, "int8")):
         with tempfile.TemporaryDirectory() as folder:
             record = told(made, Path(folder), fmt, blocks=blocks)
             found_perplexity = perplexity(made, Path(folder) / "logits.onnx", fmt, blocks=blocks)

@@ -27,7 +27,7 @@ STATES = 4  # of a channel of Mamba
 WINDOW = 3  # of convolutions
 DILATIONS = (1, 2, 4)
 NOISE, MOVED = 0.1, 1  # what training adds to scaled frames, and the averaged frames it moves them by
-SCHEDULE = Schedule(epochs=20, batch=64, learning_rate=8e-3, weight_decay=1e-3)
+SCHEDULE = Schedule(epochs=10, batch=64, learning_rate=1e-2, weight_decay=1e-3)
 OPSET = 17
 
 
