@@ -6,25 +6,32 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from export_bench import OnHost, export
+from kernel_cases import Case, run_natively
+from onnx import numpy_helper
 
-from models.training.teller import DRAWS, GENERATORS, MOST_SEED
+from models.training.teller import DRAWS, GENERATORS, MOST_SEED, Teller, teller
+from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import DataError
+from tinyhil.frontend.onnx import load_onnx
+from tinyhil.frontend.ports import Stream
 from tinyhil.harness.job.inputs import load_inputs
 from tinyhil.harness.job.job import Streamed, open_model
 from tinyhil.harness.job.prompts import OWN, text_of
 from tinyhil.harness.job.zoo import find_model
 from tinyhil.language.assignment import Assignment
-from tinyhil.language.program import walk
+from tinyhil.language.program import Program, walk
 from tinyhil.ops.placed import PLACE_AT
 from tinyhil.ops.scan import COPY
 from tinyhil.references.evaluate import evaluate
 from tinyhil.references.reference import quantize_inputs, run_reference
 
 NAME, STEPS = "story_small", 72  # the ring of 64 is gone round
+HEADS = 4
 
 
 def by_onnxruntime(sample: np.ndarray) -> list[int]:
@@ -106,6 +113,38 @@ def test_the_arduino_sketch_writes_the_reference_s_tale(tmp_path: Path) -> None:
     letters = run_reference(program, quantize_inputs(program, sample)[0]).outputs[0]
     assert told == text_of(opened.source, sample[0], letters.tolist())
     assert told.startswith("Once upon a time ")
+
+
+def _scores(path: Path, steps: int, seen: np.ndarray, fmt: str) -> Program:
+    """The model whose results are its last step's scores, not a letter, over so many steps."""
+    weights = {one.name: numpy_helper.to_array(one) for one in onnx.load(find_model(NAME).path).graph.initializer}
+    angles = np.arctan2(weights["sines"], weights["cosines"])
+    layers = sum(name.startswith("query.") for name in weights)
+    onnx.save(teller(Teller(NAME, HEADS, layers, weights, angles), "logits"), path)
+    short = load_onnx(path, Stream(steps=seen.shape[1])).graph
+    found = calibrate(short, seen, {})
+    return lower(load_onnx(path, Stream(steps=steps)).graph, Assignment(fmt), found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fmt", ["int8", "fixed8", "fixed16"])
+def test_ten_thousand_steps_leave_no_trace_in_the_caches(fmt: str, tmp_path: Path) -> None:
+    """Two layers look back at twice the ring: whatever 10,048 letters were heard before, three rings of letters after
+    them give the same scores to the bit."""
+    ring, before = 64, 157 * 64
+    after = 3 * ring
+    draws = np.random.default_rng(3)
+    sample = np.ones((before + after, 3), np.float32)
+    sample[:, 0], sample[:, 2] = draws.integers(0, 64, len(sample)), 70
+    seen = sample[: 8 * 2 * ring].reshape(8, 2 * ring, 3)
+    cases = []
+    for steps in (after, before + after):
+        program = _scores(tmp_path / "scores.onnx", steps, seen, fmt)
+        codes, _ = quantize_inputs(program, sample[None, -steps:])
+        cases.append(Case(str(steps), program, codes))
+    fresh, late = run_natively(cases, tmp_path, "-O2").outputs
+    assert len(np.unique(fresh)) > 20
+    np.testing.assert_array_equal(fresh, late)
 
 
 def test_generators_are_fair_and_slow_to_repeat() -> None:

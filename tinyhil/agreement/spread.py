@@ -14,8 +14,8 @@ import numpy as np
 from tinyhil.language.graph import Node
 from tinyhil.ops import OPERATOR_BY_NAME
 from tinyhil.ops.norm import scale_and_offset
-from tinyhil.ops.normalize import root_of
-from tinyhil.ops.operator import align
+from tinyhil.ops.normalize import root_of, row_axes
+from tinyhil.ops.operator import align, attr, axis_of
 
 # sums of products of their operands
 LINEAR = frozenset({"Conv", "ConvTranspose", "MatMul", "BatchMatMul", "Gemm"})
@@ -27,6 +27,7 @@ MOVING = frozenset(
 CHOOSING = {"Gather": slice(0, 1), "GatherAt": slice(0, 1), "Pad": slice(0, 1)}
 SMALLEST_SQUARE = 2.0**-149  # of single precision
 SAME = 2.0**-22
+MOST_POWER = 700.0  # of e in float64
 STEADY = frozenset({"Relu", "Clip", "Neg", "Abs"})  # element by element, never steeper than 1
 
 
@@ -111,17 +112,45 @@ def _product(node: Node, operands: Sequence[Uncertain], result: np.ndarray) -> U
 
 
 def _divided(node: Node, operands: Sequence[Uncertain], result: np.ndarray) -> Uncertain:
-    """Rows less their mean over their deviation: as precise as the largest element is, over the deviation."""
+    """Rows less their mean over their deviation: as precise as the largest element is, over the deviation.
+
+    Errors e of a row move its deviation by at most their own root mean square d, as it is a norm; an element less the
+    mean moves by its own error and their mean: |y' - y| <= (e + mean(e) + |y| d) / (deviation - d).
+    """
     x, root = operands[0], root_of(node, operands[0].value)
     largest = np.abs(x.value).max(axis=tuple(range(1, result.ndim)), keepdims=True)
     size = np.where(root == 0, 0, largest / np.where(root == 0, 1, root))
-    if not x.is_known:
-        return Uncertain(result, np.full(result.shape, np.inf), np.broadcast_to(size, result.shape))
     with np.errstate(divide="ignore"):  # squares of less than 2**-126 have lost bits, if not all
         lost = np.where(
             result == 0, 0, np.abs(result) * (SMALLEST_SQUARE * result[0].size / np.square(root, dtype=np.float64))
         )
+    if not x.is_known:
+        lost = lost + _moved_rows(node, np.broadcast_to(x.error, x.value.shape), np.abs(result), root)
     return Uncertain(result, lost, np.broadcast_to(size, result.shape))
+
+
+def _moved_rows(node: Node, error: np.ndarray, result: np.ndarray, root: np.ndarray) -> np.ndarray:
+    """How far normalised rows may move by errors of their elements; infinite where the deviation may vanish."""
+    axes = row_axes(node, result)
+    squares = np.square(error).mean if node.attrs["mean"] else np.square(error).sum
+    of_root = np.sqrt(squares(axis=axes, keepdims=True))
+    of_element = error + (error.mean(axis=axes, keepdims=True) if node.attrs["centre"] else 0.0)
+    left = root - of_root
+    moved = (of_element + result * of_root) / np.where(left > 0, left, 1.0)
+    return np.where(left > 0, moved, np.inf)
+
+
+def _shared(node: Node, operands: Sequence[Uncertain], result: np.ndarray) -> Uncertain:
+    """Softmax of numbers each off by at most E in its row: a share's odds y / (1 - y) change by a factor of at most
+    t = exp(2 E), so that y' lies between y / (y + (1 - y) t) and y t / (1 + y (t - 1))."""
+    if operands[0].is_known:
+        return Uncertain.known(result)
+    axis = axis_of(node, attr(node, "axis", -1), result.ndim - 1) + 1
+    reach = np.broadcast_to(operands[0].error, result.shape).max(axis=axis, keepdims=True)
+    factor = np.exp(np.minimum(2.0 * reach.astype(np.float64), MOST_POWER))
+    y = result.astype(np.float64)
+    least, most = y / (y + (1 - y) * factor), y * factor / (1 + y * (factor - 1))
+    return Uncertain(result, np.maximum(y - least, most - y), np.abs(result))
 
 
 def _decided(node: Node, operands: Sequence[Uncertain], result: np.ndarray) -> Uncertain:
@@ -153,5 +182,6 @@ _RULES: dict[str, Callable[[Node, Sequence[Uncertain], np.ndarray], Uncertain]] 
     "Mul": _product,
     "BatchNormalization": _normalized,
     "Normalize": _divided,
+    "Softmax": _shared,
     **dict.fromkeys(("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"), _decided),
 }

@@ -48,15 +48,16 @@ def root_of(node: Node, x: np.ndarray) -> np.ndarray:
     """What the rows are divided by, with axes of 1."""
     squares = np.square(_centred(node, x))
     reduced = squares.mean if node.attrs["mean"] else squares.sum
-    root: np.ndarray = np.sqrt(reduced(axis=_axes(node, x), keepdims=True) + node.attrs["epsilon"])
+    root: np.ndarray = np.sqrt(reduced(axis=row_axes(node, x), keepdims=True) + node.attrs["epsilon"])
     return root
 
 
 def _centred(node: Node, x: np.ndarray) -> np.ndarray:
-    return x - x.mean(axis=_axes(node, x), keepdims=True) if node.attrs["centre"] else x
+    return x - x.mean(axis=row_axes(node, x), keepdims=True) if node.attrs["centre"] else x
 
 
-def _axes(node: Node, x: np.ndarray) -> tuple[int, ...]:
+def row_axes(node: Node, x: np.ndarray) -> tuple[int, ...]:
+    """The axes of a row, of x (samples, ...)."""
     first = axis_of(node, node.attrs["axis"], x.ndim - 1) + 1
     return tuple(range(first, x.ndim)) if node.attrs["to_end"] else (first,)
 
