@@ -18,7 +18,7 @@ import pytest
 from boards_under_test import SESSION
 from direct_build import direct_build
 from kernel_cases import FIRMWARE, SANITIZED, Case, collect, first_difference, run_natively, run_on_board
-from onnx_models import compiled, load, samples_for
+from onnx_models import compiled, load, node, samples_for
 from random_models import extreme_inputs
 from test_rows import Chain, mobile, runs, weights
 
@@ -49,9 +49,9 @@ PORTABLE: dict[str, tuple[str, ...]] = {  # on the desktop
 }
 FORMATS = ("fixed8", "int8", "fixed8pc")
 INSTRUCTIONS = {  # functions that tests/firmware_arm/instructions.cpp tries; the Cortex-M4 has loops of its own
-    "due": 31,
-    "h747": 41,
-    "nucleo_l4r5": 41,
+    "due": 37,
+    "h747": 49,
+    "nucleo_l4r5": 49,
 }
 
 
@@ -225,7 +225,25 @@ def cases_for(core: str, folder: Path) -> list[Case]:
         if number % 2:
             inputs[::2] *= np.random.default_rng(number).integers(0, 2, inputs[::2].shape)
         found.append(Case(f"{name} {default}", arranged, inputs))
-    return [*found, *row_wise_cases(core, folder), *(above_least_cases(core, folder) if core == "cortex-m3" else ())]
+    found += [*row_wise_cases(core, folder), *unsigned_cases(core, folder)]
+    return [*found, *(above_least_cases(core, folder) if core == "cortex-m3" else ())]
+
+
+def unsigned_cases(core: str, folder: Path) -> Iterator[Case]:
+    """Operands without a sign, which need all of a byte."""
+    every = [*convolutions(), *depthwise(), *layouts(), *matrices(), ("residual", residual()), *long_rows()]
+    for number, (name, chain) in enumerate(every[::4]):
+        program = program_of(behind_relu(chain), folder, "fixed8u")
+        program = arrange(often_zero(program) if number % 2 else program, core)
+        yield Case(f"{name} unsigned", program, extreme_inputs(program, number))
+
+
+def behind_relu(chain: Chain) -> Chain:
+    """`chain` of what a Relu leaves of its input."""
+    for made in chain.nodes:
+        made.input[:] = ["positive" if name == "x" else name for name in made.input]
+    chain.nodes.insert(0, node("Relu", "x", "positive"))
+    return chain
 
 
 def above_least_cases(core: str, folder: Path) -> Iterator[Case]:

@@ -183,6 +183,8 @@ def test_what_formats_say_of_themselves(golden: Golden) -> None:
             text += as_text("  of values", one.fit(3.7), reals)
         if one.fit_range is not None:
             text += as_text("  -0.5..1.42", one.fit_range(-0.5, 1.42), reals)
+        if one.fit_positive is not None:
+            text += as_text("  0..1.42", one.fit_positive(1.42), reals)
         if one.fit_values is not None:
             text += as_text("  coarser", fmt.coarser(fmt.exponent + 2), given)
     golden.check("formats.txt", text)

@@ -25,7 +25,11 @@ from tinyhil.language.graph import Graph
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 SAMPLES = 12
-BOARD_FORMATS = ("fixed5", "fixed12", "posit8es0", "posit8es2", "posit16es1", "fp8e4m3", "fp4e2m1", "bfloat16", "nf4")
+BOARD_FORMATS = (
+    *("fixed5", "fixed12", "fixed8u", "fixed3u", "posit8es0", "posit8es2", "posit16es1"),
+    *("fp8e4m3", "fp4e2m1", "bfloat16", "nf4"),
+)
+UNO_FORMATS = ("fixed5", "fixed8u", "posit8es2", "bfloat16")
 
 
 def slow_unless(name: str, quick: tuple[str, ...]) -> object:
@@ -153,7 +157,9 @@ def test_on_arm(board: str, build_cache: Path, tmp_path: Path) -> None:
     assert first_difference(cases, run_on_board(cases, load_boards().board(board), build_cache)) == ""
 
 
-@pytest.mark.parametrize("name", [slow_unless(name, ("fixed5", "posit8es2", "bfloat16")) for name in BOARD_FORMATS])
+@pytest.mark.parametrize(
+    "name", [slow_unless(name, ("fixed5", "fixed8u", "posit8es2", "bfloat16")) for name in BOARD_FORMATS]
+)
 def test_on_the_uno(name: str, build_cache: Path, tmp_path: Path) -> None:
     cases = [case(name, Assignment(name), layers(tmp_path))]
     assert first_difference(cases, run_on_board(cases, load_boards().board("uno"), build_cache)) == ""
@@ -164,7 +170,7 @@ def test_on_the_uno(name: str, build_cache: Path, tmp_path: Path) -> None:
     [
         *(("fixed16", 2e-3), ("fixed32", 1e-6), ("fixed12", 2e-2), ("posit16es1", 2e-3), ("posit16es2", 4e-3)),
         *(("posit32es2", 1e-6), ("float32", 1e-6), ("float16", 2e-3), ("bfloat16", 2e-2), ("posit8es0", 0.1)),
-        *(("posit8es2", 0.3), ("fp8e4m3", 0.3), ("fixed8", 0.1), ("kmeans256", 2e-3)),
+        *(("posit8es2", 0.3), ("fp8e4m3", 0.3), ("fixed8", 0.1), ("fixed8u", 0.05), ("kmeans256", 2e-3)),
     ],
 )
 def test_accuracy_is_what_the_width_gives(name: str, tolerance: float, tmp_path: Path) -> None:

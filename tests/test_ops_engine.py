@@ -36,7 +36,18 @@ from tinyhil.search.space import Choice, make_space
 
 FORMATS = ("posit16es1", "float16", "int8")
 MORE_FORMATS = (
-    *("fixed8", "fixed16", "fixed32", "posit8es0", "posit8es2", "posit32es2", "fp8e4m3", "fp8e5m2", "fp4e2m1"),
+    *(
+        "fixed8",
+        "fixed8u",
+        "fixed16",
+        "fixed32",
+        "posit8es0",
+        "posit8es2",
+        "posit32es2",
+        "fp8e4m3",
+        "fp8e5m2",
+        "fp4e2m1",
+    ),
     *("bfloat16", "float32", "int16x8", "fixed8pc", "fixed16pc", "kmeans16", "ternary", "fp8e4m3pc"),
 )
 LAYERS = {"Conv", "MatMul", "Gemm"}

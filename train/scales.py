@@ -99,7 +99,7 @@ def held(used: Quantizers, steps: Mapping[str, Tensor]) -> LearnedQuantizers:
 
 def ends_of(used: LearnedQuantizers) -> dict[str, float]:
     """What each value of a learned scale reaches."""
-    ends = {used.leaders[name]: 2.0 ** (fmt.bits - 1 + fmt.exponent) for name, fmt in used.values.items()}
+    ends = {used.leaders[name]: (fmt.highest + 1) * 2.0**fmt.exponent for name, fmt in used.values.items()}
     return {name: ends[leader] for name, leader in used.leaders.items() if leader in ends and leader in used.steps}
 
 

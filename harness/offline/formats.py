@@ -61,6 +61,8 @@ def fitted(fmt: NamedFormat) -> Format:
         return fmt.fit_values(np.random.default_rng(0).normal(size=4096) / 4)
     if fmt.fit_range is not None:
         return fmt.fit_range(-0.999, 0.999)
+    if fmt.fit_positive is not None:
+        return fmt.fit_positive(0.999)
     return fmt.fit(0.999)
 
 
@@ -68,7 +70,7 @@ def values(fmt: Format) -> np.ndarray:
     """Every real value of a format of at most 16 bits, ascending."""
     codes = np.arange(1 << fmt.bits)
     if fmt.decode(np.array([0])).dtype == np.float64 and hasattr(fmt, "lowest"):
-        codes = codes - (1 << (fmt.bits - 1))
+        codes = codes + fmt.lowest
     if hasattr(fmt, "entries"):
         codes = np.arange(len(fmt.entries))
     decoded = np.ldexp(fmt.decode(codes), fmt.exponent)

@@ -45,4 +45,7 @@ def _by_text() -> dict[str, Format]:
         if named.fit_values is None and named.fit_range is None:
             fitted = named.fit(1.0)
             found.setdefault(str(fitted).split(" * ")[0], fitted)
+        if named.fit_positive is not None:
+            positive = named.fit_positive(1.0)
+            found.setdefault(str(positive).split(" * ")[0], positive)
     return found

@@ -28,7 +28,7 @@ def stored_dtype(fmt: Format) -> np.dtype[Any]:
     """How numbers of a format are kept between evaluations: as short as holds them all."""
     kind = kind_of(fmt)
     if kind == INTS and fmt.grid is not None:
-        return np.dtype(np.int8 if fmt.bits <= 8 else np.int16)
+        return np.dtype(f"{'i' if fmt.lowest < 0 else 'u'}{1 if fmt.bits <= 8 else 2}")
     short = kind == DOUBLES and fmt.bits <= 16  # single precision holds them, largest and smallest included
     return np.dtype(np.float32 if short else NUMBERS[kind])
 

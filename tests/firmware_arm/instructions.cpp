@@ -123,15 +123,21 @@ void try_products(hil::Size step, Chip chip, Portable portable) {
 
 #ifdef __ARM_FEATURE_DSP
 // All registers are for the loop, as in their kernels.
+template <void (&Add)(hil::Column<4> &, const int8_t *&, const int8_t *, hil::Size)>
 __attribute__((noinline)) void words_of_rows(hil::Column<4> &sums, const int8_t *&w, const int8_t *x, hil::Size words) {
     hil::Column<4> local = sums;
-    add_words(local, w, x, words);
+    Add(local, w, x, words);
     sums = local;
 }
-__attribute__((noinline)) void words_of_pairs(hil::Column<4> &sums, const int8_t *&w, const int8_t *x, hil::Size words) {
-    hil::Column<4> local = sums;
-    add_paired_words(local, w, x, words);
-    sums = local;
+template <class X>
+bool differ_expanded(uint32_t a, uint32_t b, uint32_t c) {
+    const uint32_t words[] = {a, b, c, a ^ b, b ^ c, c ^ a, ~a};
+    const X *const bytes = reinterpret_cast<const X *>(words);
+    const hil::Size elements = 4 * (1 + c % 3);
+    uint32_t found[13] = {0}, wanted[13] = {0};
+    hil::expand<int8_t>(found, bytes + a % 4, bytes + 12 + b % 4, elements);
+    hil::portable::expand<int8_t>(wanted, bytes + a % 4, bytes + 12 + b % 4, elements);
+    return __builtin_memcmp(found, wanted, sizeof found) != 0;
 }
 #endif
 
@@ -272,29 +278,32 @@ void run_cases() {
         return add_products(start, a, b) != portable::add_products(start, a, b);
     });
     try_step<4, int8_t>([](auto &s, auto &w, auto &x) { add_one_unless_zero(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_one(s, w, x); });
-    try_step<4, int8_t>([](auto &s, auto &w, auto &x) { add_one_above_least(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_one<uint8_t>(s, w, x); });
+    try_step<4, int8_t>([](auto &s, auto &w, auto &x) { add_one_unsigned_unless_zero(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_one<uint8_t>(s, w, x); });
+    try_step<4, int8_t>([](auto &s, auto &w, auto &x) { add_one_unsigned(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_one<uint8_t>(s, w, x); });
+    try_all([](uint32_t a, uint32_t, uint32_t) {
+        return even_unsigned_bytes(a) != portable::even_unsigned_bytes(a) || odd_unsigned_bytes(a) != portable::odd_unsigned_bytes(a);
+    });
+    try_column<4>([](auto &s, auto &w, auto x, auto n) { add_unsigned_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements<uint8_t>(s, w, x, n); });
+    try_column<4>([](auto &s, auto &w, auto x, auto n) { add_unsigned_elements_unless_zero(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements<uint8_t>(s, w, x, n); });
+    try_column<8>([](auto &s, auto &w, auto x, auto n) { add_unsigned_elements_unless_zero(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements<uint8_t>(s, w, x, n); });
 #ifdef __ARM_FEATURE_DSP
     try_steps<int8_t>(all_of_a_row<int8_t, add_all_fours>, [](auto &s, auto &w, auto &x) { portable::add_four(s, w, x); });
     try_steps<int8_t>(all_of_a_row<int8_t, add_all_pairs>, [](auto &s, auto &w, auto &x) { portable::add_pairs(s, w, x); });
     try_steps<int8_t, 4>(all_of_four_rows, [](auto &s, auto &w, auto &x) { portable::add_pairs(s, w, x); });
     try_steps<int16_t>(all_of_a_row<int16_t, add_all_twos>, [](auto &s, auto &w, auto &x) { portable::add_two(s, w, x); });
-    try_all([](uint32_t a, uint32_t b, uint32_t c) {
-        const uint32_t words[] = {a, b, c, a ^ b, b ^ c, c ^ a, ~a};
-        const int8_t *const bytes = reinterpret_cast<const int8_t *>(words);
-        const Size elements = 4 * (1 + c % 3);
-        uint32_t found[13] = {0}, wanted[13] = {0};
-        expand<int8_t>(found, bytes + a % 4, bytes + 12 + b % 4, elements);
-        portable::expand<int8_t>(wanted, bytes + a % 4, bytes + 12 + b % 4, elements);
-        return __builtin_memcmp(found, wanted, sizeof found) != 0;
-    });
+    try_all(differ_expanded<int8_t>);
+    try_all(differ_expanded<uint8_t>);
     try_all(differ_in_blocks<-128>);
     try_all(differ_in_blocks<7>);
     try_all(differ_in_depthwise<false>);
     try_all(differ_in_depthwise<true>);
     try_all(differ_in_depthwise<false, true>);
-    try_column<4>(words_of_rows, [](auto &s, auto &w, auto x, auto n) { portable::add_words(s, w, x, n); });
-    try_column<4>(words_of_pairs, [](auto &s, auto &w, auto x, auto n) { portable::add_paired_words(s, w, x, n); });
+    try_column<4>(words_of_rows<add_words>, [](auto &s, auto &w, auto x, auto n) { portable::add_words(s, w, x, n); });
+    try_column<4>(words_of_rows<add_paired_words>, [](auto &s, auto &w, auto x, auto n) { portable::add_paired_words(s, w, x, n); });
+    try_column<4>(words_of_rows<add_unsigned_words>, [](auto &s, auto &w, auto x, auto n) { portable::add_words<uint8_t>(s, w, x, n); });
+    try_column<4>(words_of_rows<add_paired_unsigned_words>, [](auto &s, auto &w, auto x, auto n) { portable::add_paired_words<uint8_t>(s, w, x, n); });
 #else
+    try_column<8>([](auto &s, auto &w, auto x, auto n) { add_unsigned_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements<uint8_t>(s, w, x, n); });
     try_column<8>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
     try_column<4>([](auto &s, auto &w, auto x, auto n) { add_paired_words(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_paired_words(s, w, x, n); });
 #endif

@@ -10,6 +10,7 @@ import numpy as np
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.compiler.cell_scales import with_cell_scales
 from tinyhil.compiler.columns import scaled_columns
+from tinyhil.compiler.never_negative import never_negative
 from tinyhil.compiler.pins import asymmetric_weights, grouped_weights, moved_constants, pinned_formats, stated_operands
 from tinyhil.compiler.shared_scales import leaders_of, ranges_together, share_scales
 from tinyhil.compiler_pass import Pass, Stage, fold
@@ -155,10 +156,12 @@ def formats(
     together = ranges_together(graph, groups, asymmetric)
     leaders = {name: together[group[0]][0] for group in groups for name in group}
     spans: dict[str, tuple[float, float]] = {}
+    positive = _positive(graph, groups, assignment)
     for group in groups:
         chosen = named(assignment.format_of(group))
         if chosen.values and not all(is_matrix(constants.get(name)) for name in group):
             chosen = named(chosen.values)
+        chosen = _signed_or_not(chosen, group, positive)
         if chosen.vectors and any(name in constants and not is_matrix(constants[name]) for name in group):
             chosen = named(chosen.vectors)
         magnitude = 0.0
@@ -185,6 +188,20 @@ def formats(
             result[name] = fmt
     free = _movable(groups, assignment, fixed)
     return fold(FITS, Fitted(graph, groups, result | fixed, fixed, free), leaders, spans, without=without).formats
+
+
+def _positive(graph: Graph, groups: list[tuple[str, ...]], assignment: Assignment) -> Collection[str]:
+    """The values that can not be below zero, if any format asks for them."""
+    chosen = {named(assignment.format_of(group)) for group in groups}
+    asked = any(fmt.fit_positive is not None for one in chosen for fmt in (one, named(one.values or one.name)))
+    return never_negative(graph, groups) if asked else set()
+
+
+def _signed_or_not(chosen: NamedFormat, group: tuple[str, ...], positive: Collection[str]) -> NamedFormat:
+    """`chosen` as it fits values that share memory: without a sign if they are `positive`."""
+    if chosen.fit_positive is None or not any(name in positive for name in group):
+        return chosen
+    return replace(chosen, fit=chosen.fit_positive)
 
 
 def scale_leaders(graph: Graph, assignment: Assignment, ranges: Ranges, chosen: Mapping[str, Format]) -> dict[str, str]:
@@ -228,9 +245,11 @@ def is_matrix(constant: np.ndarray | None) -> bool:
 def cut_ranges(ranges: Ranges, graph: Graph, assignment: Assignment) -> Ranges:
     """The ranges as the formats of `assignment` are fitted to them, which need no more what calibration saw."""
     values = dict(ranges.values)
-    for group in tied_values(graph):
+    groups = tied_values(graph)
+    positive = _positive(graph, groups, assignment)
+    for group in groups:
         chosen = named(assignment.format_of(group))
-        fitted = named(chosen.values) if chosen.values else chosen
+        fitted = _signed_or_not(named(chosen.values) if chosen.values else chosen, group, positive)
         values |= {name: ranges.fitted_ends(name, fitted) for name in group if name in values}
     return replace(ranges, values=values, by=METHODS[0], seen={})
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from tinyhil.errors import ConfigError, did_you_mean
-from tinyhil.formats import affine, codebook, fixed, minifloat, mx, posit, sign, single
+from tinyhil.formats import affine, codebook, fixed, minifloat, mx, posit, sign, single, unsigned
 from tinyhil.formats.format import NamedFormat
 
 FORMATS: tuple[NamedFormat, ...] = (
     *fixed.NAMED,
+    *unsigned.NAMED,
     *posit.NAMED,
     *minifloat.NAMED,
     *mx.NAMED,

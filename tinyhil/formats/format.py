@@ -166,6 +166,11 @@ class Format(ABC):
         return False
 
     @property
+    def is_unsigned_byte(self) -> bool:
+        """Whether codes need all of a byte without a sign, which kernels made for signed bytes can not read."""
+        return False
+
+    @property
     def is_per_channel(self) -> bool:
         """Whether weights of a layer get an exponent for each output channel."""
         return False
@@ -254,7 +259,7 @@ class NamedFormat:
     `values` names the format of run-time values when this one is for constants only, `vectors` that of constants that
     are no matrices (biases, states) when this one holds too little for them; empty otherwise. `fit_values` is given
     where the elements of a constant decide, not its magnitude alone, `fit_range` where both ends of a run-time value's
-    range do.
+    range do, `fit_positive` where run-time values that can not be below zero have another format.
     """
 
     name: str
@@ -264,4 +269,5 @@ class NamedFormat:
     values: str = ""
     fit_values: Callable[[np.ndarray], Format] | None = None
     fit_range: Callable[[float, float], Format] | None = None
+    fit_positive: Callable[[float], Format] | None = None
     vectors: str = ""

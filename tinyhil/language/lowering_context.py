@@ -36,9 +36,11 @@ class Loaded:
 
 
 def loaded(fmt: Format) -> Loaded:
-    """Coded and single operands keep their own unit and have no bounds that matter."""
+    """Coded and single operands keep their own unit and have no bounds that matter. Numbers without a sign are seen as
+    what has one: bounds are those of the lowest number."""
     if fmt.is_binary_point:
-        return Loaded(fmt.exponent, fmt.lowest, fmt.highest, fmt.bits)
+        unsigned = fmt.lowest == 0
+        return Loaded(fmt.exponent, fmt.lowest or -fmt.highest - 1, fmt.highest, fmt.bits + unsigned)
     if fmt.domain != INTEGER:
         return Loaded(fmt.exponent, -1, 1, 2, False)
     largest = int(fmt.largest * 2.0**-fmt.granule)

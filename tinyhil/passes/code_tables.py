@@ -87,7 +87,8 @@ def operand_of(program: Program, op: Op) -> Tensor | None:
     if not _is_function(program, op, run_time) or program.tensors[op.output].format.storage_bytes > 2:
         return None
     tensor = program.tensors[run_time[0]]
-    return tensor if tensor.format.storage_bytes == 1 and tensor.format.bits <= CODE_BITS else None
+    fmt = tensor.format
+    return tensor if fmt.storage_bytes == 1 and fmt.bits <= CODE_BITS and not fmt.is_unsigned_byte else None
 
 
 def _is_function(program: Program, op: Op, run_time: list[str]) -> bool:

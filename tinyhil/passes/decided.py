@@ -93,7 +93,8 @@ def _is_of_fixed_point(program: Program, op: Op) -> bool:
     width = a.format.storage_bytes
     if width != b.format.storage_bytes or width > 2 or op.accumulator_bits > (32 if width == 1 else 64):
         return False
-    return all(_is_computed(t) and t.format.is_binary_point and not t.format.is_sign for t in (a, b))
+    plain = (t.format.is_binary_point and not (t.format.is_sign or t.format.is_unsigned_byte) for t in (a, b))
+    return all(map(_is_computed, (a, b))) and all(plain)
 
 
 def _is_softmax_of_rows(program: Program, op: Op) -> bool:

@@ -134,7 +134,8 @@ class _Level:
             return None
         operand = tensors[at_run_time[0]]
         formats = (operand.format, tensors[op.output].format)
-        return operand if all(fmt.bits <= 8 and fmt.storage_bytes == 1 for fmt in formats) else None
+        small = all(fmt.bits <= 8 and fmt.storage_bytes == 1 for fmt in formats)
+        return operand if small and not operand.format.is_unsigned_byte else None
 
     def vanishing(self, function: _Function) -> list[Op]:
         """The operations that nobody needs if the last one is computed from the operand."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.fixed import shifted
 from tinyhil.formats.format import INTEGER
 from tinyhil.language.form import Form
@@ -55,7 +56,7 @@ class _Ranges:
         out = self._program.tensors[op.output].format
         if op.kernel in TABLES:
             table = self._program.constants[op.inputs[0]]
-            codes = table.astype(np.int8 if out.storage_bytes == 1 else np.int16)
+            codes = table.astype(storage_dtype(out))
             return int(codes.min()), int(codes.max())
         if out.is_sign:  # not a sum in its unit, rounded
             return None

@@ -41,7 +41,8 @@ def _stream_of(program: Program, op: Op) -> np.ndarray | None:
     if op.kernel.weights is not Weights.LISTS:
         return None
     weights, x = (program.tensors[name].format for name in op.inputs[1:3])
-    if not (weights.is_binary_point and x.is_binary_point) or weights.bits != x.bits:
+    plain = weights.is_binary_point and x.is_binary_point and not x.is_unsigned_byte
+    if not plain or weights.bits != x.bits:
         return None
     if op.accumulator_bits > MOST_SUM_BITS.get(x.bits, 0):
         return None

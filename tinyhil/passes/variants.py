@@ -15,6 +15,7 @@ import numpy as np
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
 from tinyhil.language.form import Arithmetic, Joined, Weights
+from tinyhil.language.lowering_context import loaded
 from tinyhil.language.program import Blocks, Op, Program, Role, Tensor, walk
 from tinyhil.ops import conv, linear
 from tinyhil.ops.window import Window, window_of
@@ -161,13 +162,20 @@ def of_bytes(layer: Layer) -> bool:
     rounds = layer.program.tensors[op.output].format.is_binary_point or is_rescaled(layer)
     if op.accumulator_bits > SUM_BITS or op.domain != INTEGER or not rounds:
         return False
+    if op.kernel.joined is Joined.PAIR and not has_signs(layer):
+        return False
     are_bytes = _is_byte(weights, full=True) or raised(layer.program, op) is not None
     return weights.role == Role.CONSTANT and are_bytes and _is_byte(x)
 
 
 def of_signed_bytes(layer: Layer) -> bool:
-    """The same of weights that are their bytes."""
-    return of_bytes(layer) and raised(layer.program, layer.op) is None
+    """Of weights that are their bytes, and operands that have a sign."""
+    return of_bytes(layer) and raised(layer.program, layer.op) is None and has_signs(layer)
+
+
+def has_signs(layer: Layer) -> bool:
+    """No operand needs a byte without a sign."""
+    return not any(layer.program.tensors[name].format.is_unsigned_byte for name in layer.op.inputs)
 
 
 def of_halves(layer: Layer) -> bool:
@@ -290,7 +298,7 @@ def can_be_paired(layer: Layer) -> bool:
 
 
 def _most_weight(layer: Layer, carried: int) -> int:
-    return int(((1 << SUM_BITS - 1) - 1 - carried) >> (layer.operands[1].format.bits - 1))
+    return int(((1 << SUM_BITS - 1) - 1 - carried) // -loaded(layer.operands[1].format).lowest)
 
 
 def _is_rounded_to_32_bits(op: Op) -> bool:
@@ -301,7 +309,7 @@ def _is_rounded_to_32_bits(op: Op) -> bool:
 
 
 def _is_byte(tensor: Tensor, *, full: bool = False) -> bool:
-    """Stored as a signed byte; `full`: not packed in flash."""
+    """Stored as a byte, of either kind; `full`: not packed in flash."""
     fmt = tensor.format
     return fmt.grid is not None and (fmt.bits == 8 or (fmt.bits < 8 and not full))
 
@@ -429,12 +437,12 @@ _OF_BLOCKS, _OF_HALVES = "arm/conv_blocks.hpp", "arm/halves.hpp"
 _BYTE_CHANNELS, _HALF_CHANNELS = (of_bytes, is_depthwise, is_three), (of_halves, is_depthwise, is_three)
 _NINE, _DEPTHWISE = by_channel(9, 1), "arm/depthwise.hpp"
 VARIANTS = (
-    Variant(AVR, _BOTH, (of_bits,), bits(8), None, "common/binary_rows.hpp"),
-    Variant((*ARM, *M0), _BOTH, (of_bits,), bits(32), None, "common/binary_rows.hpp"),
+    Variant(AVR, _BOTH, (of_bits, has_signs), bits(8), None, "common/binary_rows.hpp"),
+    Variant((*ARM, *M0), _BOTH, (of_bits, has_signs), bits(32), None, "common/binary_rows.hpp"),
     Variant(
         AVR,
         _BOTH,
-        (of_bytes, is_whole, four_rows),
+        (of_bytes, has_signs, is_whole, four_rows),
         rows(ROWS_OF_AVR, 1, 1, 1),
         None,
         "avr/dense_avr.hpp",
@@ -453,7 +461,14 @@ VARIANTS = (
         None,
         "arm/dense_rows.hpp",
     ),
-    Variant(ARM, _CONV, (of_bytes, is_depthwise, is_line), by_channel(LINE, LINE), stretches, "arm/depthwise_line.hpp"),
+    Variant(
+        ARM,
+        _CONV,
+        (of_bytes, has_signs, is_depthwise, is_line),
+        by_channel(LINE, LINE),
+        stretches,
+        "arm/depthwise_line.hpp",
+    ),
     Variant(COLUMNS, _CONV, (*_BYTE_CHANNELS, is_rescaled), _NINE, lines_or_columns, "arm/rescaled_columns.hpp"),
     Variant(ARM, _CONV, _BYTE_CHANNELS, _NINE, lines, _DEPTHWISE),
     Variant(M3, _CONV, _WHOLE, channels_last(4, 1), patches, _OF_BLOCKS, leaves_out=0.5),

@@ -367,15 +367,18 @@ inline int32_t unpaired(int32_t row, int32_t both) {
 #define HIL_EIGHT_SUMS \
     [a] "+r"(s.of[0][0]), [b] "+r"(s.of[0][1]), [c] "+r"(s.of[1][0]), [d] "+r"(s.of[1][1]), [e] "+r"(s.of[2][0]), \
     [f] "+r"(s.of[2][1]), [g] "+r"(s.of[3][0]), [h] "+r"(s.of[3][1])
-__attribute__((always_inline)) inline void add_one(Sums<4> &s, const int8_t *&w, const int8_t *&x) {
-    int32_t p, q, factor;
-    asm("ldrsb %[p], [%[x]], #1\n"
-        "ldrsb %[q], [%[x]], #1\n"
-        HIL_ROW_OF_TWO("a", "b") HIL_ROW_OF_TWO("c", "d") HIL_ROW_OF_TWO("e", "f") HIL_ROW_OF_TWO("g", "h")
-        : HIL_EIGHT_SUMS, [x] "+r"(x), [w] "+r"(w), [p] "=&r"(p), [q] "=&r"(q), [factor] "=&r"(factor)
-        :
-        : "memory");
-}
+#define HIL_ADD_ONE(name, load) \
+    __attribute__((always_inline)) inline void name(Sums<4> &s, const int8_t *&w, const int8_t *&x) { \
+        int32_t p, q, factor; \
+        asm(load " %[p], [%[x]], #1\n" load " %[q], [%[x]], #1\n" \
+            HIL_ROW_OF_TWO("a", "b") HIL_ROW_OF_TWO("c", "d") HIL_ROW_OF_TWO("e", "f") HIL_ROW_OF_TWO("g", "h") \
+            : HIL_EIGHT_SUMS, [x] "+r"(x), [w] "+r"(w), [p] "=&r"(p), [q] "=&r"(q), [factor] "=&r"(factor) \
+            : \
+            : "memory"); \
+    }
+HIL_ADD_ONE(add_one, "ldrsb")
+HIL_ADD_ONE(add_one_unsigned, "ldrb")
+#undef HIL_ADD_ONE
 // The same: two elements that are 0 cost 3 instructions, others 16
 #define HIL_ADD_ONE_UNLESS_ZERO(name, extend) \
     __attribute__((always_inline)) inline void name(Sums<4> &s, const int8_t *&w, const int8_t *&x) { \
@@ -392,7 +395,7 @@ __attribute__((always_inline)) inline void add_one(Sums<4> &s, const int8_t *&w,
             : "memory"); \
     }
 HIL_ADD_ONE_UNLESS_ZERO(add_one_unless_zero, "sxtb")
-HIL_ADD_ONE_UNLESS_ZERO(add_one_above_least, "uxtb")
+HIL_ADD_ONE_UNLESS_ZERO(add_one_unsigned_unless_zero, "uxtb")
 #undef HIL_ADD_ONE_UNLESS_ZERO
 #undef HIL_EIGHT_SUMS
 #undef HIL_ROW_BEHIND
@@ -400,7 +403,8 @@ HIL_ADD_ONE_UNLESS_ZERO(add_one_above_least, "uxtb")
 #elif !defined(__AVR__)
 inline void add_one(Sums<4> &s, const int8_t *&w, const int8_t *&x) { portable::add_one(s, w, x); }
 inline void add_one_unless_zero(Sums<4> &s, const int8_t *&w, const int8_t *&x) { portable::add_one(s, w, x); }
-inline void add_one_above_least(Sums<4> &s, const int8_t *&w, const int8_t *&x) { portable::add_one<uint8_t>(s, w, x); }
+inline void add_one_unsigned(Sums<4> &s, const int8_t *&w, const int8_t *&x) { portable::add_one<uint8_t>(s, w, x); }
+inline void add_one_unsigned_unless_zero(Sums<4> &s, const int8_t *&w, const int8_t *&x) { portable::add_one<uint8_t>(s, w, x); }
 #endif
 
 // Blocks of these weights and operands of type X in sums of type Acc: `add` adds what the weights of a block and two patches give and
@@ -461,22 +465,37 @@ struct FourRowsInPairs {
     }
 };
 
-template <Size Step>
-struct Element {
+// How the bytes of patches join four rows
+struct SignedBytes {
     __attribute__((always_inline)) static inline void add(Sums<4> &s, const int8_t *&w, const int8_t *&x) { add_one(s, w, x); }
 };
-template <>
-struct Element<unless_zero> {
+struct SignedUnlessZero {
     __attribute__((always_inline)) static inline void add(Sums<4> &s, const int8_t *&w, const int8_t *&x) { add_one_unless_zero(s, w, x); }
 };
-template <>
-struct Element<unless_least> {  // patches hold what elements are above the least
-    __attribute__((always_inline)) static inline void add(Sums<4> &s, const int8_t *&w, const int8_t *&x) { add_one_above_least(s, w, x); }
+struct UnsignedBytes {
+    __attribute__((always_inline)) static inline void add(Sums<4> &s, const int8_t *&w, const int8_t *&x) { add_one_unsigned(s, w, x); }
 };
+struct UnsignedUnlessZero {
+    __attribute__((always_inline)) static inline void add(Sums<4> &s, const int8_t *&w, const int8_t *&x) {
+        add_one_unsigned_unless_zero(s, w, x);
+    }
+};
+template <class X, Size Step>
+struct ElementsOf;
+template <>
+struct ElementsOf<int8_t, 1> : SignedBytes {};
+template <>
+struct ElementsOf<int8_t, unless_zero> : SignedUnlessZero {};
+template <>
+struct ElementsOf<int8_t, unless_least> : UnsignedUnlessZero {};  // patches hold what elements are above the least
+template <>
+struct ElementsOf<uint8_t, 1> : UnsignedBytes {};
+template <>
+struct ElementsOf<uint8_t, unless_zero> : UnsignedUnlessZero {};
 
 // Cortex-M3: 4 x 2 sums; the elements of the two patches in turn
-template <Size Step>
-struct TwoPixels<Blocks<int8_t, 4, Step>, int8_t, int32_t> {
+template <class X, Size Step>
+struct FourRowsOfBytes {
     static constexpr Size rows = 4;
 
     template <bool Twice>
@@ -485,16 +504,22 @@ struct TwoPixels<Blocks<int8_t, 4, Step>, int8_t, int32_t> {
         const int8_t *x = reinterpret_cast<const int8_t *>(words), *const end = x + 2 * rounded_up(inner, 4), *at = w;
         w += 4 * rounded_up(inner, 4);
         while (x != end) {
-            Element<Step>::add(sums, at, x);
-            Element<Step>::add(sums, at, x);
-            Element<Step>::add(sums, at, x);
-            Element<Step>::add(sums, at, x);
+            ElementsOf<X, Step>::add(sums, at, x);
+            ElementsOf<X, Step>::add(sums, at, x);
+            ElementsOf<X, Step>::add(sums, at, x);
+            ElementsOf<X, Step>::add(sums, at, x);
         }
     }
 };
+template <Size Step>
+struct TwoPixels<Blocks<int8_t, 4, Step>, int8_t, int32_t> : FourRowsOfBytes<int8_t, Step> {};
+template <Size Step>
+struct TwoPixels<Blocks<int8_t, 4, Step>, uint8_t, int32_t> : FourRowsOfBytes<uint8_t, Step> {};
 template <class X>
 struct TwoPixels<Blocks<int8_t, 4, in_pairs>, X, int32_t> : FourRowsInPairs {};
 template <>
 struct TwoPixels<Blocks<int8_t, 4, in_pairs>, int8_t, int32_t> : FourRowsInPairs {};
+template <>
+struct TwoPixels<Blocks<int8_t, 4, in_pairs>, uint8_t, int32_t> : FourRowsInPairs {};
 
 }  // namespace hil

@@ -14,18 +14,21 @@ struct Column {
 namespace portable {
 
 // `words` words of four elements of a row times four rows of bytes, of which a word each lies in turn
+template <class X = int8_t>
 inline void add_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) {
     for (; words > 0; --words, x += 4) {
-        const uint32_t even = even_bytes(word_at(x)), odd = odd_bytes(word_at(x));
+        const Pairs of_x = split(reinterpret_cast<const X *>(x));
         for (Size r = 0; r < 4; ++r, w += 4) {
-            s.of[r] = add_products(add_products(s.of[r], even_bytes(word_at(w)), even), odd_bytes(word_at(w)), odd);
+            s.of[r] = add_products(add_products(s.of[r], even_bytes(word_at(w)), of_x.first), odd_bytes(word_at(w)), of_x.second);
         }
     }
 }
 // The same of four rows in pairs: the sums of the first and of both, of the third and of both
+template <class X = int8_t>
 inline void add_paired_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) {
     for (; words > 0; --words, x += 4) {
-        const uint32_t of_x[] = {even_bytes(word_at(x)), odd_bytes(word_at(x))};
+        const Pairs bytes = split(reinterpret_cast<const X *>(x));
+        const uint32_t of_x[] = {bytes.first, bytes.second};
         for (Size n = 0; n < 4; ++n, w += 4) {
             const uint32_t both = word_at(w);
             int32_t *const sums = s.of + n / 2 * 2;
@@ -35,10 +38,10 @@ inline void add_paired_words(Column<4> &s, const int8_t *&w, const int8_t *x, Si
     }
 }
 // What `count` elements are above `zero` times `Rows` rows, of which an element each lies in turn
-template <Size Rows>
+template <class X = int8_t, Size Rows>
 inline void add_elements(Column<Rows> &s, const int8_t *&w, const int8_t *x, Size count, int32_t zero = 0) {
     for (; count > 0; --count, ++x) {
-        for (Size r = 0; r < Rows; ++r, ++w) s.of[r] = wrapped(s.of[r], int64_t(*w) * (*x - zero));
+        for (Size r = 0; r < Rows; ++r, ++w) s.of[r] = wrapped(s.of[r], int64_t(*w) * (static_cast<X>(*x) - zero));
     }
 }
 
@@ -46,11 +49,11 @@ inline void add_elements(Column<Rows> &s, const int8_t *&w, const int8_t *x, Siz
 
 #ifdef __ARM_FEATURE_DSP
 // 20 instructions for 16 products, and two for the loop. Extensions and multiplications in turn: they can go in pairs.
-#define HIL_FOUR_ROWS \
+#define HIL_FOUR_ROWS(extend) \
     "ldr %[x], [%[at]], #4\n" \
     "ldmia %[w]!, {r4, r5, r6, r8}\n" \
-    "sxtb16 %[even], %[x]\n" \
-    "sxtb16 %[x], %[x], ror #8\n" \
+    extend " %[even], %[x]\n" \
+    extend " %[x], %[x], ror #8\n" \
     "sxtb16 %[half], r4\n" \
     "sxtb16 r4, r4, ror #8\n" \
     "smlad %[a], %[half], %[even], %[a]\n" \
@@ -67,30 +70,34 @@ inline void add_elements(Column<Rows> &s, const int8_t *&w, const int8_t *x, Siz
     "sxtb16 r8, r8, ror #8\n" \
     "smlad %[d], %[half], %[even], %[d]\n" \
     "smlad %[d], r8, %[x], %[d]\n"
-__attribute__((always_inline)) inline void add_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) {
-    if (words == 0) return;
-    const int8_t *const end = x + 4 * words;
-    uint32_t value = words, even, half;
-    asm("tst %[x], #1\n"
-        "bne 2f\n"
-        ".balign 8\n"
-        "1:\n" HIL_FOUR_ROWS
-        "2:\n" HIL_FOUR_ROWS
-        "cmp %[at], %[end]\n"
-        "bne 1b\n"
-        : [a] "+r"(s.of[0]), [b] "+r"(s.of[1]), [c] "+r"(s.of[2]), [d] "+r"(s.of[3]), [w] "+r"(w), [at] "+r"(x), [x] "+r"(value),
-          [even] "=&r"(even), [half] "=&r"(half)
-        : [end] "r"(end)
-        : "r4", "r5", "r6", "r8", "cc", "memory");
-}
+#define HIL_ADD_WORDS(name, extend) \
+    __attribute__((always_inline)) inline void name(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) { \
+        if (words == 0) return; \
+        const int8_t *const end = x + 4 * words; \
+        uint32_t value = words, even, half; \
+        asm("tst %[x], #1\n" \
+            "bne 2f\n" \
+            ".balign 8\n" \
+            "1:\n" HIL_FOUR_ROWS(extend) \
+            "2:\n" HIL_FOUR_ROWS(extend) \
+            "cmp %[at], %[end]\n" \
+            "bne 1b\n" \
+            : [a] "+r"(s.of[0]), [b] "+r"(s.of[1]), [c] "+r"(s.of[2]), [d] "+r"(s.of[3]), [w] "+r"(w), [at] "+r"(x), [x] "+r"(value), \
+              [even] "=&r"(even), [half] "=&r"(half) \
+            : [end] "r"(end) \
+            : "r4", "r5", "r6", "r8", "cc", "memory"); \
+    }
+HIL_ADD_WORDS(add_words, "sxtb16")
+HIL_ADD_WORDS(add_unsigned_words, "uxtb16")
+#undef HIL_ADD_WORDS
 #undef HIL_FOUR_ROWS
 // 16 instructions for 16 products, and two for the loop
-#define HIL_TWO_PAIRS \
+#define HIL_TWO_PAIRS(extend) \
     "ldr %[x], [%[at]], #4\n" \
     "ldmia %[w]!, {r4, r5, r6, r8}\n" \
-    "sxtb16 %[even], %[x]\n" \
+    extend " %[even], %[x]\n" \
     "smlad %[b], r4, %[even], %[b]\n" \
-    "sxtb16 %[x], %[x], ror #8\n" \
+    extend " %[x], %[x], ror #8\n" \
     "smlad %[d], r6, %[even], %[d]\n" \
     "sxtb16 r4, r4\n" \
     "smlad %[b], r5, %[x], %[b]\n" \
@@ -102,26 +109,34 @@ __attribute__((always_inline)) inline void add_words(Column<4> &s, const int8_t 
     "smlad %[c], r6, %[even], %[c]\n" \
     "smlad %[a], r5, %[x], %[a]\n" \
     "smlad %[c], r8, %[x], %[c]\n"
-__attribute__((always_inline)) inline void add_paired_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) {
-    if (words == 0) return;
-    const int8_t *const end = x + 4 * words;
-    uint32_t value = words, even;
-    asm("tst %[x], #1\n"
-        "bne 2f\n"
-        ".balign 8\n"
-        "1:\n" HIL_TWO_PAIRS
-        "2:\n" HIL_TWO_PAIRS
-        "cmp %[at], %[end]\n"
-        "bne 1b\n"
-        : [a] "+r"(s.of[0]), [b] "+r"(s.of[1]), [c] "+r"(s.of[2]), [d] "+r"(s.of[3]), [w] "+r"(w), [at] "+r"(x), [x] "+r"(value),
-          [even] "=&r"(even)
-        : [end] "r"(end)
-        : "r4", "r5", "r6", "r8", "cc", "memory");
-}
+#define HIL_ADD_PAIRED_WORDS(name, extend) \
+    __attribute__((always_inline)) inline void name(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) { \
+        if (words == 0) return; \
+        const int8_t *const end = x + 4 * words; \
+        uint32_t value = words, even; \
+        asm("tst %[x], #1\n" \
+            "bne 2f\n" \
+            ".balign 8\n" \
+            "1:\n" HIL_TWO_PAIRS(extend) \
+            "2:\n" HIL_TWO_PAIRS(extend) \
+            "cmp %[at], %[end]\n" \
+            "bne 1b\n" \
+            : [a] "+r"(s.of[0]), [b] "+r"(s.of[1]), [c] "+r"(s.of[2]), [d] "+r"(s.of[3]), [w] "+r"(w), [at] "+r"(x), [x] "+r"(value), \
+              [even] "=&r"(even) \
+            : [end] "r"(end) \
+            : "r4", "r5", "r6", "r8", "cc", "memory"); \
+    }
+HIL_ADD_PAIRED_WORDS(add_paired_words, "sxtb16")
+HIL_ADD_PAIRED_WORDS(add_paired_unsigned_words, "uxtb16")
+#undef HIL_ADD_PAIRED_WORDS
 #undef HIL_TWO_PAIRS
 #elif !defined(__AVR__)
 inline void add_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) { portable::add_words(s, w, x, words); }
 inline void add_paired_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) { portable::add_paired_words(s, w, x, words); }
+inline void add_unsigned_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) { portable::add_words<uint8_t>(s, w, x, words); }
+inline void add_paired_unsigned_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) {
+    portable::add_paired_words<uint8_t>(s, w, x, words);
+}
 #endif
 
 #if defined(__ARM_ARCH_7M__)
@@ -129,9 +144,9 @@ inline void add_paired_words(Column<4> &s, const int8_t *&w, const int8_t *x, Si
 #define HIL_NEXT_ROW(sum) \
     "ldrsb %[factor], [%[w]], #1\n" \
     "mla %[" sum "], %[factor], %[x], %[" sum "]\n"
-#define HIL_TWO_ROWS "ldrsb %[x], [%[at]], #1\n" HIL_NEXT_ROW("a") HIL_NEXT_ROW("b")
-#define HIL_FOUR_ROWS HIL_TWO_ROWS HIL_NEXT_ROW("c") HIL_NEXT_ROW("d")
-#define HIL_EIGHT_ROWS HIL_FOUR_ROWS HIL_NEXT_ROW("e") HIL_NEXT_ROW("f") HIL_NEXT_ROW("g") HIL_NEXT_ROW("h")
+#define HIL_TWO_ROWS(load) load " %[x], [%[at]], #1\n" HIL_NEXT_ROW("a") HIL_NEXT_ROW("b")
+#define HIL_FOUR_ROWS(load) HIL_TWO_ROWS(load) HIL_NEXT_ROW("c") HIL_NEXT_ROW("d")
+#define HIL_EIGHT_ROWS(load) HIL_FOUR_ROWS(load) HIL_NEXT_ROW("e") HIL_NEXT_ROW("f") HIL_NEXT_ROW("g") HIL_NEXT_ROW("h")
 #define HIL_LOOP(step) ".balign 8\n1:\n" step step step step "cmp %[at], %[end]\nbne 1b\n"
 #define HIL_SUMS_2 [a] "+r"(s.of[0]), [b] "+r"(s.of[1])
 #define HIL_SUMS_4 HIL_SUMS_2, [c] "+r"(s.of[2]), [d] "+r"(s.of[3])
@@ -148,24 +163,31 @@ inline void add_paired_words(Column<4> &s, const int8_t *&w, const int8_t *x, Si
             asm(step : sums, [w] "+r"(w), [at] "+r"(x), [x] element(value), [factor] "=&r"(factor) : : "cc", "memory"); \
         } \
     }
-HIL_ADD_ELEMENTS(add_elements, 8, HIL_SUMS_8, HIL_EIGHT_ROWS, "=&r")
-HIL_ADD_ELEMENTS(add_elements, 4, HIL_SUMS_4, HIL_FOUR_ROWS, "=&r")
-HIL_ADD_ELEMENTS(add_elements, 2, HIL_SUMS_2, HIL_TWO_ROWS, "=&r")
+#define HIL_ADD_ALL(name, load) \
+    HIL_ADD_ELEMENTS(name, 8, HIL_SUMS_8, HIL_EIGHT_ROWS(load), "=&r") \
+    HIL_ADD_ELEMENTS(name, 4, HIL_SUMS_4, HIL_FOUR_ROWS(load), "=&r") \
+    HIL_ADD_ELEMENTS(name, 2, HIL_SUMS_2, HIL_TWO_ROWS(load), "=&r")
+HIL_ADD_ALL(add_elements, "ldrsb")
+HIL_ADD_ALL(add_unsigned_elements, "ldrb")
 // The same, but an element that is 0 costs 3 instructions, every other one 2 more; 4 and 3 where 0 is the least code
 #define HIL_ROW_BEHIND(sum, bytes) \
     "ldrsb %[factor], [%[w], #-" bytes "]\n" \
     "mla %[" sum "], %[factor], %[x], %[" sum "]\n"
-#define HIL_UNLESS(test, bytes, rows) "ldrsb %[x], [%[at]], #1\nadd %[w], %[w], #" bytes "\n" test rows "2:\n"
+#define HIL_UNLESS(load, test, bytes, rows) load " %[x], [%[at]], #1\nadd %[w], %[w], #" bytes "\n" test rows "2:\n"
 #define HIL_ZERO "cbz %[x], 2f\n"
 #define HIL_LEAST "adds %[x], %[x], #128\nbeq 2f\n"
 #define HIL_LAST_FOUR(a, b, c, d) HIL_ROW_BEHIND(a, "4") HIL_ROW_BEHIND(b, "3") HIL_ROW_BEHIND(c, "2") HIL_ROW_BEHIND(d, "1")
 #define HIL_FIRST_FOUR HIL_ROW_BEHIND("a", "8") HIL_ROW_BEHIND("b", "7") HIL_ROW_BEHIND("c", "6") HIL_ROW_BEHIND("d", "5")
-#define HIL_UNLESS_8(test) HIL_UNLESS(test, "8", HIL_FIRST_FOUR HIL_LAST_FOUR("e", "f", "g", "h"))
-#define HIL_UNLESS_4(test) HIL_UNLESS(test, "4", HIL_LAST_FOUR("a", "b", "c", "d"))
-HIL_ADD_ELEMENTS(add_elements_unless_zero, 8, HIL_SUMS_8, HIL_UNLESS_8(HIL_ZERO), "=&l")
-HIL_ADD_ELEMENTS(add_elements_unless_zero, 4, HIL_SUMS_4, HIL_UNLESS_4(HIL_ZERO), "=&l")
-HIL_ADD_ELEMENTS(add_elements_above_least, 8, HIL_SUMS_8, HIL_UNLESS_8(HIL_LEAST), "=&l")
-HIL_ADD_ELEMENTS(add_elements_above_least, 4, HIL_SUMS_4, HIL_UNLESS_4(HIL_LEAST), "=&l")
+#define HIL_UNLESS_8(load, test) HIL_UNLESS(load, test, "8", HIL_FIRST_FOUR HIL_LAST_FOUR("e", "f", "g", "h"))
+#define HIL_UNLESS_4(load, test) HIL_UNLESS(load, test, "4", HIL_LAST_FOUR("a", "b", "c", "d"))
+#define HIL_ADD_SOME(name, load, test) \
+    HIL_ADD_ELEMENTS(name, 8, HIL_SUMS_8, HIL_UNLESS_8(load, test), "=&l") \
+    HIL_ADD_ELEMENTS(name, 4, HIL_SUMS_4, HIL_UNLESS_4(load, test), "=&l")
+HIL_ADD_SOME(add_elements_unless_zero, "ldrsb", HIL_ZERO)
+HIL_ADD_SOME(add_elements_above_least, "ldrsb", HIL_LEAST)
+HIL_ADD_SOME(add_unsigned_elements_unless_zero, "ldrb", HIL_ZERO)
+#undef HIL_ADD_SOME
+#undef HIL_ADD_ALL
 #undef HIL_NEXT_ROW
 #undef HIL_TWO_ROWS
 #undef HIL_FOUR_ROWS
@@ -190,6 +212,14 @@ template <Size Rows>
 inline void add_elements_unless_zero(Column<Rows> &s, const int8_t *&w, const int8_t *x, Size count) { portable::add_elements(s, w, x, count); }
 template <Size Rows>
 inline void add_elements_above_least(Column<Rows> &s, const int8_t *&w, const int8_t *x, Size count) { portable::add_elements(s, w, x, count, -128); }
+template <Size Rows>
+inline void add_unsigned_elements(Column<Rows> &s, const int8_t *&w, const int8_t *x, Size count) {
+    portable::add_elements<uint8_t>(s, w, x, count);
+}
+template <Size Rows>
+inline void add_unsigned_elements_unless_zero(Column<Rows> &s, const int8_t *&w, const int8_t *x, Size count) {
+    portable::add_elements<uint8_t>(s, w, x, count);
+}
 #endif
 
 template <class Weights> struct OnePixel;
@@ -259,6 +289,54 @@ struct OnePixel<Blocks<int8_t, 8, unless_least>> : OnePixel<Blocks<int8_t, 8, un
     template <Size Rows>
     __attribute__((always_inline)) static inline void add(Column<Rows> &sums, const int8_t *&w, const int8_t *x, Size inner) {
         add_elements_above_least(sums, w, x, inner);
+    }
+};
+
+// Weights beside bytes without a sign
+template <class Weights>
+struct BesideUnsigned {
+    const int8_t *at;
+};
+template <>
+struct OnePixel<BesideUnsigned<Blocks<int8_t, 4, 4>>> {
+    static constexpr Size rows = 4;
+    static bool ends_in_twos(Size) { return false; }
+    __attribute__((always_inline)) static inline void add(Column<4> &sums, const int8_t *&w, const int8_t *x, Size inner) {
+        add_unsigned_words(sums, w, x, inner / 4);
+        if ((inner & 3) == 0) return;
+        const uint32_t last = rest_of(x, inner);
+        add_unsigned_words(sums, w, reinterpret_cast<const int8_t *>(&last), 1);
+    }
+};
+template <>
+struct OnePixel<BesideUnsigned<Blocks<int8_t, 4, in_pairs>>> {
+    static constexpr Size rows = 4;
+    static bool ends_in_twos(Size) { return false; }
+    __attribute__((always_inline)) static inline void add(Column<4> &sums, const int8_t *&w, const int8_t *x, Size inner) {
+        for (Size r = 0; r < 4; r += 2) sums.of[r + 1] = paired(sums.of[r], sums.of[r + 1]);
+        add_paired_unsigned_words(sums, w, x, inner / 4);
+        if ((inner & 3) != 0) {
+            const uint32_t last = rest_of(x, inner);
+            add_paired_unsigned_words(sums, w, reinterpret_cast<const int8_t *>(&last), 1);
+        }
+        for (Size r = 0; r < 4; r += 2) sums.of[r + 1] = unpaired(sums.of[r], sums.of[r + 1]);
+    }
+};
+template <>
+struct OnePixel<BesideUnsigned<Blocks<int8_t, 8, 1>>> : OnePixel<Blocks<int8_t, 8, 1>> {
+    template <Size Rows>
+    __attribute__((always_inline)) static inline void add(Column<Rows> &sums, const int8_t *&w, const int8_t *x, Size inner) {
+        add_unsigned_elements(sums, w, x, inner);
+    }
+};
+template <>
+struct OnePixel<BesideUnsigned<Blocks<int8_t, 8, unless_zero>>> : OnePixel<BesideUnsigned<Blocks<int8_t, 8, 1>>> {
+    template <Size Rows>
+    __attribute__((always_inline)) static inline void add(Column<Rows> &sums, const int8_t *&w, const int8_t *x, Size inner) {
+        add_unsigned_elements_unless_zero(sums, w, x, inner);
+    }
+    __attribute__((always_inline)) static inline void add(Column<2> &sums, const int8_t *&w, const int8_t *x, Size inner) {
+        add_unsigned_elements(sums, w, x, inner);
     }
 };
 
@@ -334,6 +412,15 @@ void dense_bias(Out *out, Blocks<int8_t, Rows, Step> weights, Ram<int8_t> x, B b
     const auto by = at_run_time(shift);
     for (; rows > 0; --rows, x = x + inner, out += outputs, next_row(bias, outputs)) {
         outputs_of_row(out, weights, x.at, bias, outputs, inner, by, add);
+    }
+}
+template <class Acc, class Out, Size Rows, Size Step, class B, class Shift, class BiasShift>
+void dense_bias(Out *out, Blocks<int8_t, Rows, Step> weights, Ram<uint8_t> x, B bias, Size rows, Size outputs, Size inner, Shift shift,
+                BiasShift bias_shift) {
+    const BesideUnsigned<Blocks<int8_t, Rows, Step>> beside = {weights.at};
+    for (; rows > 0; --rows, x = x + inner, out += outputs, next_row(bias, outputs)) {
+        const int8_t *const bytes = reinterpret_cast<const int8_t *>(x.at);
+        outputs_of_row(out, beside, bytes, bias, outputs, inner, at_run_time(shift), bias_factor(bias_shift));
     }
 }
 template <class Acc, class Out, int By, Size Rows, Size Step, class Shift>

@@ -46,12 +46,12 @@ struct PairedRow {
     uint32_t outer;  // left and right
     int32_t middle;
     PairedRow(int32_t l, int32_t m, int32_t r) : outer(lower_halves(static_cast<uint32_t>(l), static_cast<uint32_t>(r))), middle(m) {}
-    template <Size Stride>
-    void add(int32_t &a, int32_t &b, const int8_t *x) const {
-        const Pairs t = split(word_at(x));
+    template <Size Stride, class Byte>
+    void add(int32_t &a, int32_t &b, const Byte *x) const {
+        const Pairs t = split(x);
         a = add_low(add_products(a, t.first, outer), t.second, middle);
         if (Stride == 1) b = add_high(add_products(b, t.second, outer), t.first, middle);
-        else b = add_high(add_products(b, even_bytes(word_at(x + 2)), outer), t.second, middle);
+        else b = add_high(add_products(b, even_bytes_at(x + 2), outer), t.second, middle);
     }
 };
 // With neighbours of 16 bits
@@ -74,6 +74,10 @@ struct RowOf {
 };
 template <>
 struct RowOf<int8_t> {
+    using type = PairedRow;
+};
+template <>
+struct RowOf<uint8_t> {
     using type = PairedRow;
 };
 template <class X>

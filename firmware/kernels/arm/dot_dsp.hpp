@@ -8,7 +8,6 @@
 namespace hil {
 
 // Pairs of neighbouring elements as two halfwords: even (0, 2) and odd (1, 3), or in order (0, 1) and (2, 3)
-inline Pairs split(const int8_t *p) { return split(word_at(p)); }
 // Four halfwords in the same order as split bytes
 inline Pairs split(const int16_t *p) {
     const uint32_t low = word_at(p), high = word_at(p + 2);
@@ -80,8 +79,10 @@ inline void add_four(int32_t (&sums)[4], const W *w, const X *x, Size count) {
         sum = sums[0]; \
     }
 HIL_DSP_ROWS(Flash<int8_t>, Ram<int8_t>)
+HIL_DSP_ROWS(Flash<int8_t>, Ram<uint8_t>)
 HIL_DSP_ROWS(Flash<int8_t>, Ram<int16_t>)
 HIL_DSP_ROWS(Flash<int16_t>, Ram<int8_t>)
+HIL_DSP_ROWS(Flash<int16_t>, Ram<uint8_t>)
 HIL_DSP_ROWS(Flash<int16_t>, Ram<int16_t>)
 #undef HIL_DSP_ROWS
 

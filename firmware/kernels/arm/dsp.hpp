@@ -35,6 +35,8 @@ inline uint32_t even_bytes(uint32_t word) {
     return (static_cast<uint32_t>(static_cast<int8_t>(word)) & 0xFFFF) | high;
 }
 inline uint32_t odd_bytes(uint32_t word) { return even_bytes(word >> 8); }
+inline uint32_t even_unsigned_bytes(uint32_t word) { return word & 0x00FF00FF; }
+inline uint32_t odd_unsigned_bytes(uint32_t word) { return even_unsigned_bytes(word >> 8); }
 // sums wrap around, as the chip's do; that none does is proven when a program is made
 inline int32_t wrapped(int32_t sum, int64_t more) { return static_cast<int32_t>(static_cast<uint32_t>(sum) + static_cast<uint32_t>(more)); }
 inline int32_t add_products(int32_t sum, uint32_t a, uint32_t b) {
@@ -62,6 +64,16 @@ inline uint32_t odd_bytes(uint32_t word) {
     asm("sxtb16 %0, %1, ror #8" : "=r"(pair) : "r"(word));
     return pair;
 }
+inline uint32_t even_unsigned_bytes(uint32_t word) {
+    uint32_t pair;
+    asm("uxtb16 %0, %1" : "=r"(pair) : "r"(word));
+    return pair;
+}
+inline uint32_t odd_unsigned_bytes(uint32_t word) {
+    uint32_t pair;
+    asm("uxtb16 %0, %1, ror #8" : "=r"(pair) : "r"(word));
+    return pair;
+}
 inline int32_t add_products(int32_t sum, uint32_t a, uint32_t b) {
     return __smlad(static_cast<int16x2_t>(a), static_cast<int16x2_t>(b), sum);
 }
@@ -84,6 +96,8 @@ inline int32_t upper_product(int32_t a, int32_t b) {
 }
 inline uint32_t even_bytes(uint32_t word) { return portable::even_bytes(word); }
 inline uint32_t odd_bytes(uint32_t word) { return portable::odd_bytes(word); }
+inline uint32_t even_unsigned_bytes(uint32_t word) { return portable::even_unsigned_bytes(word); }
+inline uint32_t odd_unsigned_bytes(uint32_t word) { return portable::odd_unsigned_bytes(word); }
 inline int32_t add_products(int32_t sum, uint32_t a, uint32_t b) { return portable::add_products(sum, a, b); }
 inline int64_t add_products(int64_t sum, uint32_t a, uint32_t b) { return portable::add_products(sum, a, b); }
 inline int32_t add_low(int32_t sum, uint32_t pair, int32_t factor) { return portable::add_low(sum, pair, factor); }
@@ -101,6 +115,11 @@ inline int64_t add_high(int64_t sum, uint32_t pair, int32_t factor) {
 // Two halfwords each, one by one
 inline uint32_t add_halves(uint32_t a, uint32_t b) { return (((a ^ b) & 0x80008000) ^ ((a & 0x7FFF7FFF) + (b & 0x7FFF7FFF))); }
 inline Pairs split(uint32_t word) { return {even_bytes(word), odd_bytes(word)}; }
+// The same of the four bytes at p, which have a sign or none
+inline uint32_t even_bytes_at(const int8_t *p) { return even_bytes(word_at(p)); }
+inline uint32_t even_bytes_at(const uint8_t *p) { return even_unsigned_bytes(word_at(p)); }
+inline Pairs split(const int8_t *p) { return split(word_at(p)); }
+inline Pairs split(const uint8_t *p) { return {even_unsigned_bytes(word_at(p)), odd_unsigned_bytes(word_at(p))}; }
 // The lower halves of two words, and the upper ones
 inline uint32_t lower_halves(uint32_t first, uint32_t second) { return (first & 0xFFFF) | (second << 16); }
 inline uint32_t upper_halves(uint32_t first, uint32_t second) { return (first >> 16) | (second & 0xFFFF0000); }

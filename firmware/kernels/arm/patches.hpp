@@ -129,6 +129,14 @@ inline bool copy_neighbours_in_turn(int8_t *to, const int8_t *x, const RowWindow
 inline bool copy_neighbours_in_turn(AboveLeast *to, const int8_t *x, const RowWindow &l, Pixel a, Pixel b) {
     return copy_bytes_in_turn<0x80808080>(reinterpret_cast<int8_t *>(to), x, l, a, b);
 }
+// Bytes without a sign are the same bytes
+inline bool copy_neighbours(uint8_t *to, uint8_t *beside, const uint8_t *x, const RowWindow &l, Pixel a, Pixel b) {
+    const auto bytes = [](uint8_t *p) { return reinterpret_cast<int8_t *>(p); };
+    return copy_neighbours(bytes(to), bytes(beside), reinterpret_cast<const int8_t *>(x), l, a, b);
+}
+inline bool copy_neighbours_in_turn(uint8_t *to, const uint8_t *x, const RowWindow &l, Pixel a, Pixel b) {
+    return copy_bytes_in_turn<0>(reinterpret_cast<int8_t *>(to), reinterpret_cast<const int8_t *>(x), l, a, b);
+}
 template <class E, class X>
 inline bool copy_neighbours(E *, E *, const X *, const RowWindow &, Pixel, Pixel) {
     return false;
@@ -175,7 +183,8 @@ struct InTurn;
 template <>
 struct InTurn<int8_t> {
     static constexpr Size second = 2, third = 1;  // elements of the first word's upper half and the second's lower one
-    static Pairs of(const int8_t *x) { return split(word_at(x)); }
+    static Pairs of(const int8_t *x) { return split(x); }
+    static Pairs of(const uint8_t *x) { return split(x); }
     static Pairs of(const int16_t *x) {
         const uint32_t low = word_at(x), high = word_at(x + 2);
         return {lower_halves(low, high), upper_halves(low, high)};
@@ -184,10 +193,9 @@ struct InTurn<int8_t> {
 template <>
 struct InTurn<int16_t> {
     static constexpr Size second = 1, third = 2;
-    static Pairs of(const int8_t *x) {
-        const Pairs s = split(word_at(x));
-        return {lower_halves(s.first, s.second), upper_halves(s.first, s.second)};
-    }
+    static Pairs of(Pairs s) { return {lower_halves(s.first, s.second), upper_halves(s.first, s.second)}; }
+    static Pairs of(const int8_t *x) { return of(split(x)); }
+    static Pairs of(const uint8_t *x) { return of(split(x)); }
     static Pairs of(const int16_t *x) { return {word_at(x), word_at(x + 2)}; }
 };
 
@@ -212,29 +220,29 @@ __attribute__((noinline, noclone)) void expand(uint32_t *to, const X *a, const X
     portable::expand<W>(to, a, b, count);
 }
 #ifdef __ARM_FEATURE_DSP
-template <class W>
-__attribute__((noinline, noclone)) void expand(uint32_t *to, const int8_t *a, const int8_t *b, Size count) {
-    const int8_t *const end = a + count;
-    uint32_t p, q, even, half;
-    if (sizeof(W) != 1 || count == 0) return portable::expand<W>(to, a, b, count);
-    asm volatile(".balign 8\n"
-                 "1:\n"
-                 "ldr %[p], [%[a]], #4\n"
-                 "ldr %[q], [%[b]], #4\n"
-                 "cmp %[a], %[end]\n"
-                 "sxtb16 %[even], %[p]\n"
-                 "sxtb16 %[half], %[q]\n"
-                 "str %[even], [%[to]], #16\n"
-                 "sxtb16 %[p], %[p], ror #8\n"
-                 "str %[half], [%[to], #-12]\n"
-                 "sxtb16 %[q], %[q], ror #8\n"
-                 "str %[p], [%[to], #-8]\n"
-                 "str %[q], [%[to], #-4]\n"
-                 "blo 1b\n"
-                 : [to] "+r"(to), [a] "+r"(a), [b] "+r"(b), [p] "=&r"(p), [q] "=&r"(q), [even] "=&r"(even), [half] "=&r"(half)
-                 : [end] "r"(end)
-                 : "cc", "memory");
-}
+#define HIL_EXPAND(Byte, extend) \
+    template <class W> \
+    __attribute__((noinline, noclone)) void expand(uint32_t *to, const Byte *a, const Byte *b, Size count) { \
+        const Byte *const end = a + count; \
+        uint32_t p, q, even, half; \
+        if (sizeof(W) != 1 || count == 0) return portable::expand<W>(to, a, b, count); \
+        asm volatile(".balign 8\n" \
+                     "1:\n" \
+                     "ldr %[p], [%[a]], #4\n" \
+                     "ldr %[q], [%[b]], #4\n" \
+                     "cmp %[a], %[end]\n" extend " %[even], %[p]\n" extend " %[half], %[q]\n" \
+                     "str %[even], [%[to]], #16\n" extend " %[p], %[p], ror #8\n" \
+                     "str %[half], [%[to], #-12]\n" extend " %[q], %[q], ror #8\n" \
+                     "str %[p], [%[to], #-8]\n" \
+                     "str %[q], [%[to], #-4]\n" \
+                     "blo 1b\n" \
+                     : [to] "+r"(to), [a] "+r"(a), [b] "+r"(b), [p] "=&r"(p), [q] "=&r"(q), [even] "=&r"(even), [half] "=&r"(half) \
+                     : [end] "r"(end) \
+                     : "cc", "memory"); \
+    }
+HIL_EXPAND(int8_t, "sxtb16")
+HIL_EXPAND(uint8_t, "uxtb16")
+#undef HIL_EXPAND
 #endif
 
 // What pairs of halfwords in words one after the other, of two patches in turn, add up to, of each patch
@@ -361,10 +369,14 @@ template <class W, Size Step, class X>
 struct PatchesOf<Blocks<W, 4, Step>, X> : ElementPatches<int16_t> {};
 template <Size Step>
 struct PatchesOf<Blocks<int8_t, 4, Step>, int8_t> : ElementPatches<int8_t> {};
+template <Size Step>
+struct PatchesOf<Blocks<int8_t, 4, Step>, uint8_t> : ElementPatches<uint8_t> {};
 template <class X>
 struct PatchesOf<Blocks<int8_t, 4, in_pairs>, X> : HalfwordPatches<int8_t> {};
 template <>
 struct PatchesOf<Blocks<int8_t, 4, in_pairs>, int8_t> : HalfwordPatches<int8_t> {};
+template <>
+struct PatchesOf<Blocks<int8_t, 4, in_pairs>, uint8_t> : HalfwordPatches<int8_t> {};
 template <>
 struct PatchesOf<Blocks<int8_t, 4, unless_least>, int8_t> : ElementPatches<AboveLeast> {};
 

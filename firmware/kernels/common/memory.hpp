@@ -84,19 +84,19 @@ inline Flash<T> flash(const T *p) {
     return {p};
 }
 
-template <bool>
-struct FixedCode {
-    using type = int16_t;
+template <bool First, class A, class B>
+struct OneOf {
+    using type = A;
 };
-template <>
-struct FixedCode<true> {
-    using type = int8_t;
+template <class A, class B>
+struct OneOf<false, A, B> {
+    using type = B;
 };
 
 // Fixed point of an odd width: as an operand the integer that stores it, as a result saturated to its own width.
 template <int Bits>
 struct Fixed {
-    using Code = typename FixedCode<(Bits <= 8)>::type;
+    using Code = typename OneOf<(Bits <= 8), int8_t, int16_t>::type;
     Code code;
     Fixed() = default;
     constexpr Fixed(Code c) : code(c) {}
@@ -107,6 +107,19 @@ inline Ram<typename Fixed<Bits>::Code> ram(const Fixed<Bits> *p) {
 }
 template <int Bits>
 inline Flash<typename Fixed<Bits>::Code> flash(const Fixed<Bits> *p) {
+    return {&p->code};
+}
+
+// Fixed point without a sign, 0 to 2^Bits - 1. Below 8 bits kernels see the signed bytes that they know.
+template <int Bits>
+struct Unsigned {
+    using Code = typename OneOf<(Bits == 8), uint8_t, int8_t>::type;
+    Code code;
+    Unsigned() = default;
+    constexpr Unsigned(Code c) : code(c) {}
+};
+template <int Bits>
+inline Ram<typename Unsigned<Bits>::Code> ram(const Unsigned<Bits> *p) {
     return {&p->code};
 }
 

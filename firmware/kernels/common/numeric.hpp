@@ -197,6 +197,17 @@ struct Saturate<Fixed<Bits>> {
     }
 };
 
+template <int Bits>
+struct Saturate<Unsigned<Bits>> {
+    template <class Number>
+    static Unsigned<Bits> of(Number value) {
+        constexpr int16_t highest = (int16_t(1) << Bits) - 1;
+        if (value >= 0 && value <= highest) return {static_cast<typename Unsigned<Bits>::Code>(value)};
+        count_clipped();
+        return {static_cast<typename Unsigned<Bits>::Code>(value < 0 ? 0 : highest)};
+    }
+};
+
 // A sign is in range whatever the number.
 template <>
 struct Saturate<Signed> {

@@ -322,6 +322,8 @@ struct Pack<Signed> {
 };
 template <int Bits>
 struct Pack<Fixed<Bits>> : PackFixed<Fixed<Bits>, Bits> {};
+template <int Bits>
+struct Pack<Unsigned<Bits>> : PackFixed<Unsigned<Bits>, Bits> {};
 
 template <class Out, class Number, class Shift>
 inline SpecialOut<Out, Number> requantize(Number sum, Shift shift) {

@@ -101,6 +101,16 @@ struct Noted<NonNegative<int8_t>> {
         return {static_cast<int8_t>(value)};
     }
 };
+// Without a sign: half of what is above 255 is above 127
+template <>
+struct Noted<NonNegative<Unsigned<8>>> {
+    static constexpr bool is_known = true, all = true;
+    static NonNegative<Unsigned<8>> of(int32_t value, int32_t &seen) {
+        value &= ~(value >> 31);
+        seen |= value >> 1;
+        return {{static_cast<uint8_t>(value)}};
+    }
+};
 template <int32_t Low, int32_t High>
 struct Noted<Within<int8_t, Low, High>> {
     static constexpr bool is_known = Low >= -128, all = High > 127;
