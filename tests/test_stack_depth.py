@@ -297,6 +297,7 @@ AUDITED = (
     "resnet1d-new",
     "bilstm-old",
     "tril_attn-new",
+    "tril_attn-old",
 )
 
 
