@@ -222,7 +222,8 @@ def main() -> None:
     cores = set(filter(None, given.cores.split(",")))
     old = json.loads(TABLE.read_text()) if cores else {"cores": {}}
     if cores:
-        measured_at["commit"] = f"{old['provenance']['commit']} {measured_at['commit']}"
+        before = old["provenance"]
+        measured_at["commit"] = f"{before.get('commit', before.get('committed_with'))} {measured_at['commit']}"
     made = {"provenance": measured_at, "cores": table(list(points(boards, cores)), old["cores"])}
     TABLE.write_text(json.dumps(made, indent=1) + "\n")
     for core, row in made["cores"].items():
