@@ -147,6 +147,7 @@ def test_whole_networks_of_pulp_compute_the_same_everywhere(tmp_path: Path) -> N
 WHOLE = (
     *(f"Kernels/Integer/{name}" for name in ("Add/Regular_RQ", "MatMul/Regular_RQ", "RMSNorm", "TrueIntegerDiv")),
     *("Kernels/Integer/Softmax/Regular", "Kernels/Integer/Attention", "Models/microLlama/INT8/microLlama1"),
+    *(f"Kernels/Integer/GEMM/{name}" for name in ("Batch_RQ", "Regular_RQPerColumn", "Regular_RQPerRow", "TransB_RQ")),
 )
 
 

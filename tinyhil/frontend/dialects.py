@@ -30,6 +30,7 @@ OF_PULP = frozenset(  # whatever domain a tool writes them in; those that are no
     }
     | {"TrueIntegerDiv"}
 )
+WHOLE_IN_PULP = frozenset({"Add", "Sub", "Mul", "MatMul", "Gemm"})  # of whole numbers in a file with such operators
 PAD_OPERANDS = 11
 OPSET, AXES_OPERANDS = 17, 13  # from the second one on axes are operands, and Softmax means the last one
 
@@ -46,11 +47,14 @@ def in_onnx(proto: onnx.ModelProto) -> onnx.ModelProto:
         and (is_late or (opset < AXES_OPERANDS and _has_old_softmax(proto.graph)))
     ):
         return proto
+    is_whole = any(node.op_type in OF_PULP for node in proto.graph.node)
     made = onnx.ModelProto()
     made.CopyFrom(proto)
     for number, node in enumerate(made.graph.node):
         if node.op_type in OF_PULP:
             node.domain = PULP
+        elif is_whole and node.op_type in WHOLE_IN_PULP and not node.domain:
+            node.op_type, node.domain = f"i{node.op_type}", PULP
         elif _is_old_pad(node, opset):
             _with_operands(node, number, made.graph)
         elif not node.domain:

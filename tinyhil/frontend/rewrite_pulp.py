@@ -13,11 +13,8 @@ from tinyhil.language.graph import Node, element_count
 PULP = "PACTOps"
 MOST_BITS = 22  # of a divisor: what is beyond a result of 8 bits stays below 2**31
 LOW, LEVELS = -128, 256  # of a byte
+PRODUCT = "WholeProduct"
 MOST_SUM = 1 << 31  # of a sum times its factor, as PULP's kernels hold it
-WHOLE_OF: dict[str, tuple[str, dict[str, str]]] = {
-    **dict.fromkeys(("MatMul", "BatchMatMul"), ("WholeProduct", {})),
-    **{op: ("WholePair", {"function": op.lower()}) for op in ("Add", "Sub", "Mul")},
-}
 
 
 def _number(site: Site, name: str) -> int:
@@ -45,10 +42,7 @@ def _channels(site: Site, numbers: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def _requant_shift(site: Site) -> Results:
-    """(x * mul + add) / div to the nearest whole number within the levels.
-
-    What it requantizes is computed in whole numbers, too (`_whole`).
-    """
+    """(x * mul + add) / div to the nearest whole number within the levels; products with bytes are one layer."""
     mul, add = (np.rint(site.static(index, what)) for index, what in ((1, "multiplier"), (2, "addend")))
     named = next(name for name in ("n_levels", "n_levels_out") if name in site.call.attrs or name == "n_levels_out")
     divisor, levels, is_signed = (_number(site, name) for name in ("div", named, "signed"))
@@ -74,8 +68,7 @@ def _requant_shift(site: Site) -> Results:
         for what, numbers in (("factor", factor), ("addend", addend))
     ]
     kind = "int8" if low >= LOW and ends["high"] < LOW + LEVELS else "int16"
-    x = _whole(site, site.input(0))
-    return site.last("WholeRequant", x, *names, whole=kind, inner=max(inner, added), **ends)
+    return site.last("WholeRequant", site.input(0), *names, whole=kind, inner=max(inner, added), **ends)
 
 
 def _is_byte(site: Site, name: str) -> bool:
@@ -89,14 +82,14 @@ def _is_whole(site: Site, name: str) -> bool:
 
 
 def _product(site: Site, name: str) -> tuple[Node, np.ndarray | None] | None:
-    """The MatMul behind `name`, and the bias that an Add gives to it; None if it is something else."""
+    """The product behind `name`, and the bias that a sum gives to it; None if it is something else."""
     node, bias = site.builder.producer(name), None
-    if node is not None and node.op == "Add":
+    if node is not None and node.attrs.get("function") == "add":
         values = [site.value(one) for one in node.inputs]
         at = next((index for index, value in enumerate(values) if value is not None), None)
         if at is not None:
             bias, node = values[at], site.builder.producer(node.inputs[1 - at])
-    return (node, bias) if node is not None and node.op == "MatMul" else None
+    return (node, bias) if node is not None and node.op == PRODUCT else None
 
 
 def _layer(site: Site, factor: np.ndarray, inner: int, ends: dict[str, int]) -> Results:
@@ -121,15 +114,49 @@ def _layer(site: Site, factor: np.ndarray, inner: int, ends: dict[str, int]) -> 
     return site.last("WholeDense", node.inputs[0], *names, whole="int8", **ends)
 
 
-def _whole(site: Site, name: str) -> str:
-    """What `name` holds, computed in whole numbers where sums and products of whole numbers make it."""
-    node = site.builder.producer(name)
-    if node is None or _is_whole(site, name) or node.op not in WHOLE_OF:
-        return name
-    operands = [_whole(site, one) if site.value(one) is None else one for one in node.inputs]
-    if len(operands) != 2 or not all(_is_whole(site, one) for one in operands):
-        return name
-    return site.make(*WHOLE_OF[node.op][:1], *operands, whole="int32", **WHOLE_OF[node.op][1])
+def _pair_of(op: str) -> Rewrite:
+    """`op` of two whole numbers; of others as in ONNX."""
+
+    def apply(site: Site) -> Results:
+        a, b = site.input(0), site.input(1)
+        if not (_is_whole(site, a) and _is_whole(site, b)):
+            return site.last(op, a, b)
+        return site.last("WholePair", a, b, whole="int32", function=op.lower())
+
+    return Rewrite(f"i{op}", f"PULP's dialect: {op} beside its operators, of whole numbers", apply, (), PULP)
+
+
+def _matmul(site: Site) -> Results:
+    a, b = site.input(0), site.input(1)
+    if not (_is_whole(site, a) and _is_whole(site, b)) or min(len(site.shape(one)) for one in (a, b)) < 2:
+        return site.last("MatMul", a, b)
+    return site.last(PRODUCT, a, b, whole="int32")
+
+
+def _gemm(site: Site) -> Results:
+    """alpha a b + beta c, of whole numbers where factors are."""
+    a, b, c = (site.input(index) for index in range(3))
+    factors = [float(site.attr(name, 1.0)) for name in ("alpha", "beta")]
+    plain = all(factor == int(factor) for factor in factors) and not int(site.attr("transA", 0))
+    if not plain or not all(_is_whole(site, one) for one in (a, b, c) if one):
+        return site.last("Gemm", *(one for one in (a, b, c) if one), **site.call.attrs)
+    if int(site.attr("transB", 0)):
+        b = site.make("Transpose", b, perm=[1, 0])
+    made = _times(site, site.make(PRODUCT, a, b, whole="int32"), factors[0])
+    if not c:
+        return site.last("Identity", made)
+    return site.last("WholePair", made, _times(site, c, factors[1]), whole="int32", function="add")
+
+
+def _times(site: Site, value: str, factor: float) -> str:
+    """Whole numbers times one."""
+    known = site.value(value)
+    if factor == 1.0:
+        return value
+    if known is not None:
+        return site.constant("scaled", known * factor, np.int64)
+    by = site.constant("factor", np.asarray(factor), np.int64)
+    return site.make("WholePair", value, by, whole="int32", function="mul")
 
 
 def _rms_norm(site: Site) -> Results:
@@ -174,6 +201,15 @@ def _hard_swish(site: Site) -> Results:
 
 
 REWRITES = (
+    *(_pair_of(op) for op in ("Add", "Sub", "Mul")),
+    Rewrite("iMatMul", "PULP's dialect: MatMul beside its operators, of whole numbers", _matmul, (), PULP),
+    Rewrite(
+        "iGemm",
+        "PULP's dialect: Gemm beside its operators, of whole numbers",
+        _gemm,
+        ("alpha", "beta", "transA", "transB"),
+        PULP,
+    ),
     Rewrite(
         "iRMSNorm",
         "PULP's dialect: whole numbers times weights by the whole root of their mean square",
