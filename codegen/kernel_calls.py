@@ -74,7 +74,8 @@ def _step_of(blocks: Blocks) -> str:
 def on_crossbar(mapped: Mapped, weights: str) -> str:
     """Weights as crossbars hold them (firmware/kernels/common/crossbar.hpp)."""
     shape = (mapped.rows, mapped.cell_bits, mapped.dac_bits, mapped.adc_bits, mapped.weight_bits, mapped.input_bits)
-    return f"hil::on_crossbar<{', '.join(map(str, shape))}>({weights})"
+    inputs = "" if mapped.signed else ", false"
+    return f"hil::on_crossbar<{', '.join(map(str, shape))}{inputs}>({weights})"
 
 
 def loaded_operand(tensor: Tensor, name: str, as_codes: bool) -> str:

@@ -166,7 +166,7 @@ class AcceleratorCosts:
         key = (site.name, weight_bits, input_bits)
         if key not in self._layers:
             m = site.matrix
-            matrix = Matrix(m.groups, m.inner, m.outputs, m.pixels, weight_bits, input_bits)
+            matrix = Matrix(m.groups, m.inner, m.outputs, m.pixels, weight_bits, input_bits, m.signed)
             self._layers[key] = layer_cost(site.name, matrix, self.hardware, site.times)
         return self._layers[key]
 
@@ -200,8 +200,8 @@ def layer_sites(space: Space) -> Iterator[Site]:
 
 
 def _bits(choice: Choice) -> int | None:
-    """The width of plain fixed point; None for all else."""
-    digits = choice.format.removeprefix("fixed")
+    """The width of plain fixed point, with a sign or without; None for all else."""
+    digits = choice.format.removeprefix("fixed").removesuffix("u")
     return int(digits) if choice.format.startswith("fixed") and digits.isdigit() and int(digits) <= 16 else None
 
 

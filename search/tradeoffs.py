@@ -55,7 +55,7 @@ def choices(problem: SearchProblem, index: int, lowest_offset: int) -> list[Choi
     widest = storage_bytes(problem.space.high)
     found = []
     for name in problem.space.offered(index):
-        moved = name.removeprefix("fixed").isdigit() and storage_bytes(Choice(name)) < widest
+        moved = name.removeprefix("fixed").removesuffix("u").isdigit() and storage_bytes(Choice(name)) < widest
         found += [Choice(name, offset) for offset in range(0, (lowest_offset if moved else 0) - 1, -1)]
     return found
 

@@ -32,7 +32,8 @@ def products(draw: st.DrawFn) -> tuple[Mapped, np.ndarray, np.ndarray]:
     rows, cell, dac = draw(st.integers(1, 40)), draw(st.integers(1, 4)), draw(st.integers(1, 4))
     weight_bits, input_bits = draw(st.integers(2, 9)), draw(st.integers(2, 9))
     spare = draw(st.integers(0, 2))
-    mapped = Mapped(rows, cell, dac, column_bits(rows, cell, dac) + spare, weight_bits, input_bits)
+    signed = draw(st.booleans())
+    mapped = Mapped(rows, cell, dac, column_bits(rows, cell, dac) + spare, weight_bits, input_bits, signed=signed)
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n, k, m = (draw(st.integers(1, most)) for most in (4, 90, 4))
     weights, inputs = (
@@ -43,7 +44,7 @@ def products(draw: st.DrawFn) -> tuple[Mapped, np.ndarray, np.ndarray]:
         )
         for bits, shape in ((weight_bits, (n, k)), (input_bits, (k, m)))
     )
-    return mapped, weights, inputs
+    return mapped, weights, inputs if signed else inputs + (1 << (input_bits - 1))
 
 
 @given(products())
@@ -107,6 +108,7 @@ def test_a_layer_by_hand() -> None:
 @pytest.mark.parametrize(
     ("matrix", "changes", "crossbars", "cycles"),
     [
+        (Matrix(1, 128, 128, 1, 8, 8, signed=False), {"dac_bits": 4}, 8 * 2, 2),
         (Matrix(1, 400, 120, 1, 8, 8), {}, 4 * 1 * 8 * 2, 8),  # LeNet-5's first dense layer
         (Matrix(1, 400, 120, 1, 8, 8), {"cell_bits": 2}, 4 * 1 * 4 * 2, 8),
         (Matrix(1, 400, 120, 1, 7, 8), {"cell_bits": 2}, 4 * 1 * 4 * 2, 8),  # 7 bits fill 4 cells of 2
@@ -168,6 +170,8 @@ def run_on(board: str, folder: Path, *options: str) -> dict:
         ("digits_cnn", "fixed5", {}),
         ("digits_cnn", "fixed8", {"adc_bits": 4, "rows": 70}),
         ("digits_cnn", "fixed8pc", {"adc_bits": 6, "cell_bits": 2, "dac_bits": 3}),
+        ("digits_cnn", "fixed8u", {}),
+        ("digits_cnn", "fixed6u", {"adc_bits": 5, "dac_bits": 3, "rows": 70}),
     ],
 )
 def test_the_board_computes_what_numpy_says_of_its_readings(model, fmt, changes, tmp_path) -> None:

@@ -1,7 +1,8 @@
 """What crossbars compute: integer products from bit-serial inputs, sliced weights and converters of few bits.
 
 A signed weight is the difference of two columns, each of which holds a magnitude in cells of `cell_bits`. A signed
-input goes in as digits of `dac_bits` of its lower bits, then as its sign bit, which is subtracted. Every column of
+input goes in as digits of `dac_bits` of its lower bits, then as its sign bit, which is subtracted; one without a sign
+as its digits alone. Every column of
 every cycle is read by a converter: sums are exact where it has `column_bits`; with fewer, its range stays that of the
 column and its steps grow by powers of two. What was read is shifted and added digitally, exactly.
 """
@@ -18,7 +19,8 @@ from tinyhil.crossbars.hardware import Hardware, column_bits
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """An operation on crossbars: their shape, the widths of weights and inputs, the `ticks` (ns) of one call."""
+    """An operation on crossbars: their shape, the widths of weights and inputs, the `ticks` (ns) of one call, whether
+    inputs are `signed`."""
 
     rows: int
     cell_bits: int
@@ -27,12 +29,13 @@ class Mapped:
     weight_bits: int
     input_bits: int
     ticks: int = 0
+    signed: bool = True
 
     @staticmethod
-    def on(hardware: Hardware, weight_bits: int, input_bits: int, ticks: int = 0) -> Mapped:
+    def on(hardware: Hardware, weight_bits: int, input_bits: int, ticks: int = 0, *, signed: bool = True) -> Mapped:
         """An operation of these widths on the crossbars of `hardware`."""
         h = hardware
-        return Mapped(h.rows, h.cell_bits, h.dac_bits, h.adc_bits, weight_bits, input_bits, ticks)
+        return Mapped(h.rows, h.cell_bits, h.dac_bits, h.adc_bits, weight_bits, input_bits, ticks, signed)
 
     @property
     def step_bits(self) -> int:
@@ -75,13 +78,14 @@ def read(mapped: Mapped, column: np.ndarray) -> np.ndarray:
 
 
 def input_digits(mapped: Mapped, inputs: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
-    """Digits of the lower bits with their weights, then the sign bits with theirs."""
-    magnitude_bits = mapped.input_bits - 1
+    """Digits of the lower bits with their weights, then the sign bits with theirs, if there are any."""
+    magnitude_bits = mapped.input_bits - mapped.signed
     code = inputs & ((1 << mapped.input_bits) - 1)
     for low in range(0, magnitude_bits, mapped.dac_bits):
         width = min(mapped.dac_bits, magnitude_bits - low)
         yield (code >> low) & ((1 << width) - 1), 1 << low
-    yield code >> magnitude_bits, -(1 << magnitude_bits)
+    if mapped.signed:
+        yield code >> magnitude_bits, -(1 << magnitude_bits)
 
 
 def weight_slices(mapped: Mapped, weights: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:

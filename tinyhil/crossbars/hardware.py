@@ -50,9 +50,9 @@ class Hardware:
         """One cycle: the array, or its converter if that takes longer for all columns."""
         return max(self.cycle_ns, self.rows / self.adc_gsps)
 
-    def input_cycles(self, bits: int) -> int:
-        """Cycles that drive one two's complement input of `bits`: its magnitude bits, then the sign."""
-        return 1 + -(-(bits - 1) // self.dac_bits)
+    def input_cycles(self, bits: int, *, signed: bool = True) -> int:
+        """Cycles that drive one input of `bits`: its magnitude bits, then, if it is `signed`, the sign."""
+        return signed + -(-(bits - signed) // self.dac_bits)
 
     def slices(self, bits: int) -> int:
         """Cells next to each other that hold one weight of `bits`."""

@@ -117,7 +117,7 @@ def layer_cost(name: str, matrix: Matrix, hardware: Hardware, times: int = 1) ->
     row_blocks, column_blocks = -(-m.inner // h.rows), -(-m.outputs // h.rows)
     columns = h.slices(m.weight_bits) * 2  # of cells per output
     crossbars = m.groups * row_blocks * column_blocks * columns
-    cycles = times * m.pixels * h.input_cycles(m.input_bits)
+    cycles = times * m.pixels * h.input_cycles(m.input_bits, signed=m.signed)
     conversions = cycles * m.groups * row_blocks * m.outputs * columns
     driven = cycles * m.groups * m.inner * column_blocks * columns
     active_us = cycles * h.read_ns * 1e-3

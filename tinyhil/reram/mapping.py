@@ -30,6 +30,7 @@ class Matrix:
     pixels: int
     weight_bits: int
     input_bits: int
+    signed: bool = True  # inputs
 
 
 def _is_held(form: Form) -> bool:
@@ -44,12 +45,12 @@ def matrix_of(program: Program, op: Op) -> Matrix | None:
         return None
     p = op.params
     weights, x = (program.tensors[name].format for name in op.inputs[:2])
-    bits = weights.bits, x.bits
+    held = weights.bits, x.bits, x.lowest < 0
     if op.kernel.base == linear.DENSE.form.base:
-        return Matrix(1, p["inner"], p["outputs"], p["rows"], *bits)
+        return Matrix(1, p["inner"], p["outputs"], p["rows"], *held)
     w = window_of(p)
     groups = p["groups"]
-    return Matrix(groups, w.channels // groups * w.positions, p["outputs"] // groups, w.pixels, *bits)
+    return Matrix(groups, w.channels // groups * w.positions, p["outputs"] // groups, w.pixels, *held)
 
 
 def require_held(program: Program) -> None:
@@ -92,7 +93,7 @@ def _on_crossbars(program: Program, op: Op, hardware: Hardware) -> Op:
     matrix = matrix_of(program, op)
     if matrix is None:
         return op
-    ticks = round(matrix.pixels * hardware.input_cycles(matrix.input_bits) * hardware.read_ns)
-    held = Mapped.on(hardware, matrix.weight_bits, matrix.input_bits, ticks)
+    ticks = round(matrix.pixels * hardware.input_cycles(matrix.input_bits, signed=matrix.signed) * hardware.read_ns)
+    held = Mapped.on(hardware, matrix.weight_bits, matrix.input_bits, ticks, signed=matrix.signed)
     # readings that are rounded may sum to more than what they stand for
     return replace(op, crossbar=held, accumulator_bits=op.accumulator_bits if held.is_exact else WIDEST_SUM)

@@ -12,14 +12,14 @@ void spend(uint32_t ns);
 
 namespace hil {
 
-// Weights in arrays of Rows x Rows cells of Cell bits, driven by Dac bits at a time, read in Adc bits.
-template <class W, int Rows, int Cell, int Dac, int Adc, int WeightBits, int InputBits>
+// Weights in arrays of Rows x Rows cells of Cell bits, driven by Dac bits at a time, read in Adc bits; inputs with a sign or none.
+template <class W, int Rows, int Cell, int Dac, int Adc, int WeightBits, int InputBits, bool Signed>
 struct OnCrossbar {
     W weights;
     OnCrossbar operator+(Size n) const { return {weights + n}; }
 };
-template <int Rows, int Cell, int Dac, int Adc, int WeightBits, int InputBits, class W>
-inline OnCrossbar<W, Rows, Cell, Dac, Adc, WeightBits, InputBits> on_crossbar(W weights) {
+template <int Rows, int Cell, int Dac, int Adc, int WeightBits, int InputBits, bool Signed = true, class W>
+inline OnCrossbar<W, Rows, Cell, Dac, Adc, WeightBits, InputBits, Signed> on_crossbar(W weights) {
     return {weights};
 }
 
@@ -64,7 +64,7 @@ inline int64_t reading(const Planes<WeightBits, Rows> &weights, const Planes<Inp
 }
 
 // All readings of the arrays that hold one output's weights, shifted and added.
-template <int Cell, int Dac, int Adc, int Rows, int WeightBits, int InputBits>
+template <int Cell, int Dac, int Adc, bool Signed, int Rows, int WeightBits, int InputBits>
 inline int64_t column_pairs(const Planes<WeightBits, Rows> (&signs)[2], const Planes<InputBits, Rows> &x) {
     const auto pair = [&](int low, int first, int end) {
         const int64_t difference =
@@ -73,14 +73,15 @@ inline int64_t column_pairs(const Planes<WeightBits, Rows> (&signs)[2], const Pl
     };
     int64_t total = 0;
     for (int low = 0; low < WeightBits; low += Cell) {
-        for (int first = 0; first < InputBits - 1; first += Dac) total += pair(low, first, InputBits - 1);
-        total -= pair(low, InputBits - 1, InputBits);  // the sign, driven alone
+        constexpr int magnitude = InputBits - (Signed ? 1 : 0);
+        for (int first = 0; first < magnitude; first += Dac) total += pair(low, first, magnitude);
+        if (Signed) total -= pair(low, magnitude, InputBits);  // the sign, driven alone
     }
     return total;
 }
 
-template <int N, class Acc, class W, class X, int Rows, int Cell, int Dac, int Adc, int WeightBits, int InputBits>
-inline void accumulate_columns(Acc *sums, OnCrossbar<W, Rows, Cell, Dac, Adc, WeightBits, InputBits> a, X x, Size count) {
+template <int N, class Acc, class W, class X, int Rows, int Cell, int Dac, int Adc, int WeightBits, int InputBits, bool Signed>
+inline void accumulate_columns(Acc *sums, OnCrossbar<W, Rows, Cell, Dac, Adc, WeightBits, InputBits, Signed> a, X x, Size count) {
     for (Size at = 0; at < count; at += Rows) {
         const Size rows = count - at < Rows ? count - at : Rows;
         Planes<InputBits, Rows> driven;
@@ -94,21 +95,21 @@ inline void accumulate_columns(Acc *sums, OnCrossbar<W, Rows, Cell, Dac, Adc, We
                     return static_cast<uint32_t>(value > 0 ? value : 0);
                 });
             }
-            sums[n] += static_cast<Acc>(column_pairs<Cell, Dac, Adc, Rows>(signs, driven));
+            sums[n] += static_cast<Acc>(column_pairs<Cell, Dac, Adc, Signed, Rows>(signs, driven));
         }
     }
 }
 
-template <class Acc, class W, class X, int Rows, int Cell, int Dac, int Adc, int WeightBits, int InputBits>
-inline void accumulate(Acc &sum, OnCrossbar<W, Rows, Cell, Dac, Adc, WeightBits, InputBits> a, X x, Size count) {
+template <class Acc, class W, class X, int Rows, int Cell, int Dac, int Adc, int WeightBits, int InputBits, bool Signed>
+inline void accumulate(Acc &sum, OnCrossbar<W, Rows, Cell, Dac, Adc, WeightBits, InputBits, Signed> a, X x, Size count) {
     accumulate_columns<1>(&sum, a, x, count);
 }
-template <class Acc, class W, class X, int Rows, int Cell, int Dac, int Adc, int WeightBits, int InputBits>
-inline void accumulate_rows(Acc (&sums)[4], OnCrossbar<W, Rows, Cell, Dac, Adc, WeightBits, InputBits> a, X x, Size count) {
+template <class Acc, class W, class X, int Rows, int Cell, int Dac, int Adc, int WeightBits, int InputBits, bool Signed>
+inline void accumulate_rows(Acc (&sums)[4], OnCrossbar<W, Rows, Cell, Dac, Adc, WeightBits, InputBits, Signed> a, X x, Size count) {
     accumulate_columns<4>(sums, a, x, count);
 }
-template <class Acc, class W, class X, int Rows, int Cell, int Dac, int Adc, int WeightBits, int InputBits>
-inline void accumulate_rows(Acc (&sums)[2], OnCrossbar<W, Rows, Cell, Dac, Adc, WeightBits, InputBits> a, X x, Size count) {
+template <class Acc, class W, class X, int Rows, int Cell, int Dac, int Adc, int WeightBits, int InputBits, bool Signed>
+inline void accumulate_rows(Acc (&sums)[2], OnCrossbar<W, Rows, Cell, Dac, Adc, WeightBits, InputBits, Signed> a, X x, Size count) {
     accumulate_columns<2>(sums, a, x, count);
 }
 
@@ -125,8 +126,8 @@ struct WindowOf {
         return plane[row * w.width + static_cast<Size>(across.at) + (k - across.first)];
     }
 };
-template <class Acc, class W, class X, int Rows, int Cell, int Dac, int Adc, int WeightBits, int InputBits>
-inline void accumulate_window(Acc &sum, OnCrossbar<W, Rows, Cell, Dac, Adc, WeightBits, InputBits> a, X plane, const Span &down,
+template <class Acc, class W, class X, int Rows, int Cell, int Dac, int Adc, int WeightBits, int InputBits, bool Signed>
+inline void accumulate_window(Acc &sum, OnCrossbar<W, Rows, Cell, Dac, Adc, WeightBits, InputBits, Signed> a, X plane, const Span &down,
                               const Span &across, const Window &w) {
     accumulate_columns<1>(&sum, a, WindowOf<X>{plane, down, across, w}, w.kernel_y * w.kernel_x);
 }
