@@ -297,7 +297,7 @@ def test_a_missing_program_is_named_with_its_package(
     monkeypatch.setenv("PATH", str(tmp_path))
     board = boards.board("h747").model_copy(update={"upload": upload})
     line = failure(images["h747"], board, "/dev/ttyACM0", tmp_path / "log")
-    assert line.endswith(f"is not installed; type: sudo apt-get install {TOOLS[upload].package}")
+    assert line.endswith(f"is not installed; type: {TOOLS[upload].installer} {TOOLS[upload].package}")
 
 
 def test_a_board_without_a_way_to_flash(boards: Boards, images: dict[str, Image], tmp_path: Path) -> None:

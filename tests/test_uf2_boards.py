@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import binascii
 import json
+import os
+import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import serial
 
+from tests.flash_bench import DEADLINE_S, Emulator
 from tests.given_data import the_zoo
 from tests.hil_command import hil, record_of
 from tests.test_emulator_cortexm import ARMSIM, NRF52840, RP2040, RP2350, Board, Chip, build_dir, program
@@ -16,6 +23,7 @@ from tests.test_nucleos import forgetful
 from tests.wire_bench import ROOT
 from tinyhil.errors import FlashError
 from tinyhil.harness.boards.drives import INFO, find_drive
+from tinyhil.harness.boards.flash import TOOLS
 from tinyhil.harness.settings.config import load_boards
 
 CONVERTER = ROOT / "firmware/platform/uf2.py"
@@ -96,6 +104,75 @@ def test_an_empty_board_is_a_drive_and_takes_a_file_that_comes_in_parts(tmp_path
         assert [event.get("why") for event in events] == [None, "power on", "a UF2 file was written"]
         assert not list(drive.iterdir())  # neither the file nor what tells a boot loader
         board.stdin.close()
+
+
+# ---- serial DFU of a XIAO's boot loader ----
+
+
+def crc16(content: bytes) -> bytes:
+    return binascii.crc_hqx(content, 0xFFFF).to_bytes(2, "little")
+
+
+def dfu_packet(number: int, kind: int, body: bytes) -> bytes:
+    """Between the ends of SLIP: a header with its checksum, what it is, its content, their CRC."""
+    content = kind.to_bytes(4, "little") + body
+    head = bytes([0xC0 | ((number + 1) % 8) << 3 | number, 14 | (len(content) & 15) << 4, len(content) >> 4])
+    packet = head + bytes([-sum(head) & 0xFF]) + content
+    packet += crc16(packet)
+    return b"\xc0" + packet.replace(b"\xdb", b"\xdb\xdd").replace(b"\xc0", b"\xdb\xdc") + b"\xc0"
+
+
+def dfu_session(image: bytes, softdevice: int = 0x0123, promised: bytes | None = None) -> list[tuple[int, bytes]]:
+    sizes = b"".join(size.to_bytes(4, "little") for size in (4, 0, 0, len(image)))
+    about = struct.pack("<HHIHH", 0x0052, 0xFFFF, 0xFFFFFFFF, 1, softdevice)
+    parts = [(4, image[at : at + 512]) for at in range(0, len(image), 512)]
+    return [(3, sizes), (1, about + crc16(promised or image) + bytes(2)), *parts, (5, b"")]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "refused"), [({}, None), ({"softdevice": 0x00B6}, 1), ({"promised": b"another image"}, -1)]
+)
+def test_serial_dfu_takes_the_image_that_was_promised(
+    wrong: dict[str, Any], refused: int | None, tmp_path: Path
+) -> None:
+    image = program(NRF52840, "echo").read_bytes()
+    session = dfu_session(image, **wrong)
+    with (
+        Emulator("xiao_nrf52840", tmp_path, "--boot0") as board,
+        serial.Serial(board.port, 115200, timeout=DEADLINE_S if refused is None else 1.0) as port,
+    ):
+        for number, (kind, body) in enumerate(session, 1):
+            port.write(dfu_packet(number % 8, kind, body))
+            answer = port.read(6)
+            if refused is not None and number - 1 == refused % len(session):
+                assert answer == b""
+                return
+            assert answer == bytes([0xC0, (number + 1) % 8 << 3, 0, 0, -((number + 1) % 8 << 3) & 0xFF, 0xC0])
+        assert [board.next_event().get("why") for _ in range(2)][-1] == "an image came by serial DFU"
+        assert port.read(1)  # it runs
+
+
+XIAO_BY_SERIAL = """\
+boards:
+  xiao_by_serial:
+    title: Seeed XIAO nRF52840
+    chip: nrf52840
+    reset: by_probe
+    upload: nrfutil
+    upload_port: /dev/ttyACM7   # of the board's USB plug; an emulated one has a single port
+"""
+
+
+@pytest.mark.slow
+def test_the_program_for_serial_dfu_flashes_a_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """adafruit-nrfutil itself, by a board file that asks for it."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if shutil.which(TOOLS["nrfutil"].program) is None:
+        pytest.skip("needs adafruit-nrfutil")
+    (tmp_path / "boards.yaml").write_text(XIAO_BY_SERIAL)
+    asked = ("--boards-file", "boards.yaml", "--board", "xiao_by_serial", "--format", "fixed8")
+    done = hil("flash", *asked, "--model", "digits_mlp", cwd=tmp_path)
+    assert (done.returncode, "written, verified, running" in done.stdout) == (0, True), done.stderr
 
 
 def test_interrupts_that_a_boot_loader_has_masked_are_let_in(tmp_path: Path) -> None:

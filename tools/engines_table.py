@@ -28,7 +28,7 @@ def block() -> str:
 
 
 def _table(rows: Sequence[Row]) -> str:
-    """Cycles, RAM and flash of every engine (a column), by network and board."""
+    """Cycles with their band, RAM and flash of every engine (a column), by network and board."""
     engines = list(dict.fromkeys(row["engine"] for row in rows))
     cells = {(row["network"], row["board"], row["engine"]): row for row in rows}
     places = sorted({(row["network"], row["board"]) for row in rows})
@@ -41,7 +41,16 @@ def _table(rows: Sequence[Row]) -> str:
 def _figures(row: Row | None) -> str:
     if row is None or row["why"]:
         return ""
-    return "; ".join("?" if row[name] is None else f"{row[name]:,.0f}" for name in ("cycles", "RAM", "flash"))
+    cycles, *sizes = ("?" if row[name] is None else f"{row[name]:,.0f}" for name in ("cycles", "RAM", "flash"))
+    return "; ".join([cycles + _band(row), *sizes])
+
+
+def _band(row: Row) -> str:
+    """Within how many per cent of the modelled cycles the chip's lie; nothing where no band is known."""
+    if not row["cycles"] or row["low"] is None or row["high"] is None:
+        return ""
+    below, above = (abs(round(100 * (row[end] / row["cycles"] - 1))) for end in ("low", "high"))
+    return f" ±{above} %" if below == above else f" -{below} +{above} %"
 
 
 def _otherwise(rows: Sequence[Row]) -> Iterator[str]:

@@ -198,6 +198,7 @@ int rom_get(struct machine *m, int timeout_ms);
 bool rom_get_many(struct machine *m, uint8_t *bytes, uint32_t count, int timeout_ms);
 void rom_put(struct machine *m, const void *bytes, uint32_t count);
 void rom_put_byte(struct machine *m, uint8_t byte);
+uint16_t rom_crc16(uint16_t crc, const uint8_t *bytes, uint32_t count);
 void rom_read(struct machine *m, uint32_t addr, void *bytes, uint32_t count);
 void rom_write(struct machine *m, uint32_t addr, const void *bytes, uint32_t count);
 uint32_t rom_take_vectors(struct machine *m, uint32_t table);

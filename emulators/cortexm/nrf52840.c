@@ -168,8 +168,9 @@ static uint32_t boot_loader(struct machine *m) {
     return vectors[1];
 }
 
+static const struct dfu xiao_serial = {.device = 0x0052, .softdevice = 0x0123, .first = 0x27000, .end = 0xF4000};
 static const struct uf2 xiao = {
-    .family = 0xADA52840, .first = 0x27000, .end = 0xF4000,
+    .family = 0xADA52840, .first = 0x27000, .end = 0xF4000, .serial = &xiao_serial,
     .info = "UF2 Bootloader 0.6.1\r\nModel: Seeed XIAO nRF52840\r\nBoard-ID: nRF52840-SeeedXiao-v1\r\nSoftDevice: S140 7.3.0\r\n",
 };
 

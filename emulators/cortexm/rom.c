@@ -47,6 +47,14 @@ void rom_put(struct machine *m, const void *bytes, uint32_t count) {
 
 void rom_put_byte(struct machine *m, uint8_t byte) { rom_put(m, &byte, 1); }
 
+uint16_t rom_crc16(uint16_t crc, const uint8_t *bytes, uint32_t count) {
+    while (count--) {
+        crc ^= *bytes++ << 8;
+        for (int bit = 0; bit < 8; ++bit) crc = crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1;
+    }
+    return crc;
+}
+
 /* The bus as the processor sees it. What is not there reads as zero and ignores writes: a ROM does not report faults. */
 void rom_read(struct machine *m, uint32_t addr, void *bytes, uint32_t count) {
     if (uc_mem_read(m->uc, addr, bytes, count) != UC_ERR_OK) memset(bytes, 0, count);

@@ -14,15 +14,6 @@ enum {
 
 static const char version[] = "v1.1 Dec 15 2010 19:25:04\n\r";
 
-static uint16_t crc16(const uint8_t *bytes, unsigned count) {
-    uint16_t crc = 0;
-    while (count--) {
-        crc ^= *bytes++ << 8;
-        for (int bit = 0; bit < 8; ++bit) crc = crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1;
-    }
-    return crc;
-}
-
 /* Receives blocks until the host's EOT, or gives up after too many damaged ones. */
 static void receive_file(struct machine *m, uint32_t addr, uint32_t bytes) {
     uint8_t packet[PACKET_BYTES] = {0}, expected = 1;
@@ -36,7 +27,7 @@ static void receive_file(struct machine *m, uint32_t addr, uint32_t bytes) {
         }
         const bool whole = head == SOH && rom_get_many(m, packet + 1, PACKET_BYTES - 1, BYTE_MS);
         const uint16_t crc = packet[131] << 8 | packet[132];
-        if (!whole || (packet[1] ^ packet[2]) != 0xFF || crc16(packet + 3, BLOCK_BYTES) != crc) {
+        if (!whole || (packet[1] ^ packet[2]) != 0xFF || rom_crc16(0, packet + 3, BLOCK_BYTES) != crc) {
             ++failures;
             rom_put_byte(m, head < 0 && expected == 1 ? START : NAK);
             continue;
@@ -56,7 +47,7 @@ static void receive_file(struct machine *m, uint32_t addr, uint32_t bytes) {
 static bool send_block(struct machine *m, uint32_t addr, uint32_t count, uint8_t number) {
     uint8_t packet[PACKET_BYTES] = {SOH, number, ~number};
     rom_read(m, addr, packet + 3, count);
-    const uint16_t crc = crc16(packet + 3, BLOCK_BYTES);
+    const uint16_t crc = rom_crc16(0, packet + 3, BLOCK_BYTES);
     packet[131] = crc >> 8;
     packet[132] = crc;
     for (int tries = 0; tries < RETRIES; ++tries) {

@@ -87,10 +87,13 @@ uint32_t uf2_loader(struct machine *m) {
         fclose(info);
     }
     while (m->stop == RUN) {
-        rom_get(m, IDLE_MS);
-        if (!info || !take_any(m)) continue;
+        const struct dfu *const serial = m->chip->uf2 ? m->chip->uf2->serial : NULL;
+        const int byte = rom_get(m, IDLE_MS);
+        const bool by_serial = byte >= 0 && serial && dfu_take(m, serial, byte);
+        if (!by_serial && (byte >= 0 || !info || !take_any(m))) continue;
+        if (by_serial) host_service(m); /* the last acknowledgement leaves before the reset */
         m->boot0 = false;
-        stop_machine(m, STOP_RESET, "a UF2 file was written");
+        stop_machine(m, STOP_RESET, by_serial ? "an image came by serial DFU" : "a UF2 file was written");
     }
     if (info) remove(path);
     return 0;

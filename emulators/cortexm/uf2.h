@@ -1,11 +1,12 @@
 /* A boot loader that shows itself as a drive and takes UF2 files (github.com/microsoft/uf2, the format's specification). */
 #pragma once
-#include "machine.h"
+#include "dfu.h"
 
 struct uf2 {
     uint32_t family;     /* blocks of other chips are ignored */
     uint32_t first, end; /* addresses of programs */
     const char *info;    /* INFO_UF2.TXT: how the drive is known */
+    const struct dfu *serial; /* NULL: no image comes by its serial port */
 };
 
 /* True if the file begins as UF2 files do. */

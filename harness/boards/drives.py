@@ -14,6 +14,11 @@ INFO = "INFO_UF2.TXT"  # on every such drive; its line `Board-ID` says whose it 
 DRIVE_S, LOOK_S = 3.0, 0.05
 
 
+def plain_image(file: bytes) -> bytes:
+    """The bytes that the blocks of a UF2 file of ours hold: they follow each other."""
+    return b"".join(file[at + 32 : at + 32 + 256] for at in range(0, len(file), 512))
+
+
 def mounted() -> list[Path]:
     """Folders in which the desktops of Linux and macOS mount drives, and what is mounted by hand in /mnt."""
     user = getpass.getuser()

@@ -18,7 +18,7 @@ import serial
 
 from tinyhil import files
 from tinyhil.errors import FlashError, LinkError, WrongFirmware
-from tinyhil.harness.boards.drives import find_drive
+from tinyhil.harness.boards.drives import find_drive, plain_image
 from tinyhil.harness.boards.port_names import canonical, is_there, same_port
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.settings.config import BoardSpec
@@ -57,6 +57,8 @@ class Tool:
     no_answer: str
     complaints: tuple[tuple[str, str], ...]
     serial_port: bool = True
+    installer: str = "sudo apt-get install"
+    failure: str | None = None  # what it prints when it has failed, if its exit code does not tell
 
 
 def _avrdude(image: Image, board: BoardSpec, port: str) -> list[str]:
@@ -86,6 +88,31 @@ def _stm32flash(image: Image, board: BoardSpec, port: str) -> list[str]:
 
 def _dd(image: Image, board: BoardSpec, drive: str) -> list[str]:
     return ["dd", f"if={image.load_path}", f"of={drive}/firmware.uf2", "conv=fsync", "status=none"]
+
+
+# What the boot loader of a XIAO nRF52840 asks for: its kind of device, SoftDevice S140 7.3
+NRF_DEVICE, NRF_SOFTDEVICE = "0x0052", "0x0123"
+
+
+def _nrfutil(image: Image, board: BoardSpec, port: str) -> list[str]:
+    wire = ["-p", port, "-b", "115200", "--singlebank", "--touch", str(TOUCH_BAUD)]
+    return [*_NRF_DFU, "serial", "--package", str(_package(image)), *wire]
+
+
+def _nrfutil_packs(image: Image) -> list[str]:
+    """Makes the package that is sent, of the plain image that the UF2 file holds."""
+    plain = image.load_path.with_suffix(".bin")
+    files.write_bytes(plain, plain_image(files.read_bytes(image.load_path, "image", MOST_UF2_BYTES)))
+    kind = ["--dev-type", NRF_DEVICE, "--sd-req", NRF_SOFTDEVICE]
+    return [*_NRF_DFU, "genpkg", *kind, "--application", str(plain), str(_package(image))]
+
+
+_NRF_DFU = ("adafruit-nrfutil", "dfu")
+MOST_UF2_BYTES = 1 << 26
+
+
+def _package(image: Image) -> Path:
+    return image.load_path.with_suffix(".zip")
 
 
 def _openocd(image: Image, board: BoardSpec, port: str) -> list[str]:
@@ -120,6 +147,7 @@ NO_UNO = "no boot loader answers; is an Uno on this port?"
 NO_DUE = "no boot loader answers; use the programming port of a Due, or press ERASE"
 NO_STM32 = "no boot loader answers; set BOOT0 high and reset the board"
 NO_DRIVE = "no drive of its boot loader is mounted; hold BOOTSEL while you plug the board in, or press reset twice"
+NO_NRF = "no boot loader answers; press reset twice, and give its serial port (upload_port in the board file)"
 OTHER_AVR = "the chip has another signature than that of the board; is it this board?"
 AVR_328PB = "the chip is an ATmega328PB: say `programmer_part: m328pb` in its entry of the board file"
 OTHER_STM32 = "the chip behind this ST-LINK is another than the board's; nothing was written"
@@ -162,6 +190,15 @@ TOOLS = {
         ),
     ),
     "uf2": Tool("dd", "coreutils", _dd, NO_DRIVE, ((r"No space left", "the drive is full"),), serial_port=False),
+    "nrfutil": Tool(
+        "adafruit-nrfutil",
+        "adafruit-nrfutil",
+        _nrfutil,
+        NO_NRF,
+        ((r"could not be opened", NO_PORT), (r"No data received", NO_NRF)),
+        installer="pip install",
+        failure="Failed to upgrade target",
+    ),
     "stlink": Tool(
         "openocd",
         "openocd",
@@ -198,11 +235,13 @@ def flash(image: Image, board: BoardSpec, port: str, log: Path, drives: Iterable
     tool = required_tool(board.name, board.upload)
     if tool.program == "openocd":
         check_openocd(board)
-    device = _local_port(board, port) if tool.serial_port else port
+    device = _local_port(board, board.upload_port or port) if tool.serial_port else port
     if board.upload == "uf2":
         device = str(_drive(board, drives))
     if board.upload == "sam-ba":
         touch(device)
+    if board.upload == "nrfutil":
+        _run(tool, _nrfutil_packs(image), board, device, log.with_name(f"{log.stem}-package.log"))
     _run(tool, tool.command(image, board, device), board, port, log)
     if board.upload == "sam-ba":
         leave_boot_loader(image, board, device, log)
@@ -221,7 +260,7 @@ def required_tool(board: str, upload: str) -> Tool:
     if tool is None:
         raise FlashError(f"{board}: boards.yaml knows no way to flash it (upload: {upload})")
     if shutil.which(tool.program) is None:
-        raise FlashError(f"{board}: {tool.program} is not installed; type: sudo apt-get install {tool.package}")
+        raise FlashError(f"{board}: {tool.program} is not installed; type: {tool.installer} {tool.package}")
     return tool
 
 
@@ -328,7 +367,7 @@ def _run(tool: Tool, command: list[str], board: BoardSpec, port: str, log: Path)
             why = known_complaint(tool, log) or tool.no_answer
             kind = NoAnswer if why == tool.no_answer else BoardRefused
             raise kind(f"{where} did not finish within {board.flash_deadline_s} s: {why}; log: {log}") from None
-    if code != 0:
+    if code != 0 or (tool.failure and tool.failure in _printed(log)):
         why = known_complaint(tool, log) or last_line(log) or f"exit code {code}, nothing printed"
         kind = NoAnswer if why == tool.no_answer else BoardRefused
         raise kind(f"{where} failed: {why}; log: {log}")

@@ -52,7 +52,11 @@ def connect_flashed(board: BoardSpec, session: Session, image: Image) -> Iterato
     if emulator is None:
         raise BoardError(f"{board.chip.name} has no emulator; attach a board or use --board host")
     banner_s = FLASHED_BANNER_S if board.reset == "on_open" else 0.0
-    changes = {"upload": emulator.upload, "flash_deadline_s": EMULATED_FLASH_DEADLINE_S}
+    changes = {
+        "upload": emulator.upload_of(board.upload),
+        "upload_port": None,
+        "flash_deadline_s": EMULATED_FLASH_DEADLINE_S,
+    }
     log = session.log_dir / "flash.log"
     for _ in range(FLASH_ATTEMPTS):
         with ExitStack() as stack:
@@ -73,7 +77,7 @@ def check_flasher(board: BoardSpec) -> None:
     """FlashError if the emulated board can not be flashed for want of a program."""
     emulator = board.chip.emulator
     if emulator is not None and emulator.loader_args:
-        required_tool(board.name, emulator.upload)
+        required_tool(board.name, emulator.upload_of(board.upload))
         if any("{boot_loader}" in arg for arg in emulator.loader_args):
             check_source()
 

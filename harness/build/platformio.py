@@ -23,6 +23,7 @@ UPLOAD: dict[str, dict[str, Any]] = {  # by `upload` of a board; the first proto
     "serial": {"protocols": ["serial", "custom"]},
     "cmsis-dap": {"protocols": ["cmsis-dap", "custom"]},
     "uf2": {"protocols": ["cmsis-dap", "custom"]},  # a drive is no protocol of PlatformIO's
+    "nrfutil": {"protocols": ["cmsis-dap", "custom"]},  # of the packages of others, which are not used here
     "none": {"protocols": ["custom"]},
 }
 HEAD = """\

@@ -32,6 +32,7 @@ from tinyhil.harness.settings.yaml_file import (
 
 Supply = Literal["smps", "ldo"]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]  # of a command line
+SerialPort = Annotated[str, StringConstraints(pattern=r"^(/dev/[A-Za-z0-9_-][A-Za-z0-9._-]*|COM[0-9]+)$")]
 
 
 class Uart(Record):
@@ -126,6 +127,7 @@ class _Board(Record):
     reset: Literal["on_open", "by_probe", "on_start"]
     upload: Upload
     upload_baud: PositiveInt | None = None  # of the boot loader, if it is not `baud`
+    upload_port: SerialPort | None = None  # of the boot loader, if it is not that of the wire
     programmer_part: Word | None = None  # the chip's name for avrdude, if it is not the chip's own
     drive_id: Word | None = None  # by which the drive of the board's UF2 boot loader is known
     probe_reset: Annotated[str, StringConstraints(pattern=r"^[a-z_]+( [a-z_]+)*$")] | None = (

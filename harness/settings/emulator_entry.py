@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from tinyhil.harness.settings.yaml_file import Record
 
-Upload = Literal["arduino", "sam-ba", "stlink", "serial", "uf2", "cmsis-dap", "none"]
+Upload = Literal["arduino", "sam-ba", "stlink", "serial", "uf2", "nrfutil", "cmsis-dap", "none"]
 # What an emulator's numbers mean (docs/emulators.md). "function only": outputs are right, times say nothing.
 Fidelity = Literal["exact cycles", "exact instructions, modelled cycles", "exact instructions", "function only"]
 PROGRAMS = {  # kind: what its program may be; only those of `process` are started by their path
@@ -71,6 +71,11 @@ class Emulator(Record):
     foreign_args: tuple[str, ...] = ()  # instead of `args`: firmware of others, which sets the chip up in its own way
     loader_args: tuple[str, ...] = ()  # instead of `args`: erased, in its boot loader
     upload: Upload = "none"  # how that boot loader is flashed
+    also: tuple[Upload, ...] = ()  # what it takes, too, where a board's entry says so
+
+    def upload_of(self, board: Upload) -> Upload:
+        """How the boot loader of a board that is flashed by `board` is flashed here."""
+        return board if board in self.also else self.upload
 
     @model_validator(mode="after")
     def _starts_what_is_known(self) -> Emulator:
