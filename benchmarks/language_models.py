@@ -2,15 +2,16 @@
 
 Deeploy's microLlama (HIL_DATA), its FP32 file in two formats and its twin in PULP's integers, and the zoo's `story`
 with the format's weights and with 4 bits and a scale for each block of BLOCK (com.microsoft's MatMulNBits). Each row is
-a run whose integers equal the reference's; perplexities are those of the integer reference on held out text. Puts the
-table into docs/measured/attention.md. Needs the extra `train`.
+a run whose integers equal the reference's; rows of this commit that results/language_models.json has are not measured
+again. Puts the table into docs/measured/attention.md. Needs the extra `train`.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import tempfile
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +31,33 @@ from tinyhil.harness.python import calls
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.assignment import Assignment
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
-from tools.measured import ROOT, provenance
+from tools.measured import RESULTS, ROOT, provenance
 
 BEGIN, END = "<!-- language_models: begin -->", "<!-- language_models: end -->"
-HEAD = "| model | weights | format | cycles of a token | tokens/s at 400 MHz | RAM B | flash B | perplexity |"
+HEAD = "| model | weights | format | cycles of a token | tokens/s at 400 MHz | RAM B | flash B |"
 CLOCK = 400e6
 BLOCK, BITS = 32, 4
 SHARES = np.arange(0.7, 1.01, 0.05)  # of the scale that holds a block's largest weight: the best by squared error
 STORY, SHAPE = ROOT / "models" / "story" / "story.onnx", Shape(96, 3, 4, 128, 192)
-MICRO = (("microLlama", ("int8", "fixed8")), ("microLlama, PULP's integers", ("int8",)))
+FILE = RESULTS / "language_models.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A model in a format; `blocks`: its weights have 4 bits and scales of blocks."""
+
+    model: str
+    format: str
+    blocks: bool = False
+
+
+ROWS = (
+    Row("microLlama", "int8"),
+    Row("microLlama", "fixed8"),
+    Row("microLlama, PULP's integers", "int8"),
+    Row("story", "int8"),
+    Row("story", "int8", blocks=True),
+)
 
 
 def in_blocks(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -99,7 +118,7 @@ def story() -> Teller:
 
 
 def perplexity(made: Teller, path: Path, fmt: str, *, blocks: bool) -> float:
-    """Of a letter, by the integer reference."""
+    """Of a letter of held out text, by the integer reference."""
     proto = teller(made, "logits")
     onnx.save(with_blocks(proto) if blocks else proto, path)
     graph, ranges = tales_published.loop(path, made.window), tales_published.ranges_of(path, made)
@@ -126,35 +145,53 @@ def measured(folder: Path, model: Path, fmt: str, inputs: Path, calibrate: Path)
     return dict(record)
 
 
-def rows() -> Iterator[str]:
-    """Lines of the table."""
-    for name, formats in MICRO:
-        for fmt in formats:
-            with tempfile.TemporaryDirectory() as folder:
-                found = attention.files(name, Path(folder))
-                if found is not None:
-                    record = measured(Path(folder), found[0], fmt, found[1], found[1])
-                    yield line(name.split(",")[0], "PULP's bytes" if "," in name else "the format's", fmt, record, 1)
-    made = story()
-    for blocks, fmt in ((False, "int8"), (True, "int8")):
+def run_of(row: Row, folder: Path) -> dict[str, Any] | None:
+    """The figures of a row; None if its files are not here."""
+    if row.model == "story":
+        record, tokens = told(story(), folder, row.format, blocks=row.blocks), SHAPE.window
+    else:
+        found = attention.files(row.model, folder)
+        if found is None:
+            return None
+        record, tokens = measured(folder, found[0], row.format, found[1], found[1]), 1
+    return asdict(row) | {
+        "cycles": record["latency"]["median"] / tokens,
+        "ram": record["memory"]["total_bytes"],
+        "flash": record["flash_bytes"],
+    }
+
+
+def line(row: dict[str, Any]) -> str:
+    """Of the table."""
+    weights = f"{BITS} bits, blocks of {BLOCK}" if row["blocks"] else "the format's"
+    figures = f"{row['cycles']:,.0f} | {CLOCK / row['cycles']:,.0f} | {row['ram']:,} | {row['flash']:,}"
+    return f"| {row['model']} | {weights} | {row['format']} | {figures} |"
+
+
+def main() -> None:
+    """Measure what is missing of this commit's rows, note each as it is done, make the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rows", type=int, default=len(ROWS), help="how many to measure at most")
+    parser.add_argument("--perplexity", action="store_true", help="that of story in blocks instead, and nothing else")
+    arguments = parser.parse_args()
+    before = provenance()
+    with tempfile.TemporaryDirectory() as folder:
+        if arguments.perplexity:
+            print(f"{perplexity(story(), Path(folder) / 'logits.onnx', 'int8', blocks=True):.3f}")
+            return
+    known = json.loads(FILE.read_text(encoding="utf-8")) if FILE.is_file() else {"provenance": {}, "rows": []}
+    rows = known["rows"] if known["provenance"].get("commit") == before["commit"] else []
+    left = [row for row in ROWS if not any(asdict(row).items() <= one.items() for one in rows)]
+    for row in left[: arguments.rows]:
         with tempfile.TemporaryDirectory() as folder:
-            record = told(made, Path(folder), fmt, blocks=blocks)
-            found_perplexity = perplexity(made, Path(folder) / "logits.onnx", fmt, blocks=blocks)
-        what = f"{BITS} bits, blocks of {BLOCK}" if blocks else "the format's"
-        yield line("story", what, fmt, record, made.window, f"{found_perplexity:.3f}")
-
-
-def line(model: str, weights: str, fmt: str, record: dict[str, Any], tokens: int, text: str = "") -> str:
-    """A row; `tokens` of the sample."""
-    cycles = record["latency"]["median"] / tokens
-    sizes = f"{record['memory']['total_bytes']:,} | {record['flash_bytes']:,}"
-    return f"| {model} | {weights} | {fmt} | {cycles:,.0f} | {CLOCK / cycles:,.0f} | {sizes} | {text} |"
+            found = run_of(row, Path(folder))
+        if found is not None:
+            rows.append(found)
+            FILE.write_text(json.dumps({"provenance": before, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+            print(line(found), flush=True)
+    table = [HEAD, "|" + "---|" * (HEAD.count(" | ") + 1), *(line(row) for row in rows)]
+    replace_between(attention.PAGE, BEGIN, END, "\n".join(table), before)
 
 
 if __name__ == "__main__":
-    before = provenance()
-    table = [HEAD, "|" + "---|" * (HEAD.count(" | ") + 1)]
-    for row in rows():
-        print(row, flush=True)
-        table.append(row)
-    replace_between(attention.PAGE, BEGIN, END, "\n".join(table), before)
+    main()

@@ -42,7 +42,7 @@ CALIBRATION, MOST_TESTED = 100, 300  # samples, of the training and of the test 
 BOARD, FORMAT = "h747", "int8"
 FILE, PAGE = RESULTS / "sequence_models.json", ROOT / "docs" / "sequence_models.md"
 BEGIN, END = "<!-- sequence_models: begin -->", "<!-- sequence_models: end -->"
-HEAD = "| task | model | parameters | float, % | int8, % | cycles of a sample | RAM B | flash B |"
+HEAD = "| task | model | parameters | seeds | float, % | int8, % | cycles of a sample | RAM B | flash B |"
 RECIPE_FILES = ("models/training/sequences.py", "models/training/fit.py")
 
 
@@ -108,20 +108,22 @@ def main() -> None:
                     made = {"provenance": before, "rows": list(rows.values())}
                     FILE.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
                     print(rows[task, kind, seed], flush=True)
-    lines = [HEAD, "|" + "---|" * (HEAD.count(" | ") + 1), *_lines(rows)]
-    replace_between(PAGE, BEGIN, END, "\n".join(lines), before)
+                    lines = [HEAD, "|" + "---|" * (HEAD.count(" | ") + 1), *_lines(rows)]
+                    replace_between(PAGE, BEGIN, END, "\n".join(lines), before)
 
 
 def _lines(rows: dict[tuple[str, str, int], dict[str, Any]]) -> Iterator[str]:
     for task, what in TASKS.items():
         for kind in KINDS:
-            seeds = [rows[task, kind, seed] for seed in SEEDS]
+            seeds = [rows[task, kind, seed] for seed in SEEDS if (task, kind, seed) in rows]
+            if not seeds:
+                continue
             shares = [
                 f"{np.mean([row[part] for row in seeds]):.1f} ± {np.std([row[part] for row in seeds]):.1f}"
                 for part in ("float", "int8")
             ]
             figures = [f"{seeds[0][part]:,}" for part in ("cycles", "ram", "flash")]
-            yield f"| {what} | {kind} | {seeds[0]['parameters']:,} | {' | '.join([*shares, *figures])} |"
+            yield f"| {what} | {kind} | {seeds[0]['parameters']:,} | {len(seeds)} | {' | '.join([*shares, *figures])} |"
 
 
 if __name__ == "__main__":
