@@ -14,10 +14,12 @@ from onnx_models import floats, load, onnxruntime_outputs
 
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import lower
+from tinyhil.errors import ModelError
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.program import walk
 from tinyhil.ops.groups import DENSE
+from tinyhil.passes.stored import stored_bytes
 from tinyhil.references.evaluate import evaluate
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs
 
@@ -115,3 +117,40 @@ def test_the_same_integers_on_boards(board: str, tmp_path: Path) -> None:
     else:
         some = cases[:: 1 if board == "h747" else 3]
         assert first_difference(some, run_on_board(some, load_boards().board(board), tmp_path)) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"accuracy_level": 4, "K": -64}, "-64 x 13 weights of 4 bits in blocks of 32; 2, 4 and 8 bits"),
+        ({"block_size": 24}, "in blocks of 24"),
+        ({"N": 12}, "bytes and 26 scales for 64 x 12; the file is damaged"),
+        ({"K": 0}, "0 x 13 weights"),
+    ],
+)
+def test_blocks_that_are_none(changes: dict[str, int], says: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=says):
+        load(n_bits(4, 32, **changes), tmp_path)
+
+
+def test_scales_of_nothing_and_orders_of_groups_are_refused(tmp_path: Path) -> None:
+    proto = n_bits(4, 32)
+    proto.graph.initializer[1].raw_data = bytes(len(proto.graph.initializer[1].raw_data))
+    with pytest.raises(ModelError, match="a scale that is 0 or no number"):
+        load(proto, tmp_path)
+    proto = n_bits(4, 32)
+    proto.graph.node[0].input[4] = "z"
+    proto.graph.initializer.append(numpy_helper.from_array(np.zeros(64, np.int32), "z"))
+    with pytest.raises(ModelError, match="g_idx, groups in another order"):
+        load(proto, tmp_path)
+
+
+def test_few_bits_are_few_bytes_in_flash(tmp_path: Path) -> None:
+    """Two weights in a byte and two bytes for the scale of each block, in int8 as in fixed point."""
+    made = {fmt: case(n_bits(4, 32, inner=256, outputs=64), fmt, tmp_path).program for fmt in ("int8", "fixed16")}
+    for program in made.values():
+        op = next(op for op in walk(program.body) if op.kernel.bare == DENSE.form)
+        sizes = [
+            stored_bytes(program.tensors[name], program.constants[name]) for name in op.inputs[:1] + op.inputs[2:4]
+        ]
+        assert sizes == [256 * 64 // 2, 2 * 8 * 64, 8 * 64]
