@@ -1,19 +1,42 @@
 // Operators of PULP's integer dialect (tinyhil/ops/pulp.py). Products and sums of 64 bits hold what they compute.
 #pragma once
-#include "firmware/kernels/common/memory.hpp"
+#include "firmware/kernels/common/numeric.hpp"
 
 namespace hil {
 
 inline int64_t within_ends(int64_t value, int32_t low, int32_t high) { return value < low ? low : value > high ? high : value; }
+
+// (value * factor + addend) >> shift; of bytes in 32 bits where these hold it
+template <class Value>
+inline int64_t requantized(Value value, int32_t factor, int64_t addend, int shift) {
+    return (static_cast<int64_t>(value) * factor + addend) >> shift;
+}
+constexpr int32_t MOST_BYTE_FACTOR = 1 << 22, MOST_BYTE_ADDEND = 1 << 30;
+inline int64_t requantized(int8_t value, int32_t factor, int64_t addend, int shift) {
+    const bool fits = factor < MOST_BYTE_FACTOR && factor > -MOST_BYTE_FACTOR && addend < MOST_BYTE_ADDEND && addend > -MOST_BYTE_ADDEND;
+    if (!fits) return requantized(static_cast<int16_t>(value), factor, addend, shift);
+    return (value * factor + static_cast<int32_t>(addend)) >> shift;
+}
+
+// a / b towards zero; 32 bits where these hold them
+inline int64_t quotient(int64_t a, int32_t b) {
+    const int32_t low = static_cast<int32_t>(a);
+    return low == a && low != Limits<int32_t>::lowest ? low / b : a / b;
+}
+inline uint32_t share(uint32_t part, uint32_t most, uint64_t total) {
+    const uint64_t whole = static_cast<uint64_t>(part) * most;
+    return (whole | total) >> 32 ? static_cast<uint32_t>(whole / total) : static_cast<uint32_t>(whole) / static_cast<uint32_t>(total);
+}
 
 template <class Acc, class Out, class X, class F, class A>
 void whole_requant(Out *out, X x, F factors, A addends, Size count, Size channels, Size inner, int shift, int32_t low, int32_t high) {
     const int64_t half = (int64_t(1) << shift) >> 1;
     for (Size n = 0; n < count;) {
         for (Size c = 0; c < channels; ++c) {
-            const int32_t factor = factors[c], addend = addends[c];
+            const int32_t factor = factors[c];
+            const int64_t addend = addends[c] + half;
             for (Size k = 0; k < inner; ++k, ++n) {
-                out[n] = static_cast<Out>(within_ends((static_cast<int64_t>(x[n]) * factor + addend + half) >> shift, low, high));
+                out[n] = static_cast<Out>(within_ends(requantized(x[n], factor, addend, shift), low, high));
             }
         }
     }
@@ -35,9 +58,9 @@ void whole_rms_norm(Out *out, X x, W weights, Size rows, Size inner, int shift, 
     for (; rows > 0; --rows, x = x + inner, out += inner) {
         uint32_t sum = 0;
         for (Size k = 0; k < inner; ++k) sum += static_cast<uint32_t>(static_cast<int32_t>(x[k]) * x[k]);
-        const int64_t root = whole_root(sum / inner + 1);
+        const int32_t root = static_cast<int32_t>(whole_root(sum / inner + 1));
         for (Size k = 0; k < inner; ++k) {
-            out[k] = static_cast<Out>(within_ends((static_cast<int64_t>(x[k]) * weights[k] / root) >> shift, low, high));
+            out[k] = static_cast<Out>(within_ends(quotient(static_cast<int64_t>(x[k]) * weights[k], root) >> shift, low, high));
         }
     }
 }
@@ -58,7 +81,7 @@ void whole_softmax(Out *out, X x, Size rows, Size inner, int32_t b, int32_t c, i
         for (Size k = 0; k < inner; ++k) total += parabola(largest - x[k], b, c, log2);
         if (total == 0) total = 1;
         for (Size k = 0; k < inner; ++k) {
-            out[k] = static_cast<Out>(static_cast<int32_t>(uint64_t(parabola(largest - x[k], b, c, log2)) * most / total) + low);
+            out[k] = static_cast<Out>(static_cast<int32_t>(share(parabola(largest - x[k], b, c, log2), most, total)) + low);
         }
     }
 }
