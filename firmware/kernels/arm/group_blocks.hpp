@@ -59,8 +59,8 @@ inline int32_t sum_of_eights(const X *x, Size count) {
 
 // `all` takes the sum of x over each group.
 template <class Acc, class Out, class T, class X, class S, class Z, class B, class Shifts>
-void grouped_dense(Out *out, T *all, Nibbles weights, Ram<X> x, S scales, Z zeros, B bias, Shifts shifts, Size rows, Size outputs, Size inner,
-                   Size size, int bias_shift, int32_t zero) {
+void grouped_dense(Out *out, T *all, Nibbles weights, Ram<X> x, S scales, Z zeros, B bias, Shifts shifts, Size rows, Size outputs,
+                   Size inner, Size size, int bias_shift, int32_t zero) {
     for (; rows > 0; --rows, x = x + inner) {
         Size groups = 0;
         for (Size k = 0; k < inner; k += size) all[groups++] = sum_of_eights(x.at + k, inner - k < size ? inner - k : size);
