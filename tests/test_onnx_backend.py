@@ -246,7 +246,7 @@ def test_cases_of_integers_give_integers_or_are_refused() -> None:
         np.testing.assert_array_equal(found, wanted, case.name)
         compared += 1
     assert compared > 20
-    assert {name for name in refused if "div" in name} >= {f"test_div_{kind}" for kind in ("int8", "uint8", "int16")}
+    assert not [name for name in refused if "div" in name]
 
 
 def test_every_entry_of_the_list_is_needed_and_explained() -> None:

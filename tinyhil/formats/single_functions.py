@@ -107,6 +107,12 @@ def remainder(a: np.ndarray, b: np.ndarray, truncates: bool) -> np.ndarray:
         return rest if truncates else np.where(other, rest + b, rest)
 
 
+def whole_quotient(a: np.ndarray, b: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    """How often `b` goes into `a` if `rest` is left: of numbers below 2**22 to the nearest whole one."""
+    quotient = divide(a - rest, b)
+    return np.where(np.abs(quotient) < F(4194304.0), (quotient + ROUNDER) - ROUNDER, quotient)
+
+
 def reciprocal(x: np.ndarray) -> np.ndarray:
     """1 / x in single precision, a fixed sequence of IEEE operations."""
     return divide(F(1), x)

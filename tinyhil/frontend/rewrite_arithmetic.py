@@ -73,7 +73,7 @@ def _div(site: Site) -> Results:
     if all(site.value(name) is not None for name in site.call.inputs):
         return None
     if all(is_whole(site, name) for name in site.call.inputs):
-        raise site.refuse("division of whole numbers at run time", "cast to float before it")
+        return site.last("FloorDiv", *site.call.inputs, fmod=1)
     if divisor is None:
         return None
     if not divisor.all():

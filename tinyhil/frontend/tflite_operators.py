@@ -358,7 +358,7 @@ OPERATORS: dict[str, Convert] = {
     "EXPAND_DIMS": moves.reshape,
     "FILL": moves.broadcast_to,
     "FLOOR": _chain("Floor"),
-    "FLOOR_DIV": _pair("Div", "Floor"),
+    "FLOOR_DIV": _pair("FloorDiv"),
     "FLOOR_MOD": _pair("Mod"),
     "FULLY_CONNECTED": _dense,
     "GATHER": moves.gather,

@@ -1,7 +1,7 @@
 """Which values of an ONNX file are of an integer type, and what no board computes as such a type asks.
 
-A board computes with real numbers: 7 / 2 is 3.5, where ONNX gives 3 for integers. Operators whose result of whole
-operands is none are refused at run time; a Cast to float before them says what is meant.
+A board computes with real numbers: the mean of 3 and 4 is 3.5, where ONNX gives 3 for integers. Operators whose result
+of whole operands is none are refused at run time, but for Div; a Cast to float before them says what is meant.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _is_no_product(call: Call, values: Constants) -> bool:
 
 # operators of integers, and when a result of theirs is not whole in real numbers
 ROUNDED: Mapping[str, Callable[[Call, Constants], bool]] = {
-    **dict.fromkeys(("Div", "ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), _always),
+    **dict.fromkeys(("ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), _always),
     "Resize": _is_interpolated,
     "Gemm": _is_scaled,
     "Pow": _is_no_product,
@@ -59,8 +59,7 @@ def require_whole(call: Call, builder: Builder) -> None:
     if any(name and value is None for name, value in zip(call.inputs, values, strict=True)) and ROUNDED[call.op](
         call, values
     ):
-        what = "division" if call.op == "Div" else call.op
-        raise refuse(node_of(call), f"{what} of whole numbers at run time", "cast to float before it")
+        raise refuse(node_of(call), f"{call.op} of whole numbers at run time", "cast to float before it")
 
 
 def note_types(call: Call, results: Sequence[str], builder: Builder) -> None:

@@ -1,4 +1,4 @@
-"""Mod: what a division leaves, exact on the quantized values and rounded once."""
+"""Mod and FloorDiv: what a division leaves, and how often it goes; exact on the quantized values, rounded once."""
 
 from __future__ import annotations
 
@@ -35,21 +35,28 @@ def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) 
 
 
 def _truncates(node: Node) -> int:
-    """1 where the result has the sign of the dividend, as C's; else 0: that of the divisor."""
+    """1 where the quotient is cut towards zero, as C's, and what is left has the sign of the dividend; else 0: of the
+    divisor."""
     return int(bool(attr(node, "fmod", 0)))
+
+
+def _is_quotient(node: Node) -> int:
+    return int(node.op == "FloorDiv")
 
 
 def _evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
     a, b = align(arrays)
     with np.errstate(all="ignore"):
-        return [(np.fmod if _truncates(node) else np.mod)(a, b)]
+        rest = (np.fmod if _truncates(node) else np.mod)(a, b)
+        return [np.rint((a - rest) / b) if _is_quotient(node) else rest]
 
 
 def _lower(node: Node, lowering: Lowering) -> None:
     """In integers where operands and result are fixed point, wide whole numbers, too; else in single precision."""
     a, b, result = (lowering.format(name) for name in (*node.inputs, *node.outputs))
     unit = min(a.exponent, b.exponent)
-    a_lift, b_lift, shift = a.exponent - unit, b.exponent - unit, result.exponent - unit
+    a_lift, b_lift = a.exponent - unit, b.exponent - unit
+    shift = result.exponent - (0 if _is_quotient(node) else unit)
     bits = accumulator_bits(1 << max(a.bits + a_lift, b.bits + b_lift), shift)
     is_fixed = all(fmt.is_binary_point for fmt in (a, b, result))
     if not is_fixed or bits > MOST_BITS or (result.domain != INTEGER and shift):
@@ -58,7 +65,7 @@ def _lower(node: Node, lowering: Lowering) -> None:
     (a_name, a_period), (b_name, b_period) = (repeated(node, lowering, value) for value in node.inputs)
     out = lowering.define(node.outputs[0])
     params = {"count": out.count, "a_period": a_period, "b_period": b_period, "a_lift": a_lift, "b_lift": b_lift}
-    params |= {"truncates": _truncates(node), "shift": shift}
+    params |= {"truncates": _truncates(node), "quotient": _is_quotient(node), "shift": shift}
     lowering.emit(node, Op(MOD.form, node.name, (a_name, b_name), out.name, params, bits))
 
 
@@ -67,7 +74,8 @@ def _lower_single(node: Node, lowering: Lowering) -> None:
     a, b = (lowering.loaded(value) for value in node.inputs)
     out = lowering.define(node.outputs[0])
     params = {"count": out.count, "a_period": a_period, "b_period": b_period, "a_power": a.exponent}
-    params |= {"b_power": b.exponent, "truncates": _truncates(node), "shift": out.format.exponent}
+    params |= {"b_power": b.exponent, "truncates": _truncates(node), "quotient": _is_quotient(node)}
+    params |= {"shift": out.format.exponent}
     lowering.emit(node, Op(SINGLE_MOD.form, node.name, (a_name, b_name), out.name, params, domain=SINGLE))
 
 
@@ -77,33 +85,35 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
     zero = b == 0
     up, down = a << p["a_lift"], np.where(zero, 1, b) << p["b_lift"]
     rest = np.fmod(up, down) if p["truncates"] else np.mod(up, down)
-    codes, clipped = requantize(np.where(zero, 0, rest), p["shift"], out)
+    result = (up - rest) // down if p["quotient"] else rest
+    codes, clipped = requantize(np.where(zero, 0, result), p["shift"], out)
     return codes, clipped | zero
 
 
 def _execute_single(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     a, b = (tiled(array, p["count"]) for array in arrays)
-    rest = f.remainder(f.scaled(a, p["a_power"]), f.scaled(b, p["b_power"]), bool(p["truncates"]))
-    return requantize(rest, p["shift"], out)
+    a, b = f.scaled(a, p["a_power"]), f.scaled(b, p["b_power"])
+    rest = f.remainder(a, b, bool(p["truncates"]))
+    return requantize(f.whole_quotient(a, b, rest) if p["quotient"] else rest, p["shift"], out)
 
 
 _PERIODS = ("count", "a_period", "b_period")
 MOD = Kernel(
     Form("mod"),
-    "what a / b leaves, exact; 0 for b = 0, counted",
+    "what a / b leaves, or its whole part, exact; 0 for b = 0, counted",
     _execute,
-    (*_PERIODS, "a_lift", "b_lift", "truncates", "shift"),
-    (*_PERIODS, "a_lift", "b_lift", "truncates", "shift"),
+    (*_PERIODS, "a_lift", "b_lift", "truncates", "quotient", "shift"),
+    (*_PERIODS, "a_lift", "b_lift", "truncates", "quotient", "shift"),
     in_place=True,
     codes=(0, 1),
 )
 SINGLE_MOD = Kernel(
     Form("mod", Arithmetic.SINGLE),
-    "what a / b leaves in single precision, exact",
+    "what a / b leaves, or its whole part, in single precision",
     _execute_single,
-    (*_PERIODS, "a_power", "b_power", "truncates", "shift"),
-    (*_PERIODS, "a_power", "b_power", "truncates", "shift"),
+    (*_PERIODS, "a_power", "b_power", "truncates", "quotient", "shift"),
+    (*_PERIODS, "a_power", "b_power", "truncates", "quotient", "shift"),
     in_place=True,
     coded=SINGLE,
 )
@@ -113,6 +123,14 @@ OPERATORS = (
     Operator(
         "Mod",
         "exact on the quantized values; broadcast along any axes",
+        _infer,
+        _evaluate,
+        by_domain(_lower),
+        ("fmod",),
+    ),
+    Operator(
+        "FloorDiv",
+        "tinyhil; the quotient's floor, or its whole part as C has it: what Div of integers is; broadcast",
         _infer,
         _evaluate,
         by_domain(_lower),

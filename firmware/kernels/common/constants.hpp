@@ -94,6 +94,8 @@ using OneShift = Const<N>;
 template <int N>
 using Pad = Const<N>;
 template <int N>
+using Quotient = Const<N>;
+template <int N>
 using Right = Const<N>;
 template <int32_t N>
 using Slope = LongConst<N>;

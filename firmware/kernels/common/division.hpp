@@ -38,8 +38,9 @@ void div(Out *out, A a, B b, Count count, P a_period, Q b_period, L a_lift, R b_
     }
 }
 
-template <class Acc, class Out, class A, class B, class Count, class P, class Q, class L, class R, class Truncates, class Shift>
-void mod(Out *out, A a, B b, Count count, P a_period, Q b_period, L a_lift, R b_lift, Truncates truncates, Shift shift) {
+template <class Acc, class Out, class A, class B, class Count, class P, class Q, class L, class R, class Truncates, class Quotient,
+          class Shift>
+void mod(Out *out, A a, B b, Count count, P a_period, Q b_period, L a_lift, R b_lift, Truncates truncates, Quotient quotient, Shift shift) {
     auto i = walk(a_period, count);
     auto j = walk(b_period, count);
     for (Size n = 0; n < static_cast<Size>(count); ++n) {
@@ -51,7 +52,7 @@ void mod(Out *out, A a, B b, Count count, P a_period, Q b_period, L a_lift, R b_
         }
         Acc rest = left % right;
         if (!int(truncates) && rest != 0 && (rest < 0) != (right < 0)) rest += right;
-        out[n] = requantize<Out>(rest, shift);
+        out[n] = requantize<Out>(int(quotient) ? static_cast<Acc>((left - rest) / right) : rest, shift);
     }
 }
 

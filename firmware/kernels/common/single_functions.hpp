@@ -138,6 +138,11 @@ inline float remainder(float a, float b, bool truncates) {
     return !truncates && rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
+inline float whole_quotient(float a, float b, float rest) {
+    const float quotient = divide(a - rest, b);
+    return magnitude(quotient) < 4194304.0f ? (quotient + rounder) - rounder : quotient;
+}
+
 inline float reciprocal(float x) { return divide(1.0f, x); }
 
 // Correctly rounded

@@ -46,13 +46,16 @@ void single_div(Out *out, A a, B b, Count count, P a_period, Q b_period, Shift s
     }
 }
 
-template <class Acc, class Out, class A, class B, class Count, class P, class Q, class APower, class BPower, class Truncates, class Shift>
-void single_mod(Out *out, A a, B b, Count count, P a_period, Q b_period, APower a_power, BPower b_power, Truncates truncates, Shift shift) {
+template <class Acc, class Out, class A, class B, class Count, class P, class Q, class APower, class BPower, class Truncates,
+          class Quotient, class Shift>
+void single_mod(Out *out, A a, B b, Count count, P a_period, Q b_period, APower a_power, BPower b_power, Truncates truncates,
+                Quotient quotient, Shift shift) {
     auto i = walk(a_period, count);
     auto j = walk(b_period, count);
     for (Size n = 0; n < static_cast<Size>(count); ++n) {
         const float left = scaled(static_cast<float>(a[i.next(n)]), a_power), right = scaled(static_cast<float>(b[j.next(n)]), b_power);
-        out[n] = requantize<Out>(single::remainder(left, right, int(truncates) != 0), shift);
+        const float rest = single::remainder(left, right, int(truncates) != 0);
+        out[n] = requantize<Out>(int(quotient) ? single::whole_quotient(left, right, rest) : rest, shift);
     }
 }
 
