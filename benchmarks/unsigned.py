@@ -85,7 +85,7 @@ FEW_EPOCHS = Schedule(epochs=10, batch=32, rate=1e-2, teacher=0.5, scales=True)
 
 
 def trained() -> Iterator[Row]:
-    """`digits_cnn` in few bits, weights and values alike, learned scales; the mean of seeds, and what they differ by."""
+    """`digits_cnn` in few bits, weights and values alike, learned scales: mean and standard deviation of seeds."""
     graph, found = open_model("digits_cnn").model.graph, data.load("digits")
     assert found.y_train is not None
     assert found.y_test is not None
