@@ -1,4 +1,4 @@
-"""Gupta et al. (2015) beside what we add to them: the same plain descent in float32, and fixed point as they print it."""
+"""Gupta et al. (2015) beside what we add to them: the same plain descent in float32, and fixed point as printed."""
 
 from __future__ import annotations
 
