@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.formats.clipping import CUTS
-from tools import formats_page
+from tools import formats_page, unsigned_table
 from tools.measured import line
 
 Row = Mapping[str, Any]
@@ -38,7 +38,8 @@ For classifiers like these:
 
 def page() -> str:
     """docs/formats.md."""
-    return f"{formats_page.page().rstrip()}\n\n{section(json.loads(FILE.read_text())['rows'])}"
+    cut = section(json.loads(FILE.read_text())["rows"])
+    return f"{formats_page.page().rstrip()}\n\n{cut}\n{unsigned_table.section()}"
 
 
 def section(rows: list[Row]) -> str:
