@@ -39,7 +39,7 @@ MOST_STAGES = 40  # of one loop
 MOST_PARTS = 2000  # weighed per program: a long one gets shorter loops
 
 GROUPS = (2, 4, 8, 16, 32)  # of channels
-STRIPS = (2, 3, 4, 5, 6, 8, 10, 12)  # how many a loop may be carried out in
+STRIPS = (2, 3, 4, 5, 6, 8, 10, 12, 18)  # how many a loop may be carried out in
 NO_LIMIT = 1 << 62  # bytes: any part is within this limit
 
 Span = tuple[int, int]  # items [first, end) of a program's body
