@@ -13,6 +13,7 @@ from tinyhil.language.form import Arithmetic, Form, Joined, Limit, Weights
 from tinyhil.language.kernel import QUIRE
 from tinyhil.language.program import Blocks, Op, Program, Role, Tensor
 from tinyhil.ops import KERNEL_OF, rows
+from tinyhil.ops.conv import CONV
 from tinyhil.ops.distance import SQUARED_DISTANCE
 from tinyhil.passes.chains import Chain
 from tinyhil.passes.layout import laid_operand
@@ -101,9 +102,17 @@ def kernel_call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]
         operands[at] = _laid(program, op, x, operands[at])
     if op.crossbar:
         operands[0] = on_crossbar(op.crossbar, operands[0])
-    scratch = [names[op.scratch]] if op.scratch else []
+    scratch = [names[op.scratch]] if op.scratch else _in_place(program, op)
     result = _from(program, op, rows.RESULT, op.output, names)
     return call_of(program, op, result_of(op, result), [*scratch, *operands])
+
+
+def _in_place(program: Program, op: Op) -> list[str]:
+    """What a convolution gets that reads its windows in place (firmware/kernels/common/windows_in_place.hpp)."""
+    if op.kernel.base != CONV.form.base:
+        return []
+    x = program.tensors[op.inputs[1 + op.kernel.rows]]
+    return [f"hil::in_place<{x.format.c_type}>()"]
 
 
 def _operand(program: Program, op: Op, index: int, names: Mapping[str, str]) -> str:

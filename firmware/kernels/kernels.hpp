@@ -55,3 +55,4 @@
 #include "firmware/kernels/common/top.hpp"
 #include "firmware/kernels/common/upsample.hpp"
 #include "firmware/kernels/common/whole.hpp"
+#include "firmware/kernels/common/windows_in_place.hpp"

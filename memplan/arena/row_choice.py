@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
@@ -21,6 +21,7 @@ from tinyhil.memplan.arena.channel_groups import in_groups, may_go_in_groups, sh
 from tinyhil.memplan.arena.lag import lag_of
 from tinyhil.memplan.arena.liveness import BEFORE
 from tinyhil.memplan.arena.row_costs import (
+    IN_PLACE_PRODUCTS,
     WORTH,
     products_of,
     products_of_op,
@@ -34,12 +35,14 @@ from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.memplan.arena.strips import Columns, strips_of
 from tinyhil.memplan.arena.tensors import overwritable, problem_of
 from tinyhil.memplan.arena.views import view_of
+from tinyhil.memplan.arena.windows_in_place import may_read_in_place, read_in_place, weights_of
 
 MOST_STAGES = 40  # of one loop
 MOST_PARTS = 2000  # weighed per program: a long one gets shorter loops
 
 GROUPS = (2, 4, 8, 16, 32)  # of channels
 STRIPS = (2, 3, 4, 5, 6, 8, 10, 12, 18)  # how many a loop may be carried out in
+PATCH_SHARE = 64  # of what a part needs a patch is at least one of so many, where its windows are read in place
 NO_LIMIT = 1 << 62  # bytes: any part is within this limit
 
 Span = tuple[int, int]  # items [first, end) of a program's body
@@ -47,10 +50,12 @@ Span = tuple[int, int]  # items [first, end) of a program's body
 
 @dataclass(frozen=True, slots=True)
 class ByRows:
-    """A loop over rows, carried out in so many strips of columns. `over`: results made over rows that die."""
+    """A loop over rows, carried out in so many strips of columns. `over`: results made over rows that die. `in_place`:
+    windows are read in place."""
 
     strips: int = 1
     over: tuple[str, ...] = ()
+    in_place: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class InGroups:
     count: int
 
 
+IN_PLACE = ByRows(in_place=True)  # of a single operation
 Way = ByRows | InGroups
 Chosen = tuple[int, int, Way]  # items [first, end), and how they are carried out
 
@@ -94,14 +100,17 @@ def cut(program: Program, cuts: Cuts, limit_bytes: int) -> Program:
 
 
 def cut_into(program: Program, cuts: Cuts, chosen: Sequence[Chosen]) -> Program:
-    """The program with these parts by rows or in groups."""
+    """The program with these parts by rows or in groups, or reading windows in place."""
+    in_place = set[str]()
     for first, end, way in reversed(chosen):
         part = [cuts.stages[i] for i in range(first, end)]
         if isinstance(way, InGroups):
             program = in_groups(program, part, way.count)
-        else:
+        elif end - first > 1:
             program = row_wise(program, part, way.strips, way.over) or program
-    return program
+        if isinstance(way, ByRows) and way.in_place:
+            in_place |= {weights_of(stage.op) for stage in part if may_read_in_place(cuts.program, stage.op)}
+    return read_in_place(program, in_place)
 
 
 def _bound(program: Program) -> Bound:
@@ -128,7 +137,7 @@ class Cut:
     def with_part(self, span: Span, part: Part) -> Cut:
         """The cut with one more part at its end."""
         first, end = span
-        chosen = ((first, end, part.way),) if end - first > 1 else ()
+        chosen = ((first, end, part.way),) if end - first > 1 or part.way == IN_PLACE else ()
         return Cut(max(self.needs, part.needs), self.products + part.products, self.chosen + chosen)
 
 
@@ -147,7 +156,8 @@ class Cuts:
     """The parts that a program's body may be cut into, with what each needs.
 
     `alone`: what the operations of a part touch, without what else is live: no order of the parts needs less.
-    `again`: in strips, too, whose halos are computed again. `whole`: single operations alone.
+    `again`: in strips, too, whose halos are computed again, and with windows read in place. `whole`: single operations
+    alone.
     """
 
     def __init__(self, program: Program, *, alone: bool = False, again: bool = False, whole: bool = False) -> None:
@@ -160,7 +170,7 @@ class Cuts:
     @cached_property
     def parts(self) -> dict[Span, list[Part]]:
         """Of each span of the body the ways to carry it out."""
-        found = {(i, i + 1): [Part(self._single(i), 0)] for i in range(len(self._items))}
+        found = {(i, i + 1): list(self._singles(i)) for i in range(len(self._items))}
         longest = max(4, min(MOST_STAGES, MOST_PARTS // max(1, len(self.stages))))
         for first in self.stages:
             end = first + 1
@@ -237,6 +247,23 @@ class Cuts:
         views = (view_of(self.program, item) for item in self._items if isinstance(item, Op))
         return {view.part: view.whole for view in views if view is not None}
 
+    def _singles(self, index: int) -> Iterator[Part]:
+        """One operation, and the same with its window read in place."""
+        needs, products = self._single(index), 0
+        yield Part(needs, products)
+        stage = self.stages.get(index)
+        if stage is not None and self._patches([stage], needs):
+            patch = self._size_of_scratch(stage.op)
+            yield Part(needs - patch, IN_PLACE_PRODUCTS * products_of_op(self.program, stage.op), IN_PLACE)
+
+    def _patches(self, part: Sequence[Stage], needs: int) -> list[Op]:
+        """The layers whose patches are worth to do without, where that much is needed at once."""
+        if not self._counts:
+            return []
+        found = [stage.op for stage in part if may_read_in_place(self.program, stage.op)]
+        most = max((self._size_of_scratch(op, by_rows=len(part) > 1) for op in found), default=0)
+        return found if most * PATCH_SHARE >= needs else []
+
     def _single(self, index: int) -> int:
         """One operation: what is live, without what it may overwrite or show elsewhere."""
         item = self._items[index]
@@ -267,18 +294,26 @@ class Cuts:
             return []
         around = sum(map(self._size, self._around(first, end)))
         lines = {name: self._line(part, links, name) for name in inner}
-        overheads = [stage.out.height * products_per_row(self.program, stage.op) for stage in part]
-        needs, over = self._needs(part, links, lines, strips_of(part, (), 1))
-        needs -= self._overwritten_outside(part, links, end)
-        found = [Part(around + needs, sum(overheads), ByRows(over=over))]
-        outside = [name for name in links.makers if name not in inner]
-        for count in self._counts:
+        overheads = sum(stage.out.height * products_per_row(self.program, stage.op) for stage in part)
+        outside, less = (
+            [name for name in links.makers if name not in inner],
+            self._overwritten_outside(part, links, end),
+        )
+        found = list[Part]()
+        for count in (1, *self._counts):
             if count > part[-1].whole.width:
                 break
             strips = strips_of(part, outside, count)
             again = sum(map(self._products_again, part, repeat(strips)))
+            beside = around - (less if count == 1 else 0)
             needs, over = self._needs(part, links, lines, strips)
-            found.append(Part(around + needs, count * sum(overheads) + again, ByRows(count, over)))
+            found.append(Part(beside + needs, count * overheads + again, ByRows(count, over)))
+            patches = self._patches(part, found[-1].needs)
+            if patches:
+                needs, over = self._needs(part, links, lines, strips, {op.scratch for op in patches})
+            if beside + needs < found[-1].needs:
+                later = IN_PLACE_PRODUCTS * sum(products_of_op(self.program, op) for op in patches)
+                found.append(Part(beside + needs, found[-1].products + later, ByRows(count, over, in_place=True)))
         return found
 
     def _in_groups(self, first: int, end: int) -> Iterator[Part]:
@@ -332,15 +367,17 @@ class Cuts:
         links: Links,
         lines: Mapping[str, _Line],
         strips: Sequence[Mapping[str, Columns]],
+        in_place: Collection[str] = (),
     ) -> tuple[int, tuple[str, ...]]:
         """Bytes of the line buffers and of what lies beside them for an instant, in the strip that needs the most;
-        which results are made over rows that die."""
+        which results are made over rows that die. Patches `in_place` are not there."""
         overlaps = overlaps_of(part, links, lambda name: lines[name].rows, lines)
         gains: dict[str, list[Gain]] = {one.results[0]: [] for one in overlaps}
         lasting, beside = list[int](), list[list[int]]()
         for columns in strips:
             lasting.append(0)
-            beside.append([self._size_of_scratch(stage.op, by_rows=True) for stage in part])
+            scratch = [stage.op if stage.op.scratch not in in_place else None for stage in part]
+            beside.append([self._size_of_scratch(op, by_rows=True) if op else 0 for op in scratch])
             sizes = self._sizes(lines, columns)
             for name, size in sizes.items():
                 if lines[name].lasts:

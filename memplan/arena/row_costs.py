@@ -8,7 +8,9 @@ much as CHANNEL_PRODUCTS products, by MobileNetV1 0.25 on 96 x 96 in int8 (17.40
 more than 8 bits without blocks go output by output: each begins anew in every row, 280 instructions on an M7 by DS-CNN
 in fixed16 before it had blocks (1.20M and 1.65M in a pointwise layer of 64 outputs, 1.24M and 1.47M in a depthwise one;
 25 rows). Two groups
-of channels cost 369 more per pixel by MobileNetV1 0.25 in fixed16 (24.10M and 24.95M).
+of channels cost 369 more per pixel by MobileNetV1 0.25 in fixed16 (24.10M and 24.95M). A window that is read in place
+costs IN_PLACE_PRODUCTS more for each product, by the CNN on 8 x 8 digits in int8 with `--prefer ram` and `least` on an
+M7 (35.4k and 217k cycles; on an AVR 316k and 1408k).
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ EXECUTION_PRODUCTS = 100
 CHANNEL_PRODUCTS = 170
 WIDE_PRODUCTS, WIDE_DEPTHWISE_PRODUCTS = 66, 34  # of each output, where products take 4.2 instructions
 NARROW_BITS = 8
+IN_PLACE_PRODUCTS = 5  # more of each product
 WORTH = 0.03  # of the time: what a smaller arena may cost where nobody knows how much memory there is
 
 

@@ -31,15 +31,15 @@ def records(bias: np.ndarray, multipliers: np.ndarray, shifts: np.ndarray, doubl
     return np.stack([bias.reshape(-1) << int(doubled), multipliers.reshape(-1), right], axis=1)
 
 
-def _constants(op: Op, array: np.ndarray) -> list[np.ndarray]:
+def three_constants(array: np.ndarray, doubled: int) -> list[np.ndarray]:
+    """Bias, multipliers and shifts of such records, as `affine` has them."""
     bias, multipliers, right = array.reshape(-1, WORDS).T
-    doubled = op.params["doubled"]
     return [bias >> doubled, multipliers, doubled - 2 - right]
 
 
 def _rescaled(base: Kernel) -> Kernel:
     def execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
-        return base.execute(op, [*arrays[:2], *_constants(op, arrays[2]), *arrays[3:]], out)
+        return base.execute(op, [*arrays[:2], *three_constants(arrays[2], op.params["doubled"]), *arrays[3:]], out)
 
     return replace(
         base,
