@@ -30,9 +30,13 @@ HEAD = ("", "buffers", "minimalloc s to fit", "ours s to fit", "ours, optimum B"
 
 
 def built(clone: Path) -> Path:
-    """The program, as minimalloc's page says to build it."""
+    """The program, as minimalloc's page says to build it, without its tests."""
+    for module in ("abseil-cpp", "googletest"):
+        if not (clone / "external" / module / "CMakeLists.txt").is_file():
+            sys.exit(f"{clone}: external/{module} is empty; git submodule update --init, or give --program")
     build = clone / "build"
-    for command in (["-S", str(clone), "-B", str(build), "-DCMAKE_BUILD_TYPE=Release"], ["--build", str(build)]):
+    configure = ["-S", str(clone), "-B", str(build), "-DCMAKE_BUILD_TYPE=Release"]
+    for command in (configure, ["--build", str(build), "--target", "minimalloc"]):
         subprocess.run(["cmake", *command], check=True, stdout=subprocess.DEVNULL)
     return build / "minimalloc"
 
