@@ -42,7 +42,7 @@ MOST_PARTS = 2000  # weighed per program: a long one gets shorter loops
 
 GROUPS = (2, 4, 8, 16, 32)  # of channels
 STRIPS = (2, 3, 4, 5, 6, 8, 10, 12, 18)  # how many a loop may be carried out in
-PATCH_SHARE = 64  # of what a part needs a patch is at least one of so many, where its windows are read in place
+PATCH_SHARE = 16  # of what a part needs a patch is at least one of so many, where its windows are read in place
 NO_LIMIT = 1 << 62  # bytes: any part is within this limit
 
 Span = tuple[int, int]  # items [first, end) of a program's body
