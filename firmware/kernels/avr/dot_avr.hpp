@@ -21,36 +21,33 @@ inline void accumulate(Acc48 &sum, A a, B b, Size count) {
 #define HIL_ROUNDS(steps) "1:\n" steps "sbiw %[count], 1\nbrne 1b\nclr r1\n"
 #define HIL_FOUR(step) step step step step
 
-#define HIL_BYTE_TIMES_BYTE_24                        \
-    "lpm %[x], Z+\n"                                  \
-    "ld %[y], X+\n"                                   \
-    "muls %[x], %[y]\n" /* carry: it is negative */   \
-    "sbc %[sign], %[sign]\n"                          \
-    "add %A[sum], r0\n"                               \
-    "adc %B[sum], r1\n"                               \
+// Carry: the product is negative. mulsu takes the upper registers up to r23 alone.
+#define HIL_BYTE_TIMES_BYTE_24(mul) \
+    "lpm %[x], Z+\n" \
+    "ld %[y], X+\n" mul " %[x], %[y]\n" \
+    "sbc %[sign], %[sign]\n" \
+    "add %A[sum], r0\n" \
+    "adc %B[sum], r1\n" \
     "adc %C[sum], %[sign]\n"
-#define HIL_BYTE_TIMES_BYTE HIL_BYTE_TIMES_BYTE_24 "adc %D[sum], %[sign]\n"
+#define HIL_BYTE_TIMES_BYTE(mul) HIL_BYTE_TIMES_BYTE_24(mul) "adc %D[sum], %[sign]\n"
 // The count is in any upper registers: sbiw needs one of four pairs, and beside X and Z the compiler did not always find one.
-#define HIL_BYTE_ROUNDS(steps, rounds)                                                                          \
-    asm volatile("1:\n" steps "subi %A[count], 1\nsbci %B[count], 0\nbrne 1b\nclr r1\n"                       \
-                 : [sum] "+r"(sum), [count] "+d"(rounds), "+z"(a.at), "+x"(b.at), [x] "=&d"(x), [y] "=&d"(y),    \
-                   [sign] "=&r"(sign)                                                                           \
-                 :                                                                                              \
+#define HIL_BYTE_ROUNDS(steps, rounds, upper) \
+    asm volatile("1:\n" steps "subi %A[count], 1\nsbci %B[count], 0\nbrne 1b\nclr r1\n" \
+                 : [sum] "+r"(sum), [count] "+d"(rounds), "+z"(a.at), "+x"(b.at), [x] upper(x), [y] upper(y), [sign] "=&r"(sign) \
+                 : \
                  : "r0", "memory")
-
-inline void accumulate(int32_t &sum, Flash<int8_t> a, Ram<int8_t> b, Size count) {
-    uint8_t x, y, sign;
-    Size fours = count >> 2, rest = count & 3;
-    if (fours) HIL_BYTE_ROUNDS(HIL_FOUR(HIL_BYTE_TIMES_BYTE), fours);
-    if (rest) HIL_BYTE_ROUNDS(HIL_BYTE_TIMES_BYTE, rest);
-}
-
-inline void accumulate(__int24 &sum, Flash<int8_t> a, Ram<int8_t> b, Size count) {
-    uint8_t x, y, sign;
-    Size fours = count >> 2, rest = count & 3;
-    if (fours) HIL_BYTE_ROUNDS(HIL_FOUR(HIL_BYTE_TIMES_BYTE_24), fours);
-    if (rest) HIL_BYTE_ROUNDS(HIL_BYTE_TIMES_BYTE_24, rest);
-}
+#define HIL_BYTES(Acc, X, step, upper) \
+    inline void accumulate(Acc &sum, Flash<int8_t> a, Ram<X> b, Size count) { \
+        uint8_t x, y, sign; \
+        Size fours = count >> 2, rest = count & 3; \
+        if (fours) HIL_BYTE_ROUNDS(HIL_FOUR(step), fours, upper); \
+        if (rest) HIL_BYTE_ROUNDS(step, rest, upper); \
+    }
+HIL_BYTES(int32_t, int8_t, HIL_BYTE_TIMES_BYTE("muls"), "=&d")
+HIL_BYTES(__int24, int8_t, HIL_BYTE_TIMES_BYTE_24("muls"), "=&d")
+HIL_BYTES(int32_t, uint8_t, HIL_BYTE_TIMES_BYTE("mulsu"), "=&a")
+HIL_BYTES(__int24, uint8_t, HIL_BYTE_TIMES_BYTE_24("mulsu"), "=&a")
+#undef HIL_BYTES
 #undef HIL_BYTE_TIMES_BYTE
 #undef HIL_BYTE_TIMES_BYTE_24
 #undef HIL_BYTE_ROUNDS
