@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from given_data import data_file
+from hil_command import hil
 from random_models import extreme_inputs
 from test_arm_kernels import dense, program_of
 from test_rows import Chain, mobile
@@ -118,3 +120,15 @@ def test_a_large_bias_does_not_hinder_pairs(tmp_path: Path) -> None:
     blocks = arranged.tensors[first_layer(arranged).inputs[0]].blocks
     assert blocks is not None
     assert blocks.paired
+
+
+@pytest.mark.slow
+@pytest.mark.data("models/mlperftiny_vww_mobilenetv1_025_96_int8.tflite")
+def test_sums_far_below_the_zero_point_are_clamped_where_no_product_decides(tmp_path: Path) -> None:
+    """Cortex-M0+: MobileNetV1's last layer has outputs whose biases are near -2^30, beyond one product of 32 bits."""
+    model = str(data_file("models/mlperftiny_vww_mobilenetv1_025_96_int8.tflite"))
+    x = np.random.default_rng(0).integers(-128, 128, (1, 1, 96, 96, 3)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x)
+    asked = ("--board", "nucleo_g0b1", "--model", model, "--format", "int8", "--inputs", "x.npz", "--load", "direct")
+    done = hil("run", *asked, cwd=tmp_path)
+    assert (done.returncode, "of 1 equal to the reference" in done.stdout) == (0, True), done.stderr

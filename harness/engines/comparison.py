@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tinyhil.codegen.benchmark import codes_at
-from tinyhil.errors import ConfigError, HilError
+from tinyhil.errors import BoardDiffers, ConfigError, HilError
 from tinyhil.harness.engines.difference import diff_engines
 from tinyhil.harness.engines.engine_run import run_engine
 from tinyhil.harness.engines.firmware_run import Bench
@@ -21,6 +21,7 @@ from tinyhil.harness.engines.standing import OURS, Row
 from tinyhil.harness.job.job import Request, Streamed, open_model
 from tinyhil.harness.measure.record import store
 from tinyhil.harness.measure.run import run
+from tinyhil.harness.records.verdict import invalid_because
 
 SAMPLES, SEED = 4, 0
 ONE_STEP = Streamed(steps=1)
@@ -100,10 +101,14 @@ def _asked(contest: Contest, files: Sequence[str], board: str, engine: str) -> I
 
 
 def _measured(contest: Contest, request: Request, engine: str, bench: Bench) -> Mapping[str, Any]:
+    """BoardDiffers for a record of ours that is invalid: no figure of it counts."""
     if engine != OURS:
         return run_engine(engine, contest.source, request, bench)[0]
     outcome = run(replace(request, load="direct"), bench.boards, bench.cache_dir, lambda line: None, bench.progress)
-    return store(outcome)[0]
+    record = store(outcome)[0]
+    if why := invalid_because(record):
+        raise BoardDiffers(f"{record['board']}: {record['model']} is invalid: {why}")
+    return record
 
 
 def first_tensor(contest: Contest, network: str, engine: str, bench: Bench) -> str:

@@ -247,8 +247,9 @@ struct Codes<Within<int8_t, -128, 127>, Near<Once, Zero>> {
     static void of(Out *out, const int32_t *sums, Size count, const Near<Once, Zero> &by) {
         const NearNumbers numbers = {by.factor, by.start, by.apart, by.bits};
         const int32_t *const end = sums + count;
+        const bool decides = by.apart != never;  // without signs, sums below 0 would seem decided
         while (sums != end) {
-            const int32_t *const at = near_codes<(Zero > -128)>(&out->element, sums, end, numbers);
+            const int32_t *const at = !decides ? sums : near_codes<(Zero > -128)>(&out->element, sums, end, numbers);
             out += at - sums;
             sums = at;
             if (sums == end) return;
