@@ -57,8 +57,25 @@ def rms(x: str, y: str) -> list:
     ]
 
 
+def gelu(x: str, y: str) -> list:
+    """x * (erf(x / sqrt(2)) + 1) / 2 as exporters write it."""
+    return [
+        node("Mul", f"{x} slope", "scaled"),
+        node("Erf", "scaled", "erf"),
+        node("Add", "erf one", "above"),
+        node("Mul", f"{x} half", "halved"),
+        node("Mul", "halved above", y),
+    ]
+
+
 def program_of(nodes: list, shape: tuple[int, ...], fmt: str, folder: Path, scale: float = 1.0) -> Program:
     constants = {"scale": np.ones(shape[-1]), "two": np.float32(2), "epsilon": np.float32(1e-5)}
+    constants |= {"slope": np.float32(0.5**0.5), "one": np.float32(1), "half": np.float32(0.5)}
+    constants |= {
+        "gains": np.where(np.arange(shape[-1]) % 2, 1.0, 0.5),
+        "shifts": np.arange(shape[-1]) / 64 - 0.25,
+        "zeros": np.zeros(shape[-1]),
+    }
     used = {name for one in nodes for name in one.input}
     given = {name: value for name, value in constants.items() if name in used}
     loaded = load(simple(nodes, {"x": shape}, given), folder)
@@ -95,6 +112,20 @@ def halved(scale: float, core: str, folder: Path) -> Case:
     return Case(f"halves {scale}", arrange(replace(program, tensors=tensors), core), rows.reshape(60, -1))
 
 
+def functions(core: str, folder: Path) -> Iterator[Case]:
+    """What is one table or one form of bytes, of more elements than a table has entries."""
+    alone = {
+        "gelu": gelu("x", "y"),
+        "softmax by table": [node("Softmax", "x", "y", axis=-1)],
+        "one form": [node("LayerNormalization", "x scale zeros", "y", axis=-1)],
+        "two forms": [node("LayerNormalization", "x gains shifts", "y", axis=-1)],
+    }
+    for name, nodes in alone.items():
+        for number, fmt in enumerate(("int8", "fixed8")):
+            program = arrange(program_of(nodes, (1, 7, 40), fmt, folder, scale=(2.0, 8.0)[number]), core)
+            yield Case(f"{name} {fmt}", program, extreme_inputs(program, number))
+
+
 def cases_for(core: str, folder: Path) -> Iterator[Case]:
     for number, (rows, inner) in enumerate(SIZES):
         for fmt in FORMATS:
@@ -114,7 +145,8 @@ def cases_for(core: str, folder: Path) -> Iterator[Case]:
             program = arrange(on_grids(program_of(nodes, shape, "int8", folder), number), core)
             yield Case(f"{name} {number} on grids", program, random_codes(program, number))
     yield from (halved(scale, core, folder) for scale in (0.1, 0.02))
-    for number, (inner, outputs, rows) in enumerate(((8, 8, 2), (36, 12, 5), (64, 4, 3), (16, 16, 64))):
+    yield from functions(core, folder)
+    for number, (inner, outputs, rows) in enumerate(((8, 8, 2), (36, 12, 5), (64, 4, 3), (16, 16, 64), (128, 80, 3))):
         for fmt in FORMATS:
             chain = dense(inner, outputs, rows, after=("", "Relu", "Clip")[number % 3])
             loaded = load(chain.model(), folder)
@@ -126,6 +158,9 @@ def test_natively_with_sanitizers(tmp_path: Path) -> None:
     cases = list(cases_for(CORE, tmp_path))
     kernels = {name_of(op.kernel) for case in cases for op in walk(case.program.body)}
     assert {"softmax_decided", "single_normalize", "normalize", "softmax", "matmul", "max_pool_codes"} <= kernels
+    assert {"softmax_looked_up", "code_table", "counted_table", "linear_channels"} <= kernels
+    forms = [op for case in cases for op in walk(case.program.body) if name_of(op.kernel) == "linear_channels"]
+    assert {op.params["steps"] for op in forms} == {1, 2}
     scratch = {op.kernel.base for case in cases for op in walk(case.program.body) if op.scratch}
     assert {"dense", "matmul"} <= scratch
     assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED, "-DHIL_DSP_PORTABLE")) == ""

@@ -56,10 +56,13 @@ def test_a_program_stays_as_it_is_without_all_of_them() -> None:
 
 def test_each_has_a_case_that_it_changes() -> None:
     """No model of the zoo has constant channels (tests/test_constant_channels.py), pixels (tests/test_layout.py),
-    attention (tests/test_attention_kernels.py) or weights in groups (tests/test_grouped_weights.py)."""
+    attention or GELU (tests/test_attention_kernels.py) or weights in groups (tests/test_grouped_weights.py)."""
     assert {one.name for one in ON_CORE} - set().union(*CASES.values()) == {
         "constant-channels",
         "input",
         "decided",
         "nibbles",
+        "joint-functions",
+        "linear-channels",
+        "softmax-tables",
     }

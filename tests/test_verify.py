@@ -195,11 +195,14 @@ STAGES = {
     "without_constant_channels": "constant-channels",
     "with_tables": "tables",
     "folded": "folds",
+    "with_joint_functions": "joint-functions",
     "with_linear_forms": "linear-sums",
+    "with_linear_channels": "linear-channels",
     "without_needless_clipping": "ranges",
     "with_signs": "signs",
     "with_records": "blocks",
     "with_streams": "streams",
+    "with_softmax_tables": "softmax-tables",
 }
 
 

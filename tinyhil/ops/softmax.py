@@ -89,9 +89,24 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
     return requantize(y.reshape(len(x), -1), 0, out)
 
 
+def _execute_looked_up(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    p = op.params
+    x = arrays[1].reshape(-1, p["outer"], p["count"])
+    e = arrays[0].reshape(-1)[x.max(axis=2, keepdims=True) - x]
+    total = e.sum(axis=2, keepdims=True)
+    y = ((e << p["fraction_bits"]) + total // 2) // total
+    return requantize(y.reshape(len(x), -1), 0, out)
+
+
 _PARAMS = ("outer", "count", "inner", "scale", "fraction_bits")
 SOFTMAX = Kernel(Form("softmax"), "exponentials by table, one division per element", _execute, _PARAMS)
-KERNELS = (SOFTMAX,)
+LOOKED_UP = Kernel(  # tinyhil/passes/softmax_tables.py
+    Form("softmax_looked_up"),
+    "rows of bytes: exponentials of every distance by one table, one division per element",
+    _execute_looked_up,
+    ("outer", "count", "fraction_bits"),
+)
+KERNELS = (SOFTMAX, LOOKED_UP)
 
 OPERATORS = (
     Operator(

@@ -20,13 +20,16 @@ from tinyhil.passes.code_tables import with_tables
 from tinyhil.passes.constant_channels import without_constant_channels
 from tinyhil.passes.decided import with_decisions
 from tinyhil.passes.folded import folded
+from tinyhil.passes.joint_functions import with_joint_functions
 from tinyhil.passes.lanes import near_records
 from tinyhil.passes.layout import with_input_as_it_is
+from tinyhil.passes.linear_channels import with_linear_channels
 from tinyhil.passes.linear_sums import with_linear_forms
 from tinyhil.passes.many_rows import with_patches
 from tinyhil.passes.nibbles import with_nibbles
 from tinyhil.passes.ranges import without_needless_clipping
 from tinyhil.passes.rescalings import LARGEST_SUM, with_records
+from tinyhil.passes.softmax_tables import with_softmax_tables
 from tinyhil.passes.streams import with_streams
 from tinyhil.passes.variants import (
     AVR,
@@ -148,11 +151,25 @@ ON_CORE: tuple[Pass[Program], ...] = (
         lambda program, _: folded(program),
     ),
     Pass(
+        "joint-functions",
+        "operations whose operands are all functions of one byte, as of GELU, become one table",
+        LOWERED,
+        f"{SAME}; one look-up",
+        lambda program, _: with_joint_functions(program),
+    ),
+    Pass(
         "linear-sums",
         "functions of asymmetric sums with constants become tables of linear forms",
         LOWERED,
         f"{SAME}, proven for every code; fewer operations in loops",
         lambda program, _: with_linear_forms(program),
+    ),
+    Pass(
+        "linear-channels",
+        "on ARM, a product and a sum with asymmetric constants of each channel become one linear form of the operand",
+        LOWERED,
+        f"{SAME}, proven for every code and channel; one operation less",
+        lambda program, core: program if core in AVR else with_linear_channels(program),
     ),
     Pass(
         "ranges",
@@ -170,10 +187,17 @@ ON_CORE: tuple[Pass[Program], ...] = (
     ),
     Pass("streams", "on an AVR, sparse weights become one stream of bytes", LOWERED, SAME, _for_avr),
     Pass(
+        "softmax-tables",
+        "on ARM, exponentials of rows of bytes in fixed point become one table of all distances",
+        LOWERED,
+        f"{SAME}; look-ups",
+        lambda program, core: program if core in AVR else with_softmax_tables(program),
+    ),
+    Pass(
         "decided",
         "on DSP cores, products of computed matrices and softmax of bytes are decided by exact integers",
         LOWERED,
-        f"{SAME}; scratch for two columns, tables of exponentials",
+        f"{SAME}; scratch for some columns, tables of exponentials",
         lambda program, core: with_decisions(program) if core in DSP else program,
     ),
     Pass(

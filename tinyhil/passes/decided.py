@@ -2,7 +2,7 @@
 
 For chips that multiply pairs of halfwords. What operations compute stays as it is: of asymmetric bytes, whose results
 are defined in single precision, kernels round exact integers wherever floats can not round otherwise, and fall back to
-floats elsewhere (firmware/kernels/arm/decided.hpp). A product gets scratch for two columns, softmax a table of
+floats elsewhere (firmware/kernels/arm/decided.hpp). A product gets scratch for some columns, softmax a table of
 exponentials; normalisation needs neither.
 """
 
@@ -25,6 +25,8 @@ MOST_TERMS = 1 << 12  # of a sum of bytes: its squares fit 31 bits
 FEWEST_TERMS = 8  # below, packing costs more than it saves
 FRACTION_BITS = 30
 MULTIPLE = 4  # of the elements of a packed column
+TOGETHER = {1: 8, 2: 4}  # columns, by their elements' bytes (firmware/kernels/arm/packed_columns.hpp)
+FEWEST_TOGETHER = 2
 CODES = 256
 MOST_RANGE = 64.0  # of a softmax's operand: beyond it exponentials of floats are too far from the table's
 LEAST_SCALE = 2.0**-40  # products of three scales and their reciprocals are normal floats
@@ -38,8 +40,7 @@ def with_decisions(program: Program) -> Program:
     for op in walk(program.body):
         if _is_product(program, op):
             name = free_name(f"{op.output}.columns", program.tensors, tensors)
-            words = -(-op.params["inner"] // MULTIPLE) * MULTIPLE
-            tensors[name] = Tensor(name, words, WORD, Role.ARENA)
+            tensors[name] = Tensor(name, _words_of_columns(program, op), WORD, Role.ARENA)
             made[op.kernel, op.output] = replace(op, scratch=name)
         elif _is_softmax_of_rows(program, op):
             entries = exponentials(_scale(program, op.inputs[0]))
@@ -51,6 +52,13 @@ def with_decisions(program: Program) -> Program:
             form = real_functions.SOFTMAX_DECIDED.form
             made[op.kernel, op.output] = replace(op, kernel=form, inputs=(name, *op.inputs), params=params)
     return exchanged(program, made, tensors, tables) if made else program
+
+
+def _words_of_columns(program: Program, op: Op) -> int:
+    """Of as many columns as kernels pack at a time, as halfwords."""
+    most = TOGETHER[program.tensors[op.inputs[1]].format.storage_bytes]
+    columns = most if op.params["columns"] >= most else FEWEST_TOGETHER
+    return -(-op.params["inner"] // MULTIPLE) * MULTIPLE * columns // 2
 
 
 def exponentials(scale: float) -> np.ndarray:

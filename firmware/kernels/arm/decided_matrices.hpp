@@ -1,6 +1,7 @@
 // Products of two computed matrices of asymmetric bytes, defined in single precision in element order: exact sums of integers decide.
 #pragma once
 #include "firmware/kernels/arm/matrices.hpp"
+#include "firmware/kernels/arm/rounded_rows.hpp"
 
 namespace hil {
 
@@ -96,7 +97,35 @@ __attribute__((noinline)) void rows_by_columns(int8_t *out, const uint32_t *pack
     }
 }
 
-// `scratch`: a word for each element of a column, up to a multiple of four
+// The results of a row of which one is open or clipped
+__attribute__((noinline, cold)) inline void row_again(int8_t *out, const int32_t *sums, Real32<Ram<int8_t>> a, Real32<Ram<int8_t>> b,
+                                                      Size inner, Size columns, const Rounder &by, const ToAffine &to) {
+    for (Size c = 0; c < byte_columns; ++c) {
+        const int32_t t = by.scaled(sums[c]);
+        out[c] = by.is_open(t) ? single_product(a, b + c, inner, columns, to) : saturate<int8_t>(static_cast<int32_t>(t >> by.right));
+    }
+}
+// All rows times packed columns
+__attribute__((noinline)) inline void rows_by_packed(int8_t *out, const uint32_t *packed, Real32<Ram<int8_t>> a, Real32<Ram<int8_t>> b,
+                                                     Size rows, Size inner, Size columns, const ColumnSums &of, const SumsDecided &how,
+                                                     const Cut &by, const ToAffine &to) {
+    int32_t starts[byte_columns];
+    for (Size c = 0; c < byte_columns; ++c) starts[c] = -a.zero * of.sums[c];
+    const Rounder rounding = {static_cast<int32_t>(by.m), how.to.start, how.left, how.to.f, 32 - how.to.f, how.to.open, columns};
+    each_rows(packed, a.codes.at, rows, inner, starts, [&](Size row, const int32_t *sums, const int32_t *end) {
+        for (;;) {
+            const int32_t *const stopped = round_sums(out + row * columns, sums, end, rounding);
+            if (stopped == end) return;
+            row += static_cast<Size>(stopped - sums) / byte_columns;
+            row_again(out + row * columns, stopped, a + row * inner, b, inner, columns, rounding, to);
+            sums = stopped + byte_columns;
+            ++row;
+            if (sums == end) return;
+        }
+    });
+}
+
+// `scratch`: halfwords for two columns, up to a multiple of four elements; for as many as go together if there are
 template <class Acc, class Word>
 void batch_matmul(int8_t *out, Word *scratch, Real32<Ram<int8_t>> a, Real32<Ram<int8_t>> b, Size batch, Size a_step, Size b_step, Size rows,
                   Size inner, Size columns, ToAffine to) {
@@ -104,7 +133,13 @@ void batch_matmul(int8_t *out, Word *scratch, Real32<Ram<int8_t>> a, Real32<Ram<
     const Cut by = cut_product(bits_of(a.scale), bits_of(b.scale), to.inverse_bits);
     for (; batch > 0; --batch, a = a + a_step, b = b + b_step, out += rows * columns) {
         const uint32_t a_squares = most_squares(a.codes.at, rows, inner, a.zero);
-        for (Size c = 0; c < columns; c += 2) {
+        const Size together = columns / byte_columns * byte_columns;
+        for (Size c = 0; c < together; c += byte_columns) {
+            const ColumnSums of = pack_columns_of<true>(packed, b.codes.at + c, inner, columns, b.zero);
+            const SumsDecided how = sums_decided(a_squares, of.squares, by, inner, to.zero);
+            rows_by_packed(out + c, packed, a, b + c, rows, inner, columns, of, how, by, to);
+        }
+        for (Size c = together; c < columns; c += 2) {
             const bool both = c + 1 < columns;
             const int8_t *const column = b.codes.at + c;
             const Columns of =

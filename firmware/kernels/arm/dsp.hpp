@@ -48,6 +48,8 @@ inline int64_t add_products(int64_t sum, uint32_t a, uint32_t b) {
 inline int32_t add_low(int32_t sum, uint32_t pair, int32_t factor) { return wrapped(sum, low_half(pair) * factor); }
 inline int32_t add_high(int32_t sum, uint32_t pair, int32_t factor) { return wrapped(sum, high_half(pair) * factor); }
 
+// sum + a * b / 2^32, rounded down
+inline int32_t add_upper(int32_t sum, int32_t a, int32_t b) { return wrapped(sum, (int64_t(a) * b) >> 32); }
 // the upper half of a product to nearest, ties towards plus infinity
 inline int32_t upper_product(int32_t a, int32_t b) { return static_cast<int32_t>((int64_t(a) * b + (int64_t(1) << 31)) >> 32); }
 
@@ -83,6 +85,11 @@ inline int64_t add_products(int64_t sum, uint32_t a, uint32_t b) {
 // sum + one half of a pair times a factor of 16 bits
 inline int32_t add_low(int32_t sum, uint32_t pair, int32_t factor) { return __smlabb(static_cast<int32_t>(pair), factor, sum); }
 inline int32_t add_high(int32_t sum, uint32_t pair, int32_t factor) { return __smlatb(static_cast<int32_t>(pair), factor, sum); }
+inline int32_t add_upper(int32_t sum, int32_t a, int32_t b) {
+    int32_t made;
+    asm("smmla %0, %1, %2, %3" : "=r"(made) : "r"(a), "r"(b), "r"(sum));
+    return made;
+}
 inline int32_t upper_product(int32_t a, int32_t b) {
     int32_t upper;
     asm("smmulr %0, %1, %2" : "=r"(upper) : "r"(a), "r"(b));
@@ -94,6 +101,7 @@ inline int32_t upper_product(int32_t a, int32_t b) {
     const int64_t whole = int64_t(a) * b;
     return static_cast<int32_t>(whole >> 32) + static_cast<int32_t>(static_cast<uint32_t>(whole) >> 31);
 }
+inline int32_t add_upper(int32_t sum, int32_t a, int32_t b) { return sum + static_cast<int32_t>((int64_t(a) * b) >> 32); }
 inline uint32_t even_bytes(uint32_t word) { return portable::even_bytes(word); }
 inline uint32_t odd_bytes(uint32_t word) { return portable::odd_bytes(word); }
 inline uint32_t even_unsigned_bytes(uint32_t word) { return portable::even_unsigned_bytes(word); }

@@ -71,7 +71,7 @@ __attribute__((always_inline)) inline void add_all_twos(Sums<2, Acc> &s, const i
 }
 #endif
 #ifdef HIL_LOADS_BESIDE_PRODUCTS
-// 4 cycles for 8 products; sums of 64 bits leave no registers for this
+// 4 cycles for 8 products
 #define HIL_TWOS \
     "smlad %[a], %[row], %[p], %[a]\n" \
     "ldr %[count], [%[w]], #4\n" \
@@ -95,6 +95,49 @@ __attribute__((always_inline)) inline void add_all_twos(Sums<2> &s, const int16_
         : "cc", "memory");
 }
 #undef HIL_TWOS
+// The same in sums of 64 bits. They and their operands take all registers: where the last step begins is on the stack.
+#define HIL_WIDE_TWOS \
+    "smlald r4, r5, r3, r12\n" \
+    "ldr r0, [r1], #4\n" \
+    "smlald r6, r7, r3, lr\n" \
+    "ldr r3, [r1], #4\n" \
+    "smlald r8, r9, r0, r12\n" \
+    "ldr r12, [r2], #4\n" \
+    "smlald r10, r11, r0, lr\n" \
+    "ldr lr, [r2], #4\n"
+// Of a multiple of four elements. Without `noipa` callers may be compiled as if it left r0 to r3 and r12 alone.
+__attribute__((naked, noinline, noipa)) inline void add_wide_twos(Sums<2, int64_t> &, const int16_t *, const uint32_t *, const uint32_t *) {
+    asm("subs r12, r3, r2\n"
+        "push {r0, r3, r4, r5, r6, r7, r8, r9, r10, r11, lr}\n"
+        "ldr r3, [r1], #4\n"
+        "tst r12, #16\n"  // an odd number of fours
+        "ldr r12, [r2], #4\n"
+        "ldr lr, [r2], #4\n"
+        "ldmia r0, {r4, r5, r6, r7, r8, r9, r10, r11}\n" HIL_WIDE_TWOS "beq 2f\n"
+        "ldr r0, [sp, #4]\n"
+        "cmp r2, r0\n"
+        "beq 3f\n"
+        ".balign 8\n"
+        "1:\n" HIL_WIDE_TWOS HIL_WIDE_TWOS "2:\n" HIL_WIDE_TWOS HIL_WIDE_TWOS "ldr r0, [sp, #4]\n"
+        "cmp r2, r0\n"
+        "bne 1b\n"
+        "3:\n"
+        "smlald r4, r5, r3, r12\n"
+        "ldr r0, [r1], #4\n"
+        "smlald r6, r7, r3, lr\n"
+        "ldr r3, [sp], #8\n"
+        "smlald r8, r9, r0, r12\n"
+        "smlald r10, r11, r0, lr\n"
+        "stmia r3, {r4, r5, r6, r7, r8, r9, r10, r11}\n"
+        "pop {r4, r5, r6, r7, r8, r9, r10, r11, pc}\n");
+}
+#undef HIL_WIDE_TWOS
+__attribute__((always_inline)) inline void add_all_twos(Sums<2, int64_t> &s, const int16_t *&w, const uint32_t *x, const uint32_t *end) {
+    Sums<2, int64_t> held = s;  // in memory, which `s` need not be
+    add_wide_twos(held, w, x, end);
+    w += 2 * (end - x);
+    s = held;
+}
 #undef HIL_STEPS_OF_TWO
 #undef HIL_FOUR_SUMS
 #endif

@@ -1,7 +1,7 @@
-// Products of two computed matrices (common/batched.hpp): two columns at a time are packed into scratch as halfwords less their zero
-// point, then two rows at a time run over them, read as they lie.
+// Products of two computed matrices (common/batched.hpp): columns are packed into scratch as halfwords less their zero point, some at
+// a time (packed_columns.hpp), and what is left two at a time, over which two rows run, read as they lie.
 #pragma once
-#include "firmware/kernels/arm/decided.hpp"
+#include "firmware/kernels/arm/packed_columns.hpp"
 #include "firmware/kernels/common/batched.hpp"
 
 namespace hil {
@@ -131,14 +131,34 @@ __attribute__((always_inline)) inline void add_two_by_two(int32_t (&s)[4], const
         add_word(s, rest_at(a + 4 * fours, count & 3, 0), rest_at(next + 4 * fours, count & 3, 0), b + 4 * fours);  // times zeros
 }
 
-// Fixed point: sums as they are. `scratch`: a word for each element of a column, up to a multiple of four.
+// All rows times packed columns, in fixed point
+template <class Sum, class Acc, class Out, class Code, class Shift>
+__attribute__((noinline)) void rows_by_packed(Out *out, const uint32_t *packed, const Code *a, Size rows, Size inner, Size columns,
+                                              Shift shift) {
+    constexpr Size count = PackedColumns<Sum>::count;
+    const Sum nothing[count] = {};
+    each_rows(packed, a, rows, inner, nothing, [&](Size row, const Sum *sums, const Sum *end) {
+        for (Out *at = out + row * columns; sums != end; sums += count, at += columns) {
+#pragma GCC unroll 8
+            for (Size c = 0; c < count; ++c) at[c] = requantize<Out>(static_cast<Acc>(sums[c]), shift);
+        }
+    });
+}
+
+// Fixed point: sums as they are. `scratch`: halfwords for two columns, up to a multiple of four elements; for as many as go together if
+// there are.
 template <class Acc, class Out, class Word, class Shift>
 void batch_matmul(Out *out, Word *scratch, Ram<int8_t> a, Ram<int8_t> b, Size batch, Size a_step, Size b_step, Size rows, Size inner,
                   Size columns, Shift shift) {
     static_assert(sizeof(Acc) == 4, "sums of bytes have 32 bits");
     uint32_t *const packed = reinterpret_cast<uint32_t *>(scratch);
     for (; batch > 0; --batch, a = a + a_step, b = b + b_step, out += rows * columns) {
-        for (Size c = 0; c < columns; c += 2) {
+        const Size together = columns / byte_columns * byte_columns;
+        for (Size c = 0; c < together; c += byte_columns) {
+            pack_columns_of<false>(packed, b.at + c, inner, columns, 0);
+            rows_by_packed<int32_t, Acc>(out + c, packed, a.at, rows, inner, columns, shift);
+        }
+        for (Size c = together; c < columns; c += 2) {
             const bool both = c + 1 < columns;
             if (both) pack_columns<2>(packed, b.at + c, inner, columns, 0);
             else pack_columns<1>(packed, b.at + c, inner, columns, 0);
@@ -194,7 +214,12 @@ void batch_matmul(Out *out, Word *scratch, Ram<int16_t> a, Ram<int16_t> b, Size 
                   Size columns, Shift shift) {
     uint32_t *const packed = reinterpret_cast<uint32_t *>(scratch);
     for (; batch > 0; --batch, a = a + a_step, b = b + b_step, out += rows * columns) {
-        for (Size c = 0; c < columns; c += 2) {
+        const Size together = columns / halfword_columns * halfword_columns;
+        for (Size c = 0; c < together; c += halfword_columns) {
+            pack_columns_of(packed, b.at + c, inner, columns);
+            rows_by_packed<int64_t, Acc>(out + c, packed, a.at, rows, inner, columns, shift);
+        }
+        for (Size c = together; c < columns; c += 2) {
             const bool both = c + 1 < columns;
             pack_columns(packed, b.at + c, inner, columns, both);
             const int16_t *row = a.at;

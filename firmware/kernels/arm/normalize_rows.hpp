@@ -1,6 +1,6 @@
 // Rows of bytes, and of 16 bits, less their mean over their deviation: by one reciprocal a row in the place of a division an element.
 #pragma once
-#include "firmware/kernels/arm/decided.hpp"
+#include "firmware/kernels/arm/rounded_rows.hpp"
 #include "firmware/kernels/common/normalize.hpp"
 #include "firmware/kernels/common/single_ops.hpp"
 
@@ -23,18 +23,23 @@ __attribute__((noinline)) inline int8_t single_result(float x, const SingleRow &
     return requantize<int8_t>(row.root == 0.0f ? 0.0f : single::divide(x - row.middle, row.root), to);
 }
 
-// How a row's codes become results: code * factor + start, with row_bits behind the point
+// How a row's codes become results: code * factor + start, with row_bits behind the point. Results are wrong by `base` and by `rate` for
+// each code that they are from zero.
 constexpr int row_bits = 20;
 struct RowDecided {
     int32_t factor, start;
     uint32_t open;
+    float base, rate;
 };
-// Mean and deviation from exact sums. The floats' mean is wrong by at most (n + 2) units of the mean magnitude, which the root mean square
-// is not below, their deviation by half of (n + 3) units and by what mean and elements are wrong, a quotient by 4 units more. 400: what
-// factor and start are wrong. The sum has 31 bits for up to 5.6 results a code.
+constexpr float row_one = 1048576.0f;
+constexpr int32_t row_slack = 400;  // what factor and start are wrong
+inline int32_t row_bound(float error) { return static_cast<int32_t>(error * row_one) + row_slack; }
+// Mean and deviation from exact sums. In units: the floats' mean is wrong by at most (n + 4) of the root mean square `length`, differences
+// by 260 codes of their own rounding more. What the mean is wrong joins the sum of squares squared, for differences from the true mean
+// have none; what elements are wrong joins it by at most twice length * deviation, rounding by (n + 5) of it; the root halves that.
+// The sum has 31 bits for up to 5.6 results a code.
 template <int C>
 inline RowDecided row_decided(const Moments &m, Size along, const Real32<Ram<int8_t>> &x, float epsilon, const ToAffine &to) {
-    constexpr float one = 1048576.0f;
     const float n = static_cast<float>(along), reciprocal = single::divide(1.0f, n), inverse = float_of(to.inverse_bits);
     const float largest = static_cast<float>(130 + (to.zero < 0 ? -to.zero : to.zero));  // beyond it results saturate
     const int32_t sum = C ? m.sum : 0;
@@ -42,15 +47,27 @@ inline RowDecided row_decided(const Moments &m, Size along, const Real32<Ram<int
     const float variance = (static_cast<float>(spread) * reciprocal) * reciprocal;
     const float units = single::divide(x.scale * inverse, single::sqrt(variance * (x.scale * x.scale) + epsilon));
     const float length = single::sqrt(static_cast<float>(m.squares) * reciprocal);
-    const float off = (C ? (n + 4.0f) * length : 0.0f) + 260.0f;  // of differences from the mean, in codes and units
-    const float error = float_unit * (units * off + largest * (single::divide(off, single::sqrt(variance)) + n * 0.5f + 20.0f));
+    const float ratio = single::divide(length, single::sqrt(variance)), of_mean = C ? (n + 5.0f) * ratio : 0.0f;
+    const float base = float_unit * (units * ((C ? (n + 4.0f) * length : 0.0f) + 260.0f));
+    const float rate = float_unit * (ratio + n * 0.5f + 20.0f + of_mean * of_mean * float_unit);
+    const float error = base + largest * rate;
     if (spread <= 0 || !(units < 5.6f) || !(error < 0.05f)) {
         const Decided none = undecided(row_bits);
-        return {0, none.start, none.open};
+        return {0, none.start, none.open, 1.0f, 0.0f};
     }
     const float middle = static_cast<float>(x.zero) + static_cast<float>(sum) * reciprocal;
-    const Decided round = decided(row_bits, static_cast<int32_t>(error * one) + 400, to.zero);
-    return {static_cast<int32_t>(units * one), round.start - static_cast<int32_t>((units * middle) * one), round.open};
+    const Decided round = decided(row_bits, row_bound(error), to.zero);
+    const int32_t start = round.start - static_cast<int32_t>((units * middle) * row_one);
+    return {static_cast<int32_t>(units * row_one), start, round.open, base, rate};
+}
+inline int32_t bound_of(const RowDecided &by) { return static_cast<int32_t>(by.open >> (32 - row_bits)) / 2; }
+// Whether an approximation that is open within the bound of all results of its row is so within its own
+inline bool is_open_by_itself(int32_t t, const RowDecided &by, int zero) {
+    const int32_t bound = bound_of(by);
+    const int32_t value = t - bound - (int32_t(1) << (row_bits - 1)) - static_cast<int32_t>(static_cast<uint32_t>(zero) << row_bits);
+    const float size = static_cast<float>(value < 0 ? -value : value) * (1.0f / row_one) + 1.0f;
+    const int32_t beyond_tie = static_cast<int32_t>(static_cast<uint32_t>(t - bound) << (32 - row_bits)) >> (32 - row_bits);
+    return (beyond_tie < 0 ? -beyond_tie : beyond_tie) <= row_bound(by.base + size * by.rate);
 }
 
 template <class Acc, int C, int N>
@@ -62,17 +79,19 @@ void single_normalize(int8_t *out, Real32<Ram<int8_t>> x, Size outer, Size along
     const uint32_t zeros = in_both(x.zero);
     for (; outer > 0; --outer, x = x + along, out += along) {
         const RowDecided by = row_decided<C>(moments_of(x.codes.at, along, zeros, x.zero), along, x, float_of(epsilon_bits), to);
+        const Rounder rounder = {by.factor, by.start, 0, row_bits, 32 - row_bits, by.open, 0};
         const int8_t *const codes = x.codes.at;
         SingleRow row = {0.0f, -1.0f};
-        for (Size k = 0; k < along; ++k) {
-            const int32_t t = codes[k] * by.factor + by.start;
-            if (__builtin_expect(static_cast<uint32_t>(t) << (32 - row_bits) <= by.open, 0)) {
-                if (row.root < 0.0f) row = single_row<C>(x, along, epsilon_bits);
-                out[k] = single_result(x[k], row, to);
-            } else {
-                out[k] = saturate<int8_t>(static_cast<int32_t>(t >> row_bits));
+        const auto one = [&](Size k) __attribute__((noinline)) {
+            const int32_t t = rounder.product(codes[k]);
+            if (!rounder.is_open(t) || !is_open_by_itself(t, by, to.zero)) {
+                out[k] = saturate<int8_t>(static_cast<int32_t>((t - bound_of(by)) >> row_bits));
+                return;
             }
-        }
+            if (row.root < 0.0f) row = single_row<C>(x, along, epsilon_bits);
+            out[k] = single_result(x[k], row, to);
+        };
+        round_row(out, codes, along, rounder, one);
     }
 }
 
@@ -97,6 +116,55 @@ inline WideMoments moments_of(Ram<int16_t> x, Size count) {
     return {sum, squares};
 }
 
+// normalized_root by way of a root in single precision, which is wrong by at most two
+inline Root quick_root(uint64_t radicand) {
+    const uint32_t high = static_cast<uint32_t>(radicand >> 32), low = static_cast<uint32_t>(radicand);
+    const int bits = high != 0 ? 64 - leading_zeros(high) : 32 - leading_zeros(low);
+    const int16_t halves = static_cast<int16_t>((48 - bits) >> 1);
+    const uint64_t moved = halves >= 0 ? radicand << (2 * halves) : radicand >> (-2 * halves);
+    uint32_t root = static_cast<uint32_t>(single::sqrt(static_cast<float>(static_cast<uint32_t>(moved >> 16))) * 256.0f);
+    while (static_cast<uint64_t>(root) * root > moved) --root;
+    while (static_cast<uint64_t>(root + 1) * (root + 1) <= moved) ++root;
+    return {root, halves};
+}
+
+// Rows (unit * x - total) * 2^power / root: what decides an element that is open
+struct RowQuotient {
+    int32_t unit, total;
+    uint32_t root;
+    int power;
+    template <class Out>
+    Out of(int32_t x) const {
+        const int64_t denominator = static_cast<int64_t>(root) << (power < 0 ? -power : 0);
+        const int64_t numerator = (static_cast<int64_t>(unit) * x - total) * (int64_t(1) << (power > 0 ? power : 0));
+        return saturate<Out>(rounded_quotient<int64_t>(numerator, denominator));
+    }
+};
+// Whether a row of bytes was rounded by one product each. With a reciprocal of 30 bits that is wrong by less than 2^-29 of itself, factor
+// and start by a unit each: together less than 136 units for codes of 8 bits.
+template <class Out, class T>
+inline bool is_rounded(Out *, Ram<T>, Size, const RowQuotient &, int32_t) {
+    return false;
+}
+inline bool is_rounded(int8_t *out, Ram<int8_t> x, Size along, const RowQuotient &row, int32_t reciprocal) {
+    constexpr int32_t bound = 136;
+    constexpr int64_t most = int64_t(1) << 22, farthest = int64_t(1) << 29;
+    const int right = 53 - row_bits - row.power;
+    if (right < 0 || right > 62) return false;
+    const int64_t factor = (static_cast<int64_t>(row.unit) * reciprocal) >> right;
+    const int64_t start = (static_cast<int64_t>(row.total) * reciprocal) >> right;
+    if (factor >= most || start >= farthest || start <= -farthest) return false;
+    const Decided round = decided(row_bits, bound, 0);
+    const Rounder rounder = {
+        static_cast<int32_t>(factor), round.start - static_cast<int32_t>(start), 0, row_bits, 32 - row_bits, round.open, 0};
+    const auto one = [&](Size k) __attribute__((noinline)) {
+        const int32_t t = rounder.product(x[k]);
+        out[k] = rounder.is_open(t) ? row.of<int8_t>(x[k]) : saturate<int8_t>(static_cast<int32_t>(t >> row_bits));
+    };
+    round_row(out, x.at, along, rounder, one);
+    return true;
+}
+
 // The quotient by a reciprocal of 30 bits, which is wrong by less than 2 of the upper half's units; where that decides, the division
 template <class Acc, class Out, class T>
 void normalize(Out *out, Ram<T> x, Size outer, Size along, Size inner, int32_t unit, int centre, int32_t epsilon_low, int32_t epsilon_high,
@@ -109,7 +177,8 @@ void normalize(Out *out, Ram<T> x, Size outer, Size along, Size inner, int32_t u
         const auto m = moments_of(x, along);
         const int32_t total = centre ? m.sum : 0;
         const int64_t spread = unit * static_cast<int64_t>(m.squares) - static_cast<int64_t>(total) * total;
-        const Root root = normalized_root(static_cast<uint64_t>(spread * (int64_t(1) << (2 * lift)) + epsilon));
+        const uint64_t radicand = static_cast<uint64_t>(spread * (int64_t(1) << (2 * lift)) + epsilon);
+        const Root root = radicand == 0 ? normalized_root(radicand) : quick_root(radicand);
         const int wanted = root.halves + lift - exponent, power = wanted > 62 ? 62 : wanted;
         const uint32_t most =
             static_cast<uint32_t>(unit) * (uint32_t(1) << (8 * sizeof(T) - 1)) + static_cast<uint32_t>(total < 0 ? -total : total);
@@ -121,15 +190,15 @@ void normalize(Out *out, Ram<T> x, Size outer, Size along, Size inner, int32_t u
             continue;
         }
         const int32_t reciprocal = static_cast<int32_t>((uint64_t(1) << 53) / root.value);
+        const RowQuotient row = {unit, total, root.value, power};
+        if (is_rounded(out, x, along, row, reciprocal)) continue;
         const Decided round = decided(f, 2, 0);
         const int32_t factor = static_cast<int32_t>(static_cast<uint32_t>(unit) << left), start = -total * (int32_t(1) << left);
         for (Size n = 0; n < along; ++n) {
             const int32_t d = x[n] * factor + start;
             const int32_t t = static_cast<int32_t>((static_cast<int64_t>(d) * reciprocal) >> 32) + round.start;
             if (__builtin_expect(is_open(t, round), 0)) {
-                const int64_t denominator = static_cast<int64_t>(root.value) << (power < 0 ? -power : 0);
-                const int64_t numerator = (static_cast<int64_t>(unit) * x[n] - total) * (int64_t(1) << (power > 0 ? power : 0));
-                out[n] = saturate<Out>(rounded_quotient<int64_t>(numerator, denominator));
+                out[n] = row.of<Out>(x[n]);
             } else {
                 out[n] = saturate<Out>(static_cast<int32_t>(t >> f));
             }

@@ -12,8 +12,7 @@ namespace hil {
 
 namespace portable {
 
-// sum + a * b / 2^32, rounded down, and to nearest with ties towards plus infinity
-inline int32_t add_upper(int32_t sum, int32_t a, int32_t b) { return wrapped(sum, (int64_t(a) * b) >> 32); }
+// sum + a * b / 2^32 to nearest with ties towards plus infinity
 inline int32_t add_upper_rounded(int32_t sum, int32_t a, int32_t b) { return wrapped(sum, (int64_t(a) * b + (int64_t(1) << 31)) >> 32); }
 // the upper half of (upper, lower) + a * b
 inline int32_t upper_of_sum(int32_t upper, uint32_t lower, int32_t a, int32_t b) {
@@ -24,18 +23,12 @@ inline int32_t upper_of_sum(int32_t upper, uint32_t lower, int32_t a, int32_t b)
 }  // namespace portable
 
 #ifdef __ARM_FEATURE_DSP
-inline int32_t add_upper(int32_t sum, int32_t a, int32_t b) {
-    int32_t made;
-    asm("smmla %0, %1, %2, %3" : "=r"(made) : "r"(a), "r"(b), "r"(sum));
-    return made;
-}
 inline int32_t add_upper_rounded(int32_t sum, int32_t a, int32_t b) {
     int32_t made;
     asm("smmlar %0, %1, %2, %3" : "=r"(made) : "r"(a), "r"(b), "r"(sum));
     return made;
 }
 #else
-inline int32_t add_upper(int32_t sum, int32_t a, int32_t b) { return sum + static_cast<int32_t>((int64_t(a) * b) >> 32); }
 inline int32_t add_upper_rounded(int32_t sum, int32_t a, int32_t b) { return portable::add_upper_rounded(sum, a, b); }
 #endif
 #if __ARM_ARCH_ISA_THUMB == 2

@@ -103,6 +103,12 @@ void move(Out *out, X x, const Block &block, Shift shift) {
     each_position(block, [&](Size at) { *out++ = requantize<Out>(static_cast<Acc>(x[at]), shift); });
 }
 
+// What keeps its format is what it was
+template <class Acc, class Code>
+void move(Code *out, Ram<Code> x, const Block &block, Const<0>) {
+    each_position(block, [&](Size at) { *out++ = x[at]; });
+}
+
 template <class Acc, class Out, class X, class Shift>
 void place(Out *out, X x, const Block &block, Shift shift) {
     Size n = 0;

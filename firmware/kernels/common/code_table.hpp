@@ -18,6 +18,18 @@ HIL_ELEMENTWISE void code_table(Out *out, Table table, X x, Count count, Mask ma
     }
 }
 
+// out[n] = lower byte of table[code of x[n]], the upper one: how often that is clipped
+template <class Acc, class Out, class Table, class X, class Count, class Mask>
+HIL_ELEMENTWISE void counted_table(Out *out, Table table, X x, Count count, Mask mask) {
+    uint32_t clipped = 0;
+    for (Size n = 0; n < static_cast<Size>(count); ++n) {
+        const uint16_t entry = static_cast<uint16_t>(table[static_cast<uint8_t>(code_of(x[n], 0) & int(mask))]);
+        clipped += entry >> 8;
+        out[n] = element_of<Out>(static_cast<int8_t>(entry), 0);
+    }
+    saturations = saturations + clipped;
+}
+
 // Counts an index beyond two pairs of limits, once for each; `none` and more: no limit.
 template <int none, class L, class H, class Least, class Most>
 HIL_ELEMENTWISE void count_beyond(int at, L lowest, H highest, Least least, Most most) {
@@ -61,6 +73,20 @@ HIL_ELEMENTWISE void linear_table(Out *out, Table table, A a, B starts, Count co
         const int at = static_cast<int>(sum >> N);
         count_beyond<(1 << 14) - 1>(at, lowest, highest, least, most);
         out[n] = element_of<Out>(table[static_cast<Size>(at)], 0);
+    }
+}
+
+// out[r][c] = (x[r][c] * slope[c] + start[c]) / 2^right, rounded down, and the same once more of that in a second step; slopes and starts
+// in turn, sums fit 32 bits
+template <class Acc, class Out, class Forms, class X, class Steps, class Right>
+void linear_channels(Out *out, Forms forms, X x, Size rows, Size channels, Steps steps, Right right) {
+    for (; rows > 0; --rows, x = x + channels, out += channels) {
+        Forms form = forms;
+#pragma GCC unroll 4
+        for (Size c = 0; c < channels; ++c, form = form + 2 * int(steps)) {
+            const Out code = saturate<Out>(static_cast<int32_t>((x[c] * form[0] + form[1]) >> int(right)));
+            out[c] = int(steps) == 1 ? code : saturate<Out>(static_cast<int32_t>((code * form[2] + form[3]) >> int(right)));
+        }
     }
 }
 

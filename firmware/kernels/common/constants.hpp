@@ -97,6 +97,8 @@ template <int N>
 using Quotient = Const<N>;
 template <int N>
 using Right = Const<N>;
+template <int N>
+using Steps = Const<N>;
 template <int32_t N>
 using Slope = LongConst<N>;
 template <int N>

@@ -53,4 +53,29 @@ void softmax(Out *out, Table table, X x, Size outer, Size count, Size inner, int
     }
 }
 
+// The same of rows of bytes, by the exponentials of every distance from the largest; fraction bits are 12 at most
+template <class Acc, class Out, class Table, class X>
+void softmax_looked_up(Out *out, Table exponentials, X x, Size outer, Size count, int fraction_bits) {
+    const auto entry = [&](int distance) { return static_cast<uint32_t>(exponentials[static_cast<Size>(distance)]); };
+    for (; outer > 0; --outer, x = x + count, out += count) {
+        int top = -128;
+#pragma GCC unroll 4
+        for (Size n = 0; n < count; ++n) top = x[n] > top ? x[n] : top;
+        uint32_t total = 0;  // at least 2^19, below 2^31
+#pragma GCC unroll 4
+        for (Size n = 0; n < count; ++n) total += entry(top - x[n]);
+        const uint32_t half = total / 2;
+        const auto part = [&](uint32_t e) { return saturate<Out>(static_cast<int32_t>(((e << fraction_bits) + half) / total)); };
+        Size n = 0;
+        for (; n + 4 <= count; n += 4) {  // loaded before anything is stored, which might be where they are
+            const uint32_t a = entry(top - x[n]), b = entry(top - x[n + 1]), c = entry(top - x[n + 2]), d = entry(top - x[n + 3]);
+            out[n] = part(a);
+            out[n + 1] = part(b);
+            out[n + 2] = part(c);
+            out[n + 3] = part(d);
+        }
+        for (; n < count; ++n) out[n] = part(entry(top - x[n]));
+    }
+}
+
 }  // namespace hil
