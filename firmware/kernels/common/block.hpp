@@ -103,11 +103,13 @@ void move(Out *out, X x, const Block &block, Shift shift) {
     each_position(block, [&](Size at) { *out++ = requantize<Out>(static_cast<Acc>(x[at]), shift); });
 }
 
+#ifndef __AVR__
 // What keeps its format is what it was
 template <class Acc, class Code>
 void move(Code *out, Ram<Code> x, const Block &block, Const<0>) {
-    each_position(block, [&](Size at) { *out++ = x[at]; });
+    move_planes(out, x.at, block);
 }
+#endif
 
 template <class Acc, class Out, class X, class Shift>
 void place(Out *out, X x, const Block &block, Shift shift) {
