@@ -101,7 +101,7 @@ __attribute__((noinline)) void rows_by_columns(int8_t *out, const uint32_t *pack
 __attribute__((noinline, cold)) inline void row_again(int8_t *out, const int32_t *sums, Real32<Ram<int8_t>> a, Real32<Ram<int8_t>> b,
                                                       Size inner, Size columns, const Rounder &by, const ToAffine &to) {
     for (Size c = 0; c < byte_columns; ++c) {
-        const int32_t t = by.scaled(sums[c]);
+        const int32_t t = by.of_sum(sums[c]);
         out[c] = by.is_open(t) ? single_product(a, b + c, inner, columns, to) : saturate<int8_t>(static_cast<int32_t>(t >> by.right));
     }
 }

@@ -83,7 +83,7 @@ void single_normalize(int8_t *out, Real32<Ram<int8_t>> x, Size outer, Size along
         const int8_t *const codes = x.codes.at;
         SingleRow row = {0.0f, -1.0f};
         const auto one = [&](Size k) __attribute__((noinline)) {
-            const int32_t t = rounder.product(codes[k]);
+            const int32_t t = rounder.of_code(codes[k]);
             if (!rounder.is_open(t) || !is_open_by_itself(t, by, to.zero)) {
                 out[k] = saturate<int8_t>(static_cast<int32_t>((t - bound_of(by)) >> row_bits));
                 return;
@@ -91,7 +91,7 @@ void single_normalize(int8_t *out, Real32<Ram<int8_t>> x, Size outer, Size along
             if (row.root < 0.0f) row = single_row<C>(x, along, epsilon_bits);
             out[k] = single_result(x[k], row, to);
         };
-        round_row(out, codes, along, rounder, one);
+        round_bytes(out, codes, along, rounder, one);
     }
 }
 
@@ -158,10 +158,10 @@ inline bool is_rounded(int8_t *out, Ram<int8_t> x, Size along, const RowQuotient
     const Rounder rounder = {
         static_cast<int32_t>(factor), round.start - static_cast<int32_t>(start), 0, row_bits, 32 - row_bits, round.open, 0};
     const auto one = [&](Size k) __attribute__((noinline)) {
-        const int32_t t = rounder.product(x[k]);
+        const int32_t t = rounder.of_code(x[k]);
         out[k] = rounder.is_open(t) ? row.of<int8_t>(x[k]) : saturate<int8_t>(static_cast<int32_t>(t >> row_bits));
     };
-    round_row(out, x.at, along, rounder, one);
+    round_bytes(out, x.at, along, rounder, one);
     return true;
 }
 

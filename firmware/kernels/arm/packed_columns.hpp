@@ -22,7 +22,7 @@ constexpr Size byte_columns = PackedColumns<int32_t>::count, halfword_columns = 
 namespace portable {
 
 // Elements 0 and 2 of each column, then 1 and 3
-inline void add_rows(int32_t *sums, const int8_t *a, const PackedColumns<int32_t> &of) {
+inline void times_columns(int32_t *sums, const int8_t *a, const PackedColumns<int32_t> &of) {
     for (; sums != of.end; sums += 8) {
         const uint32_t *b = of.packed;
         for (Size c = 0; c < 8; ++c) sums[c] = of.starts[c];
@@ -33,7 +33,7 @@ inline void add_rows(int32_t *sums, const int8_t *a, const PackedColumns<int32_t
     }
 }
 // Pairs of neighbours of each column
-inline void add_rows(int64_t *sums, const int16_t *a, const PackedColumns<int64_t> &of) {
+inline void times_columns(int64_t *sums, const int16_t *a, const PackedColumns<int64_t> &of) {
     for (; sums != of.end; sums += 4) {
         const uint32_t *b = of.packed;
         for (Size c = 0; c < 4; ++c) sums[c] = of.starts[c];
@@ -128,7 +128,7 @@ inline void add_rows(int64_t *sums, const int16_t *a, const PackedColumns<int64_
 #endif
 // Rows of at least two steps. Sums, operands and pointers take all registers: where the last step begins is on the stack. Without `noipa`
 // callers may be compiled as if it left r0 to r3 and r12 alone.
-#define HIL_ADD_ROWS(step_bits, but_last, starts, sums, steps, row) \
+#define HIL_TIMES_COLUMNS(step_bits, but_last, starts, sums, steps, row) \
     asm("ldr r12, [r2]\n" \
         "ldr r3, [r2, #4]\n" \
         "add r3, r12, r3, lsl #" step_bits "\n" but_last \
@@ -148,15 +148,15 @@ inline void add_rows(int64_t *sums, const int16_t *a, const PackedColumns<int64_
         "pop {r4, r5, r6, r7, r8, r9, r10, r11, pc}\n")
 #define HIL_BYTE_SUMS "r3, r4, r5, r6, r7, r8, r11, r12"
 #define HIL_HALFWORD_SUMS "r4, r5, r6, r7, r8, r9, r10, r11"
-__attribute__((naked, noinline, noipa)) inline void add_rows(int32_t *, const int8_t *, const PackedColumns<int32_t> &) {
-    HIL_ADD_ROWS("6", HIL_LAST_BYTES, "r2, r9, r10", "ldmia r10, {" HIL_BYTE_SUMS "}\n", "r9", HIL_ROW_OF_BYTES)
+__attribute__((naked, noinline, noipa)) inline void times_columns(int32_t *, const int8_t *, const PackedColumns<int32_t> &) {
+    HIL_TIMES_COLUMNS("6", HIL_LAST_BYTES, "r2, r9, r10", "ldmia r10, {" HIL_BYTE_SUMS "}\n", "r9", HIL_ROW_OF_BYTES)
     HIL_ROWS_END(HIL_BYTE_SUMS);
 }
-__attribute__((naked, noinline, noipa)) inline void add_rows(int64_t *, const int16_t *, const PackedColumns<int64_t> &) {
-    HIL_ADD_ROWS("4", HIL_LAST_HALVES, "r2, r3, r12", "ldmia r12, {" HIL_HALFWORD_SUMS "}\n", "r3", HIL_ROW_OF_HALVES)
+__attribute__((naked, noinline, noipa)) inline void times_columns(int64_t *, const int16_t *, const PackedColumns<int64_t> &) {
+    HIL_TIMES_COLUMNS("4", HIL_LAST_HALVES, "r2, r3, r12", "ldmia r12, {" HIL_HALFWORD_SUMS "}\n", "r3", HIL_ROW_OF_HALVES)
     HIL_ROWS_END(HIL_HALFWORD_SUMS);
 }
-#undef HIL_ADD_ROWS
+#undef HIL_TIMES_COLUMNS
 #undef HIL_ROWS_END
 #undef HIL_BYTE_SUMS
 #undef HIL_HALFWORD_SUMS
@@ -172,8 +172,8 @@ __attribute__((naked, noinline, noipa)) inline void add_rows(int64_t *, const in
 #undef HIL_TWO_HALVES
 #endif
 #else
-inline void add_rows(int32_t *sums, const int8_t *a, const PackedColumns<int32_t> &of) { portable::add_rows(sums, a, of); }
-inline void add_rows(int64_t *sums, const int16_t *a, const PackedColumns<int64_t> &of) { portable::add_rows(sums, a, of); }
+inline void times_columns(int32_t *sums, const int8_t *a, const PackedColumns<int32_t> &of) { portable::times_columns(sums, a, of); }
+inline void times_columns(int64_t *sums, const int16_t *a, const PackedColumns<int64_t> &of) { portable::times_columns(sums, a, of); }
 #endif
 
 // Sums of packed columns of bytes, and the largest sum of squares
@@ -261,7 +261,7 @@ __attribute__((always_inline)) inline void each_rows(const uint32_t *packed, con
     const Size together = inner % of_a_step == 0 ? most : 1;  // rows follow each other
     for (Size row = 0; row < rows; row += together) {
         Sum *const end = sums + columns * (rows - row < together ? rows - row : together);
-        add_rows(sums, a + row * inner, PackedColumns<Sum>{packed, inner / of_a_step, starts, end});
+        times_columns(sums, a + row * inner, PackedColumns<Sum>{packed, inner / of_a_step, starts, end});
         add_rest(sums, a + row * inner, inner, packed);
         use(row, sums, end);
     }

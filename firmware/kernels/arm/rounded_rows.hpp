@@ -11,8 +11,8 @@ struct Rounder {
     int left, right, rest;
     uint32_t open;
     Size apart;
-    int32_t scaled(int32_t sum) const { return add_upper(start, static_cast<int32_t>(static_cast<uint32_t>(sum) << left), m); }
-    int32_t product(int32_t code) const {
+    int32_t of_sum(int32_t sum) const { return add_upper(start, static_cast<int32_t>(static_cast<uint32_t>(sum) << left), m); }
+    int32_t of_code(int32_t code) const {
         return static_cast<int32_t>(static_cast<uint32_t>(start) + static_cast<uint32_t>(code) * static_cast<uint32_t>(m));
     }
     bool is_open(int32_t t) const { return (static_cast<uint32_t>(t) << rest) <= open; }
@@ -29,7 +29,7 @@ inline bool round_one(int8_t *out, int32_t t, const Rounder &by) {
 inline const int32_t *round_sums(int8_t *out, const int32_t *sums, const int32_t *end, const Rounder &by) {
     for (; sums != end; sums += sums_of_a_row, out += by.apart) {
         for (Size c = 0; c < sums_of_a_row; ++c) {
-            if (!round_one(out + c, by.scaled(sums[c]), by)) return sums;
+            if (!round_one(out + c, by.of_sum(sums[c]), by)) return sums;
         }
     }
     return end;
@@ -38,7 +38,7 @@ inline const int32_t *round_sums(int8_t *out, const int32_t *sums, const int32_t
 inline const int8_t *round_codes(int8_t *out, const int8_t *x, const int8_t *end, const Rounder &by) {
     for (; x != end; x += 4, out += 4) {
         for (Size n = 0; n < 4; ++n) {
-            if (!round_one(out + n, by.product(x[n]), by)) return x;
+            if (!round_one(out + n, by.of_code(x[n]), by)) return x;
         }
     }
     return end;
@@ -64,23 +64,24 @@ inline const int8_t *round_codes(int8_t *out, const int8_t *x, const int8_t *end
     HIL_NOT_OPEN("r4") \
     HIL_NOT_OPEN("r5") \
     HIL_NOT_OPEN("r6") \
-    HIL_NOT_OPEN("r7") "asr r4, r4, r11\n" \
-                       "strb r4, [r0, #" first "]\n" \
-                       "asr r5, r5, r11\n" \
-                       "strb r5, [r0, #" second "]\n" \
-                       "asr r6, r6, r11\n" \
-                       "strb r6, [r0, #" third "]\n" \
-                       "asr r7, r7, r11\n" \
-                       "strb r7, [r0, #" last "]\n" \
-                       "eor r4, r4, r4, asr #31\n" \
-                       "eor r5, r5, r5, asr #31\n" \
-                       "eor r6, r6, r6, asr #31\n" \
-                       "orr r4, r4, r5\n" \
-                       "eor r7, r7, r7, asr #31\n" \
-                       "orr r6, r6, r7\n" \
-                       "orr r4, r4, r6\n" \
-                       "cmp r4, #127\n" \
-                       "bgt 2f\n"
+    HIL_NOT_OPEN("r7") \
+    "asr r4, r4, r11\n" \
+    "strb r4, [r0, #" first "]\n" \
+    "asr r5, r5, r11\n" \
+    "strb r5, [r0, #" second "]\n" \
+    "asr r6, r6, r11\n" \
+    "strb r6, [r0, #" third "]\n" \
+    "asr r7, r7, r11\n" \
+    "strb r7, [r0, #" last "]\n" \
+    "eor r4, r4, r4, asr #31\n" \
+    "eor r5, r5, r5, asr #31\n" \
+    "eor r6, r6, r6, asr #31\n" \
+    "orr r4, r4, r5\n" \
+    "eor r7, r7, r7, asr #31\n" \
+    "orr r6, r6, r7\n" \
+    "orr r4, r4, r6\n" \
+    "cmp r4, #127\n" \
+    "bgt 2f\n"
 __attribute__((naked, noinline, noipa)) inline const int32_t *round_sums(int8_t *, const int32_t *, const int32_t *, const Rounder &) {
     asm("push {r4, r5, r6, r7, r8, r9, r10, r11, lr}\n"
         "ldr r4, [r3, #24]\n"
@@ -138,7 +139,7 @@ inline const int8_t *round_codes(int8_t *out, const int8_t *x, const int8_t *end
 
 // A row of codes: fours that are neither open nor clipped at once, elements of others and those that are left by `one`
 template <class One>
-inline void round_row(int8_t *out, const int8_t *x, Size along, const Rounder &by, One one) {
+inline void round_bytes(int8_t *out, const int8_t *x, Size along, const Rounder &by, One one) {
     const int8_t *const fours = x + (along & ~Size(3));
     Size k = 0;
     while (x + k != fours) {
