@@ -11,7 +11,7 @@ template <class Value>
 inline int64_t requantized(Value value, int32_t factor, int64_t addend, int shift) {
     return (static_cast<int64_t>(value) * factor + addend) >> shift;
 }
-constexpr int32_t MOST_BYTE_FACTOR = 1 << 22, MOST_BYTE_ADDEND = 1 << 30;
+constexpr int32_t MOST_BYTE_FACTOR = int32_t(1) << 22, MOST_BYTE_ADDEND = int32_t(1) << 30;
 inline int64_t requantized(int8_t value, int32_t factor, int64_t addend, int shift) {
     const bool fits = factor < MOST_BYTE_FACTOR && factor > -MOST_BYTE_FACTOR && addend < MOST_BYTE_ADDEND && addend > -MOST_BYTE_ADDEND;
     if (!fits) return requantized(static_cast<int16_t>(value), factor, addend, shift);
