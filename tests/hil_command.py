@@ -8,6 +8,7 @@ import functools
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -110,6 +111,12 @@ def hil(*arguments: object, cwd: Path, emulator: Path | None = None, **environme
     process = Forked([str(argument) for argument in arguments], cwd, env, emulator)
     out, err = process.communicate()
     return Done(process.args, process.wait(), out, err)
+
+
+def typed_lines(page: str) -> list[str]:
+    """Every line of a page's blocks that calls hil, up to where its output goes to a file."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    return [line.split(" >> ")[0] for block in blocks for line in block.splitlines() if line.startswith("hil ")]
 
 
 def start_hil(*arguments: object, cwd: Path) -> Forked:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from hil_command import typed_lines
 
 from tests.wire_bench import ROOT
 
@@ -167,6 +169,31 @@ def test_two_files_and_two_lines_are_a_format(sources: Path, board: str) -> None
     record = json.loads(done.stdout)
     assert record["bit_exact"]
     assert record["disagreements"] <= 4  # of 20 decisions
+
+
+@pytest.mark.slow
+def test_the_whole_tutorial_is_typed(sources: Path) -> None:
+    """Its commands as they stand, with its strategy and its line in the registry, and with its board."""
+    registry = sources / "search/strategies/__init__.py"
+    (strategy,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (sources / "search/strategies/uniform.py").write_text(strategy)
+    (board,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    (sources / "my_boards.yaml").write_text(board)
+    before = registry.read_text()
+    _line(
+        registry,
+        "from tinyhil.search.strategies.size_only import SizeOnly\n",
+        "from tinyhil.search.strategies.uniform import Uniform\n",
+    )
+    _line(registry, "    Milp,\n", "    Uniform,\n")
+    typed = typed_lines(PAGE)
+    assert [line.split()[1] for line in typed] == ["run", "formats", "search", "run"]
+    for line in typed:
+        done = run(sources, *shlex.split(line, comments=True)[1:])
+        assert done.returncode == 0, (line, done.stderr)
+        assert "hil run" not in line or re.search("^bit-exact +yes", done.stdout, re.MULTILINE)
+        assert "hil search" not in line or "uniform" in done.stdout
+    registry.write_text(before)
 
 
 def test_what_the_python_file_lacks_is_named(sources: Path) -> None:

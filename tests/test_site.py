@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 from browser import browser, chromium
-from hil_command import hil
+from given_data import needs_set
+from hil_command import hil, typed_lines
 from test_examples import check_hil
 from wire_bench import ROOT
 
@@ -262,14 +263,13 @@ def test_the_navigation_keeps_the_four_kinds_of_pages_apart() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["arduino", "ci"])
+@pytest.mark.parametrize("page", ["arduino", "ci", pytest.param("h747", marks=needs_set("mnist"))])
 def test_a_tutorial_s_commands_are_typed_as_they_are(page: str, tmp_path: Path) -> None:
-    """Every line of its blocks that calls hil, in the example's folder, but for those with folders of one's own."""
+    """Every line of its blocks that calls hil, in the example's folder, but for those with folders of one's own.
+    tests/test_new_format.py types those of own.md, which extend the sources."""
     shutil.copytree(PROJECT, tmp_path / "v", ignore=shutil.ignore_patterns("__pycache__", "results"))
     text = (DOCS / "tutorials" / f"{page}.md").read_text()
-    blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    lines = [line.split(" >> ")[0] for block in blocks for line in block.splitlines() if line.startswith("hil ")]
-    typed = [line for line in lines if "results/before" not in line and "/dev/" not in line]
+    typed = [line for line in typed_lines(text) if "results/before" not in line and "/dev/" not in line]
     assert len(typed) >= 2
     for line in typed:
         words = [w for word in shlex.split(line, comments=True)[1:] for w in _globbed(word, tmp_path / "v")]
