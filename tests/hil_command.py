@@ -114,9 +114,16 @@ def hil(*arguments: object, cwd: Path, emulator: Path | None = None, **environme
 
 
 def typed_lines(page: str) -> list[str]:
-    """Every line of a page's blocks that calls hil, up to where its output goes to a file."""
-    blocks = re.findall(r"^```\w*\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    return [line.split(" >> ")[0] for block in blocks for line in block.splitlines() if line.startswith("hil ")]
+    """Every line of a page's blocks that calls hil or pytest, up to where its output goes to a file."""
+    blocks = "".join(re.findall(r"^```\w*\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    return [line.split(" >> ")[0] for line in blocks.splitlines() if line.startswith(("hil ", "pytest "))]
+
+
+def pytest_typed(words: list[str], cwd: Path) -> Done:
+    """`pytest WORDS` as somebody types it, who knows nothing of the pytest that runs this."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    command = [sys.executable, "-m", "pytest", *words, "-p", "no:cacheprovider"]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=environment, check=False)
 
 
 def start_hil(*arguments: object, cwd: Path) -> Forked:

@@ -77,6 +77,7 @@ def test_every_page_is_printed_and_an_unknown_one_answered() -> None:
     check_failure(hil("docs", "glosary", cwd=ROOT), ConfigError.exit_code, "did you mean glossary", "hil docs")
     assert "cli:1: # The command `hil`" in hil("docs", "--find", "the COMMAND `hil`", cwd=ROOT).stdout.splitlines()
     check_failure(hil("docs", "--find", "zzzzzz", cwd=ROOT), ConfigError.exit_code, "no page holds")
+    check_failure(hil("docs", "pico", cwd=ROOT), ConfigError.exit_code, "no page 'pico'", "`hil docs --find pico`")
 
 
 def test_what_assistants_are_told_is_there() -> None:

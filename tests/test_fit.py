@@ -14,7 +14,7 @@ import pytest
 from onnx_models import node, simple
 
 import tinyhil
-from tinyhil.errors import EXIT_BUILD, EXIT_USAGE
+from tinyhil.errors import EXIT_BUILD, EXIT_USAGE, ModelError
 from tinyhil.harness.fit.core_costs import Estimate, costs_of
 from tinyhil.harness.fit.session import NO, TIGHT, YES, Agreement, Fit, FitRequest, _verdict, _with_choice, run_fit
 from tinyhil.harness.settings.config import load_boards
@@ -84,7 +84,14 @@ def test_what_does_not_fit_says_why(size: int, side: int, reason: str, tmp_path:
     done = hil_command.hil("fit", "net.onnx", "--boards", "uno", "--formats", "fixed8", cwd=tmp_path)
     assert done.returncode == EXIT_BUILD
     assert reason in done.stdout
+    assert "* what to take on that board" in done.stdout
     assert "fits none of these boards" in done.stderr
+
+
+def test_a_file_of_pytorch_is_told_how_to_become_onnx(tmp_path: Path) -> None:
+    done = hil_command.hil("fit", "net.pt", cwd=tmp_path)
+    words = "net.pt: a file of PyTorch; write it as .onnx or .tflite: hil docs exporters"
+    hil_command.check_failure(done, ModelError.exit_code, words)
 
 
 def test_samples_judge_formats_and_python_says_the_same(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def test_a_model_of_ones_own_with_a_name_that_needs_quotes(tmp_path: Path) -> No
     assert ast.literal_eval(call.args[0]) == 'models/my "tiny".onnx'
     assert (folder / ast.literal_eval(call.args[0])).is_file()
     assert (folder / ast.literal_eval(call.keywords[0].value)).is_file()
+    assert done.stderr.endswith(" files; cd 'My Pump' && pytest --hil-update; README.md says the rest\n")
     listed = {Path(line) for line in done.stdout.splitlines()}
     assert listed == {path.relative_to(tmp_path) for path in folder.rglob("*") if path.is_file()}
     typed = [line for line in (folder / "README.md").read_text().splitlines() if line.startswith("hil run")]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hil_command import hil
+from hil_command import hil, pytest_typed
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -89,10 +89,8 @@ def test_pytest_finds_the_plugin_after_make_setup(tmp_path: Path) -> None:
     base = (ROOT / "Makefile").read_text().split("$(VENV)/.base:")[1].split("touch")[0]
     assert "pytest" in base.split("'.[")[1].split("]")[0].split(",")
     assert hil("new", "pump", cwd=tmp_path).returncode == 0
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     for typed in (line, "pytest"):
-        command = [sys.executable, "-m", *shlex.split(typed), "-p", "no:cacheprovider"]
-        done = subprocess.run(command, cwd=tmp_path / "pump", capture_output=True, text=True, env=environment)
+        done = pytest_typed(shlex.split(typed)[1:], tmp_path / "pump")
         assert done.returncode == 0, done.stdout[-2000:]
         assert " passed" in done.stdout
     assert (tmp_path / "pump/golden/uno/vibration-fixed16.json").is_file()

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from browser import browser, chromium
 from given_data import needs_set
-from hil_command import hil, typed_lines
+from hil_command import hil, pytest_typed, typed_lines
 from test_examples import check_hil
 from wire_bench import ROOT
 
@@ -265,16 +265,19 @@ def test_the_navigation_keeps_the_four_kinds_of_pages_apart() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", ["arduino", "ci", pytest.param("h747", marks=needs_set("mnist"))])
 def test_a_tutorial_s_commands_are_typed_as_they_are(page: str, tmp_path: Path) -> None:
-    """Every line of its blocks that calls hil, in the example's folder, but for those with folders of one's own.
+    """Every line of its blocks that calls hil or pytest, from an empty folder, but for those with folders of one's own.
     tests/test_new_format.py types those of own.md, which extend the sources."""
-    shutil.copytree(PROJECT, tmp_path / "v", ignore=shutil.ignore_patterns("__pycache__", "results"))
-    text = (DOCS / "tutorials" / f"{page}.md").read_text()
-    typed = [line for line in typed_lines(text) if "results/before" not in line and "/dev/" not in line]
+    typed = typed_lines((DOCS / "tutorials" / f"{page}.md").read_text())
+    typed = [line for line in typed if "results/before" not in line and "/dev/" not in line]
     assert len(typed) >= 2
-    for line in typed:
-        words = [w for word in shlex.split(line, comments=True)[1:] for w in _globbed(word, tmp_path / "v")]
-        done = hil(*words, cwd=tmp_path / "v")
-        assert done.returncode == 0, (line, done.stderr)
+    folder = tmp_path
+    for command in (command for line in typed for command in line.split(" && ")):
+        program, *words = [w for word in shlex.split(command, comments=True) for w in _globbed(word, folder)]
+        if program == "cd":
+            folder = folder / words[0]
+        else:
+            done = hil(*words, cwd=folder) if program == "hil" else pytest_typed(words, folder)
+            assert done.returncode == 0, (command, done.stdout, done.stderr)
 
 
 def _globbed(word: str, folder: Path) -> list[str]:

@@ -30,10 +30,15 @@ def new(
     bench_file: Path | None,
 ) -> None:
     """Write a project into FOLDER: a model, its samples, a test on boards, a workflow of continuous integration."""
+    import shlex
+    from importlib.util import find_spec
+
     from tinyhil.harness.offline.new import NewProject, write_project
 
     wanted = NewProject(folder, model, inputs, calibrate, tuple(dict.fromkeys(names)))
     written = write_project(wanted, read_boards(boards_file, bench_file), say)
     for path in written:
         click.echo(folder / path)
-    click.echo(f"{folder}: {len(written)} files; cd {folder} && pytest --hil-update; README.md says the rest", err=True)
+    first = "" if find_spec("pytest") else "pip install 'tinyhil[pytest]' && "
+    then = f"{first}cd {shlex.quote(str(folder))} && pytest --hil-update"
+    click.echo(f"{folder}: {len(written)} files; {then}; README.md says the rest", err=True)

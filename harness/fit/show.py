@@ -12,7 +12,7 @@ TITLES = ("board", "format", "fits", "flash B", "of", "RAM B", "of", "latency", 
 
 
 def print_fit(outcome: FitOutcome, console: Console) -> None:
-    """`*` marks what to take on each board."""
+    """One row for every board and format, and what its marks mean."""
     judged = any(row.agreement is not None for row in outcome.rows)
     table = Table()
     for number, title in enumerate((*TITLES, *(("disagree", "accuracy") if judged else ()))):
@@ -24,7 +24,8 @@ def print_fit(outcome: FitOutcome, console: Console) -> None:
         if row.reason:
             console.print(f"{row.board:12} {row.format:9} {row.reason}", soft_wrap=True, markup=False, highlight=False)
     console.print(
-        "estimated but for arena and constants; nine in ten networks lie in the band: hil run measures (docs/fit.md)",
+        "* what to take on that board. Estimated but for arena and constants; nine in ten networks lie in the band: "
+        "`hil run --board NAME` measures, `hil docs fit` says how it is known",
         soft_wrap=True,
     )
 

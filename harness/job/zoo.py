@@ -45,6 +45,7 @@ class ModelSource:
     text: Text | None = None  # of a model that speaks
 
 
+MAKERS = {".pt": "PyTorch", ".pth": "PyTorch", ".keras": "Keras", ".h5": "Keras", ".pkl": "Python's pickle"}
 STREAM = "stream.yaml"  # what is said of a model that runs over a stream of the user's, with no data set of its own
 # What `--then` makes of two models' names: FIRST[@HOP] THEN SECOND
 THEN = " then "
@@ -106,6 +107,8 @@ def _find_one(name_or_path: str) -> ModelSource:
             tuple(str(name) for name in manifest.get("classes", ())),
         )
     path = Path(name_or_path)
+    if path.suffix in MAKERS:
+        raise ModelError(f"{path}: a file of {MAKERS[path.suffix]}; write it as .onnx or .tflite: hil docs exporters")
     if path.suffix in SUFFIXES or path.is_file():
         if not path.is_file():
             raise ModelError(f"{path}: no such file")

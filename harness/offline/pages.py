@@ -29,14 +29,15 @@ def title_of(path: Path) -> str:
 def page_text(topic: str) -> str:
     """The Markdown of a page, by its topic, the end of it, or the name that other pages link to.
 
-    ConfigError lists near topics.
+    ConfigError names near topics, and how to search the pages.
     """
     known = pages()
     wanted = topic.removeprefix("docs/").removesuffix(".md").lower()
     ends = [name for name in known if name.rpartition("/")[2] == wanted]
     name = wanted if wanted in known else ends[0] if len(ends) == 1 else None
     if name is None:
-        raise ConfigError(f"no page {topic!r}; {did_you_mean(wanted, list(known))}`hil docs` lists them all")
+        near = did_you_mean(wanted, list(known)) + "`hil docs` lists them all"
+        raise ConfigError(f"no page {topic!r}; {near}, `hil docs --find {topic}` searches them")
     return known[name].read_text(encoding="utf-8")
 
 
