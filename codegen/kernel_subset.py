@@ -184,6 +184,8 @@ def _invocation(called: re.Match[str], macros: Mapping[str, tuple[list[str], str
         body = re.sub(rf"(?:##)?\b{parameter}\b(?:##)?|(?<=_##){parameter}\b", value.strip().replace("\\", ""), body)
     body = body.replace("##", "")
     parts, start, depth = [], 0, 0
+    if "{" not in body:  # it calls macros that declare
+        parts = [_invocation(inner, macros) for inner in _calls(body) if inner[1] in macros]
     for index, letter in enumerate(body):
         depth += {"{": 1, "}": -1}.get(letter, 0)
         if letter == "}" and depth == 0:
@@ -191,6 +193,20 @@ def _invocation(called: re.Match[str], macros: Mapping[str, tuple[list[str], str
             start = index + 1
     names = frozenset(name for part in parts for name in part.names)
     return Declaration((), names, gates=frozenset(gate for part in parts for gate in part.gates))
+
+
+def _calls(body: str) -> Iterator[re.Match[str]]:
+    """The calls of macros behind each other, with what is in their parentheses."""
+    at = 0
+    while opened := re.compile(r"[A-Z]\w+\(").search(body, at):
+        end, depth = opened.end(), 1
+        while depth and end < len(body):
+            depth += {"(": 1, ")": -1}.get(body[end], 0)
+            end += 1
+        found = re.match(r"([A-Z]\w+)\((.*)\)$", body[opened.start() : end])
+        if found is not None:
+            yield found
+        at = end
 
 
 def _end_of(lines: list[str], at: int) -> int:
