@@ -1,10 +1,11 @@
 """Networks of microWakeWord step by step beside TensorFlow Lite Micro, their arenas beside what their JSON declares.
 
-    python -m benchmarks.wake_words FOLDER [--steps 1000]
+    python -m benchmarks.wake_words FOLDER [--steps 1000] [--board due ...]
 
 Rows of features are random, the states go on from step to step; integers have to be equal in every step. The arena is
 that of `hil plan` with the states in it; "declared" is `tensor_arena_size` of NAME.json. One row for each NAME.tflite;
-exits with 1 if a step differs.
+exits with 1 if a step differs. With `--board` the same rows run on these boards, one sample of so many steps whose
+output is that of every step: a row for each network and board, with the board's cycles per step.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,8 +23,15 @@ from tinyhil import files
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import DataError
+from tinyhil.formats.codec import storage_dtype
+from tinyhil.frontend.load import load_model
 from tinyhil.frontend.ports import Stream
 from tinyhil.frontend.tflite import load_tflite
+from tinyhil.harness.build.board_image import build_firmware, compile_for
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.job.job import Request
+from tinyhil.harness.measure.run import Clock, Sessions, stream_all
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.program import Op, Program
 from tinyhil.memplan.arena.placement import place
@@ -48,6 +57,26 @@ class Row:
 
 
 HEAD = "| Network | Steps equal | Arena B | Placement proven optimal | Declared B | Share |\n|---|---|---|---|---|---|"
+
+
+@dataclass(frozen=True, slots=True)
+class BoardRow:
+    """What one network did on one board: `cycles` of its clock for a step on average."""
+
+    name: str
+    board: str
+    steps: int
+    unequal: int
+    cycles: int
+    share: float  # of the time of a step, three rows of 10 ms
+
+    def __str__(self) -> str:
+        equal = f"{self.steps - self.unequal} of {self.steps}"
+        return f"| `{self.name}` | {self.board} | {equal} | {self.cycles:,} | {100 * self.share:.2g} % |"
+
+
+BOARD_HEAD = "| Network | Board | Steps equal | Cycles a step | Of the processor |\n|---|---|---|--:|--:|"
+ROW_SECONDS = 0.01
 
 
 def program_of(path: Path, steps: int) -> Program:
@@ -82,10 +111,41 @@ def theirs(path: Path, rows: np.ndarray) -> np.ndarray:
     return np.stack(found)
 
 
+def on_board(path: Path, rows: np.ndarray, board_name: str) -> tuple[np.ndarray, int, int]:
+    """Codes (steps, outputs) by the firmware of a board, the board's ticks for all steps, and their rate in Hz."""
+    boards = load_boards()
+    board, model = boards.board(board_name), load_model(path, Stream(steps=len(rows), every=True))
+    compiled = compile_for(board, boards, model, Assignment("int8", {}), Ranges.any_of(model.graph))
+    image = build_firmware(compiled, board, cache_dir=default_cache_dir(), log=lambda line: None)
+    output = compiled.program.tensors[compiled.program.output]
+    dtype = storage_dtype(output.format)
+    with tempfile.TemporaryDirectory() as folder:
+        request = Request(board.name, str(path), results=Path(folder))
+        job = Sessions(request, board, None, image, Clock(), lambda line: None, lambda done, total: None)
+        answers = stream_all(job, [rows.tobytes()], output.count * dtype.itemsize)
+    codes = answers.outputs(dtype).astype(np.int64).reshape(len(rows), -1)
+    return codes, int(answers.ticks[0]), answers.clock_hz
+
+
+def random_rows(path: Path, steps: int, seed: int = 0) -> np.ndarray:
+    """Codes of features (steps, rows of a step, channels)."""
+    shape = load_tflite(path, Stream(steps=1)).graph
+    size = (steps, *shape.shapes[shape.inputs[0]][1:])
+    return np.random.default_rng(seed).integers(-128, 128, size).astype(np.int8)
+
+
+def board_row_of(path: Path, steps: int, board: str) -> BoardRow:
+    """Compare and time one network on one board."""
+    rows = random_rows(path, steps)
+    codes, ticks, clock_hz = on_board(path, rows, board)
+    unequal = int((codes != theirs(path, rows)).any(axis=1).sum())
+    seconds = rows.shape[-2] * ROW_SECONDS
+    return BoardRow(path.stem, board, steps, unequal, round(ticks / steps), ticks / steps / clock_hz / seconds)
+
+
 def row_of(path: Path, steps: int, seed: int = 0) -> Row:
     """Compare and plan one network."""
-    shape = load_tflite(path, Stream(steps=1)).graph
-    rows = np.random.default_rng(seed).integers(-128, 128, (steps, *shape.shapes[shape.inputs[0]][1:])).astype(np.int8)
+    rows = random_rows(path, steps, seed)
     unequal = int((ours(path, rows) != theirs(path, rows)).any(axis=1).sum())
     plan = place(program_of(path, 3)).plan
     declared = path.with_suffix(".json")
@@ -98,13 +158,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--board", action="append", default=[])
     arguments = parser.parse_args()
-    print(HEAD)
+    print(BOARD_HEAD if arguments.board else HEAD)
     wrong = 0
     for path in sorted(arguments.folder.glob("*.tflite")):
-        row = row_of(path, arguments.steps)
-        wrong += row.unequal
-        print(row, flush=True)
+        made = (board_row_of(path, arguments.steps, board) for board in arguments.board)
+        for row in made if arguments.board else (row_of(path, arguments.steps),):
+            wrong += row.unequal
+            print(row, flush=True)
     return 1 if wrong else 0
 
 

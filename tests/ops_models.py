@@ -36,6 +36,11 @@ def positive(op: str, inputs: str = "p", constants: dict[str, Any] | None = None
     return nodes, ROWS, {"tenth": 0.1, **(constants or {})}
 
 
+def within(op: str) -> Model:
+    """Of numbers between -0.8 and 0.8."""
+    return [node("Tanh", "x", "t"), node("Mul", "t most", "b"), node(op, "b", "y")], ROWS, {"most": 0.8}
+
+
 def decided(op: str, *operands: str) -> Model:
     """A decision as a number, so that every runtime returns a float."""
     nodes = [node(op, " ".join(operands), "b"), node("Cast", "b", "y", to=TensorProto.FLOAT)]
@@ -428,6 +433,54 @@ REWRITTEN: dict[str, tuple[Model, int]] = {
         17,
     ),
     "places scattered": (fed("ScatterND", "x i u", {"i": [[0, 1], [2, 3]], "u": rnd(2)}), 17),
+    **{f"arc {op}": (within(op), 17) for op in ("Tan", "Sinh", "Cosh", "Atanh", "Asinh", "Atan", "Asin", "Acos")},
+    "arc Acosh": (
+        ([node("Abs", "x", "a"), node("Add", "a one", "p"), node("Acosh", "p", "y")], ROWS, {"one": 1.1}),
+        17,
+    ),
+    "power at run time": (positive("Pow", "p x"), 17),
+    "whole quotient": (whole([node("Div", "i two", "m"), node("Cast", "m", "y", to=1)], {"two": np.array(2)}), 17),
+    "bits moved": (
+        whole(
+            [
+                node("Cast", "i", "u", to=TensorProto.UINT8),
+                node("Cast", "n", "k", to=TensorProto.UINT8),
+                node("BitShift", "u k", "moved", direction="LEFT"),
+                node("Cast", "moved", "y", to=1),
+            ],
+            {"n": np.array(1)},
+        ),
+        17,
+    ),
+    "fourier": (fed("DFT", "x - a", {"a": np.array(1)}, (1, 6, 1), onesided=1), 20),
+    "fourier of frames": (fed("STFT", "x s w", {"s": np.array(2), "w": rnd(4)}, (1, 10, 1)), 17),
+    "samples of a grid": (fed("GridSample", "x g", {"g": rnd(1, 3, 2, 2)}, (1, 2, 4, 4)), 17),
+    "columns to planes": (fed("Col2Im", "x i b", {"i": [5, 5], "b": [2, 3]}, (1, 12, 12)), 18),
+    "cubic": (fed("Resize", "x - s", {"s": [1.0, 1.0, 2.0, 1.5]}, (1, 1, 4, 4), mode="cubic"), 18),
+    "weights at run time": (
+        (
+            [node("Slice", "x a b c", "w"), node("Conv", "x w v", "y", pads=[1, 0, 0, 1], strides=[2, 1])],
+            (1, 2, 4, 4),
+            {"a": [1, 1], "b": [3, 3], "c": [2, 3], "v": [0.5]},
+        ),
+        17,
+    ),
+    "layer of two samples": (fed("Conv", "x w", {"w": rnd(3, 2, 3)}, (2, 2, 5)), 17),
+    "transposed layer of two samples": (fed("ConvTranspose", "x w", {"w": rnd(2, 3, 2)}, (2, 2, 4)), 17),
+    "rows reversed": (fed("ReverseSequence", "x n", {"n": [1, 3, 2, 3]}, (3, 4)), 17),
+    "rows kept": (
+        (
+            [node("Cast", "c", "k", to=TensorProto.BOOL), node("Compress", "x k", "y", axis=0)],
+            (3, 4),
+            {"c": [1, 0, 1]},
+        ),
+        17,
+    ),
+    "diagonal": (([node("EyeLike", "x", "e"), node("Add", "x e", "y")], (3, 3), {}), 17),
+    "nothing split off": (
+        ([node("Split", "x n", "a b", axis=1), node("Concat", "b a", "y", axis=1)], (3, 4), {"n": [4, 0]}),
+        17,
+    ),
     "bounded mask": (
         ([node("Clip", "inf low", "m"), node("Add", "x m", "y")], ROWS, {"inf": [-np.inf, 1, 2, 3], "low": -2.0}),
         17,

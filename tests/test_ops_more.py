@@ -158,11 +158,10 @@ def test_whole_numbers_stay_whole(default: str, tmp_path: Path) -> None:
 
 SQUARES = {"kernel_shape": [2, 2], "strides": [1, 1]}
 REFUSED: dict[str, tuple[Model, str]] = {
-    "pow at run time": (fed("Pow", "x x", {}), "an exponent computed at run time"),
-    "pow of different": (fed("Pow", "x k", {"k": [1.0, 2.0, 3.0, 4.0]}), "exponents that differ"),
     "top 9": (([node("TopK", "x k", "y i", axis=1)], ROWS, {"k": [9]}), r"k = \[9\] of 4 elements"),
     "division by zero": (fed("Div", "x k", {"k": np.array(0.0)}), "division by a constant 0"),
-    "cubic": (fed("Resize", "x - s", {"s": [1.0, 2.0]}, mode="cubic"), "mode cubic"),
+    "reversed beyond": (fed("ReverseSequence", "x k", {"k": [9, 1, 1, 1]}), "4 lengths for"),
+    "waves of pairs": (fed("STFT", "x k", {"k": np.array(2)}, (2, 4, 1)), r"frames of 4 of \[2, 4, 1\]"),
     "unknown activation": (recurrent("RNN", "a", activations=["Affine"]), "activation Affine"),
     "flat patches": (
         fed("RNNPool", "x x x x x x x", {}, (1, 1, 4, 4), domain="tinyhil", kernel_shape=[2, 4], strides=[2, 2]),

@@ -10,17 +10,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import onnx
+
 from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.formats import FORMATS
+from tinyhil.frontend.onnx_functions import is_function
 from tinyhil.frontend.rewrite import Rewrite
-from tinyhil.frontend.rewrites import CONTROL, REWRITES
+from tinyhil.frontend.rewrites import CONTROL, REWRITE_BY_NAME, REWRITES
 from tinyhil.harness.build.platformio import MANIFESTS, project_files
 from tinyhil.harness.commands.schema import SCHEMAS, schema_text
 from tinyhil.harness.offline import formats
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.form import Form, Joined
 from tinyhil.language.kernel import Kernel
-from tinyhil.ops import KERNELS, LOOPS, OPERATORS
+from tinyhil.ops import KERNELS, LOOPS, OPERATOR_BY_NAME, OPERATORS
 from tools import calibration_table, networks_table, passes_table, reram_page, tables, zoo_table
 from tools.measured import clocks, line, read
 from tools.stale import marked
@@ -68,12 +71,32 @@ def operators_page() -> str:
     for name, summary in sorted(entries):
         alike.setdefault(_summary(name, summary), []).append(name)
     lines += [f"| {', '.join(names)} | {summary} |" for summary, names in alike.items()]
+    lines += ["", "## What ONNX defines by others", "", *_wrapped(_functions()), "", "## ONNX's own tests", ""]
+    lines += _wrapped(_backend())
     text = f"What some of these become while a model is read: {', '.join(inner)}."
     lines += ["", "## Inner operators", "", *_wrapped(text), ""]
     text = "What becomes one operation when a program is lowered, and what it gains: [passes](measured/passes.md)."
     lines += ["## Fusions", "", *_wrapped(text), ""]
     lines += ["## Kernels", "", *_kernels()]
     return "\n".join(lines) + "\n"
+
+
+def _functions() -> str:
+    """What is read as the nodes that ONNX gives for it."""
+    lacking = {*OPERATOR_BY_NAME, *REWRITE_BY_NAME, *CONTROL, "Bernoulli", "SequenceMap"}  # which need what we lack
+    names = sorted({schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain} - lacking)
+    known = [name for name in names if is_function(name, onnx.defs.onnx_opset_version())]
+    return f"Read as the nodes that ONNX itself gives for them: {', '.join(known)}."
+
+
+def _backend() -> str:
+    """How many of the node tests of the onnx package are equal, as benchmarks/onnx_backend.py counted them."""
+    found = json.loads((ROOT / "results" / "onnx_backend.json").read_text())
+    return (
+        f"Of the {found['cases']:,} node tests of the onnx package {found['onnx']} {found['equal']:,} are equal, "
+        f"{found['refused']} are refused, each in a sentence, and {found['wrong']} differ on purpose "
+        "(`python -m benchmarks.onnx_backend --list` says which; `tests/onnx_backend.yaml` has the reasons)."
+    )
 
 
 def _wrapped(text: str) -> list[str]:

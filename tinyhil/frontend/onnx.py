@@ -6,6 +6,7 @@ Refusals are precise: node, operator, attribute, what is supported and what to d
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,16 +22,17 @@ from tinyhil.frontend.classical import rewrite_classical
 from tinyhil.frontend.dialects import in_onnx, pulp_kind
 from tinyhil.frontend.external import with_external_data
 from tinyhil.frontend.listing import Call, Model
+from tinyhil.frontend.onnx_functions import function_of
 from tinyhil.frontend.onnx_outputs import main_outputs
 from tinyhil.frontend.onnx_versions import STANDARD_DOMAINS, brought_up, standard_opset
 from tinyhil.frontend.ports import ANY_STREAM, REAL, WHOLE, Fill, Port, Stream, connect
 from tinyhil.frontend.rewrite import MICROSOFT, Site, sensible
 from tinyhil.frontend.rewrite_control import choose, repeat
 from tinyhil.frontend.rewrite_quantized import input_kind
-from tinyhil.frontend.rewrites import CONTROL, DOMAINS, rewritten
+from tinyhil.frontend.rewrites import CONTROL, DOMAINS, REWRITE_BY_NAME, rewritten
 from tinyhil.frontend.whole_types import INTEGERS, note_types, require_whole
 from tinyhil.language.graph import Shape
-from tinyhil.ops import LOOP_BY_NAME
+from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.ops.operator import refuse
 
 __all__ = ["Model", "load_onnx", "model_of"]
@@ -174,6 +176,8 @@ def _add_initializers(proto: onnx.GraphProto, local: Local, builder: Builder) ->
         name = local[tensor.name] = builder.constant(tensor.name, _array(tensor, tensor.name))
         if tensor.data_type in FEW_BITS:
             builder.grouped.add(name)
+        if tensor.data_type in INTEGERS:
+            builder.kinds[name] = tensor.data_type
 
 
 def _array(tensor: onnx.TensorProto, name: str) -> np.ndarray:
@@ -189,6 +193,8 @@ def _array(tensor: onnx.TensorProto, name: str) -> np.ndarray:
 def checked_weights(array: np.ndarray, name: str) -> np.ndarray:
     """`array` with floats as float32; ModelError if it holds anything but numbers. The builder refuses those that are
     not finite where a value computed at run time meets them."""
+    if array.dtype.name == "bfloat16":  # of which numpy knows nothing, either
+        array = array.astype(np.float32)
     if array.dtype.kind not in "fiub":
         raise ModelError(f"weights '{name}' hold {array.dtype} values; store them as float32")
     if array.dtype.kind == "f":
@@ -209,6 +215,8 @@ def _level(proto: onnx.GraphProto, local: Local, builder: Builder) -> tuple[str,
         elif call.op in CONTROL:
             results = _control(call, item, local, builder)
             _note_body_types(item, results, builder)
+        elif (function := _function(item, call, builder)) is not None:
+            results = function
         else:
             require_whole(call, builder)
             results = builder.add(call)
@@ -217,19 +225,40 @@ def _level(proto: onnx.GraphProto, local: Local, builder: Builder) -> tuple[str,
     return tuple(_resolve(info.name, local, "graph output") for info in proto.output)
 
 
+def _function(item: onnx.NodeProto, call: Call, builder: Builder) -> tuple[str, ...] | None:
+    """Results of an operator that is none here, but that ONNX defines by others; None for every other one."""
+    if call.op in OPERATOR_BY_NAME or call.op in REWRITE_BY_NAME:
+        return None
+    function = function_of(item, call, builder)
+    if function is None:
+        return None
+    inner = dict(itertools.zip_longest(function.input, call.inputs[: len(function.input)], fillvalue=""))
+    wanted = [formal for formal, name in zip(function.output, call.outputs, strict=True) if name]
+    body = onnx.GraphProto(node=function.node, output=[onnx.ValueInfoProto(name=name) for name in wanted])
+    outer = builder.opset
+    builder.opset = max(outer, *(entry.version for entry in function.opset_import if not entry.domain))
+    found = dict(zip(wanted, _level(body, inner, builder), strict=True))
+    builder.opset = outer
+    return tuple(found.get(formal, "") for formal in function.output)
+
+
 def _enter(infos: Iterable[onnx.ValueInfoProto], values: Mapping[str, str], local: Local, builder: Builder) -> None:
     """Give the inputs of a level their `values`, and these the declared types."""
     local.update(values)
-    whole = {info.name for info in infos if info.type.tensor_type.elem_type in INTEGERS}
-    builder.whole.update(value for name, value in values.items() if name in whole)
+    kinds = {info.name: info.type.tensor_type.elem_type for info in infos}
+    builder.whole.update(value for name, value in values.items() if kinds.get(name) in INTEGERS)
+    builder.kinds.update({value: kinds[name] for name, value in values.items() if kinds.get(name) in INTEGERS})
+    builder.flags.update(value for name, value in values.items() if kinds.get(name) == onnx.TensorProto.BOOL)
 
 
 def _note_body_types(item: onnx.NodeProto, results: Sequence[str], builder: Builder) -> None:
     """The results of a loop or a choice have the types that its bodies declare."""
     for body in (a.g for a in item.attribute if a.type == onnx.AttributeProto.GRAPH):
         infos = list(body.output)[len(body.output) - len(results) :]  # a Loop's first is its condition
-        kinds = (info.type.tensor_type.elem_type for info in infos)
+        kinds = [info.type.tensor_type.elem_type for info in infos]
         builder.whole.update(name for name, kind in zip(results, kinds, strict=False) if kind in INTEGERS)
+        flags = (name for name, kind in zip(results, kinds, strict=False) if kind == onnx.TensorProto.BOOL)
+        builder.flags.update(flags)
 
 
 def _loop(call: Call, item: onnx.NodeProto, local: Local, builder: Builder) -> tuple[str, ...]:

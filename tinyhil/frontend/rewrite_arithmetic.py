@@ -9,16 +9,12 @@ import numpy as np
 import onnx
 
 from tinyhil.frontend.rewrite import MICROSOFT, Results, Rewrite, Site
+from tinyhil.frontend.whole_types import INTEGERS, NARROW
 from tinyhil.language.graph import Shape, element_count
 from tinyhil.ops.integral import CLOSED, WHOLE
 
 MOST_MULTIPLICATIONS = 16
 FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE, onnx.TensorProto.BFLOAT16)
-INTEGERS = (
-    *(onnx.TensorProto.INT8, onnx.TensorProto.INT16, onnx.TensorProto.INT32, onnx.TensorProto.INT64),
-    *(onnx.TensorProto.UINT8, onnx.TensorProto.UINT16, onnx.TensorProto.UINT32, onnx.TensorProto.UINT64),
-)
-
 
 # ---- powers and quotients
 
@@ -29,16 +25,28 @@ def _pow(site: Site) -> Results:
     if power is not None and number is not None:
         with np.errstate(all="ignore"):
             return (site.constant("power", np.power(number.astype(np.float64), power)),)
-    if power is not None:
+    if power is not None and np.unique(power).size == 1:
         values = np.unique(power)
-        if len(values) != 1:
-            raise site.refuse("exponents that differ", "split the tensor")
         if power.ndim > len(site.shape(base)) or power.size > element_count(site.shape(base)):
             raise site.refuse(f"exponents {list(power.shape)} for {list(site.shape(base))}", "use one exponent")
         return _constant_power(site, base, float(values[0]))
     if number is not None and number.size == 1 and float(number.reshape(-1)[0]) > 0:
         return site.last("Exp", exponent, factor=math.log(float(number.reshape(-1)[0])))
-    raise site.refuse("an exponent computed at run time", "export with a constant exponent")
+    return _run_time_power(site, base, exponent)
+
+
+def _run_time_power(site: Site, base: str, exponent: str) -> Results:
+    """exp(exponent log |base|); of a base below 0, which takes whole exponents alone, odd ones give what is below 0.
+    Whole numbers of both are rounded."""
+    size = site.make("Abs", base) if site.value(base) is None else site.constant("size", np.abs(site.static(0, "base")))
+    grown = site.make("Exp", site.make("Mul", exponent, site.make("Log", size)))
+    none = site.make("Equal", exponent, site.constant("nothing", 0))
+    made = site.make("Where", none, site.constant("one", 1), grown)
+    halves = site.make("Mul", exponent, site.constant("half", 0.5))
+    is_odd = site.make("Not", site.make("Equal", site.make("Floor", halves), halves))
+    is_below = site.make("And", is_odd, site.make("Less", base, site.constant("zero", 0)))
+    made = site.make("Where", is_below, site.make("Neg", made), made)
+    return site.last("Round" if is_whole(site, base) else "Identity", made)
 
 
 def _constant_power(site: Site, base: str, power: float) -> Results:
@@ -147,9 +155,22 @@ def _cast(site: Site) -> Results:
         if value is not None:
             return _typed(site, value.astype(bool))
         return site.last("Not", site.make("Not", source))
+    if to in NARROW and NARROW[to][1] < 256:  # of wider types nothing is known to leave them
+        return _narrowed(site, *NARROW[to])
     if to in INTEGERS:
         return _typed(site, np.trunc(value).astype(np.int64)) if value is not None else site.last("Truncate", source)
-    raise site.refuse(f"to type {to}", "only floats, integers and booleans are supported")
+    known = onnx.TensorProto.DataType.DESCRIPTOR.values_by_number.get(to)
+    raise site.refuse(f"to {known.name if known else f'type {to}'}", "floats, integers and booleans are supported")
+
+
+def _narrowed(site: Site, low: int, values: int) -> Results:
+    """The integer whose lowest bits are kept."""
+    source = site.input(0)
+    value = site.value(source)
+    if value is not None:
+        return _typed(site, (np.trunc(value).astype(np.int64) - low) % values + low)
+    moved = site.make("Sub", site.make("Truncate", source), site.constant("low", low))
+    return site.last("Add", site.make("Mod", moved, site.constant("values", values)), site.constant("back", low))
 
 
 def _typed(site: Site, array: np.ndarray) -> tuple[str]:
@@ -368,8 +389,12 @@ def _gemm(site: Site) -> Results:
 
 
 REWRITES = (
-    Rewrite("Pow", "one constant exponent, or a constant positive base", _pow),
-    Rewrite("Div", "exact quotient, by a constant times its reciprocal; broadcast", _div),
+    Rewrite("Pow", "constant exponents, or as Exp and Log; of whole numbers rounded", _pow),
+    Rewrite(
+        "Div",
+        "exact quotient, by a constant times its reciprocal; of whole numbers towards 0; broadcast",
+        _div,
+    ),
     Rewrite("Mean", "of any number of operands; broadcast", _mean),
     _of_several("Add"),
     _of_several("Min"),

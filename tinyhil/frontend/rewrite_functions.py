@@ -57,7 +57,76 @@ def _mish(site: Site) -> Results:
     return site.last("Mul", x, site.make("Tanh", site.make("Softplus", x)))
 
 
+def _tan(site: Site) -> Results:
+    return site.last("Div", site.make("Sin", site.input(0)), site.make("Cos", site.input(0)))
+
+
+def _hyperbolic(site: Site) -> Results:
+    """Half of e^x plus or minus e^-x; the sinus of small numbers is that of tanh: tanh(x) cosh(x), which cancels
+    nothing."""
+    up, down = (site.make("Exp", site.input(0), factor=factor) for factor in (1.0, -1.0))
+    cosine = site.make("Mul", site.make("Add", up, down), site.constant("half", 0.5))
+    return site.last("Mul", site.make("Tanh", site.input(0)), cosine) if site.call.op == "Sinh" else (cosine,)
+
+
+def _atanh(site: Site) -> Results:
+    """Half the logarithm of (1 + x) / (1 - x)."""
+    x, one = site.input(0), site.constant("one", 1.0)
+    ratio = site.make("Div", site.make("Add", one, x), site.make("Sub", one, x))
+    return site.last("Mul", site.make("Log", ratio), site.constant("half", 0.5))
+
+
+def _area(site: Site) -> Results:
+    """log(|x| + sqrt(x² ± 1)), with the sign of x."""
+    x, is_sine = site.input(0), site.call.op == "Asinh"
+    size = site.make("Abs", x)
+    square = site.make("Add", site.make("Mul", x, x), site.constant("one", 1.0 if is_sine else -1.0))
+    grown = site.make("Log", site.make("Add", size, site.make("Sqrt", square)))
+    return site.last("Mul", site.make("Sign", x), grown) if is_sine else (grown,)
+
+
+# atan(t) / t of t² <= 1 by least squares at Chebyshev's points: wrong by 1e-7
+_ARC_NODES = np.cos((np.arange(256) + 0.5) * math.pi / 512)
+ARC = tuple(
+    np.linalg.lstsq(np.stack([_ARC_NODES ** (2 * k + 1) for k in range(9)], axis=1), np.arctan(_ARC_NODES), rcond=None)[
+        0
+    ]
+)
+
+
+def _atan(site: Site) -> Results:
+    """An odd polynomial of t = min(|x|, 1) / max(|x|, 1); beyond 1 a quarter turn less it, with the sign of x."""
+    x, one = site.input(0), site.constant("one", 1.0)
+    size = site.make("Abs", x)
+    t = site.make("Div", site.make("Min", size, one), site.make("Max", size, one))
+    square = site.make("Mul", t, t)
+    terms = [site.constant("term", number) for number in reversed(ARC)]
+    arc = site.make("Mul", t, reduce(lambda sum_, term: site.make("Add", site.make("Mul", sum_, square), term), terms))
+    rest = site.make("Sub", site.constant("quarter", math.pi / 2), arc)
+    return site.last("Mul", site.make("Sign", x), site.make("Where", site.make("Greater", size, one), rest, arc))
+
+
+def _asin(site: Site) -> Results:
+    """2 atan(x / (1 + sqrt(1 - x²))); the arc of the cosine is a quarter turn less it."""
+    x, one = site.input(0), site.constant("one", 1.0)
+    root = site.make("Sqrt", site.make("Sub", one, site.make("Mul", x, x)))
+    half = site.make("Atan", site.make("Div", x, site.make("Add", one, root)))
+    turn = site.make("Mul", half, site.constant("two", 2.0))
+    if site.call.op == "Asin":
+        return site.last("Identity", turn)
+    return site.last("Sub", site.constant("quarter", math.pi / 2), turn)
+
+
 REWRITES = (
+    Rewrite("Tan", "as Sin over Cos", _tan),
+    Rewrite("Sinh", "as Tanh and Exp", _hyperbolic),
+    Rewrite("Cosh", "as Exp", _hyperbolic),
+    Rewrite("Atanh", "as Log and Div", _atanh),
+    Rewrite("Asinh", "as Log and Sqrt", _area),
+    Rewrite("Acosh", "as Log and Sqrt", _area),
+    Rewrite("Atan", "a polynomial of at most 1", _atan),
+    Rewrite("Asin", "as Atan and Sqrt", _asin),
+    Rewrite("Acos", "as Atan and Sqrt", _asin),
     Rewrite("Floor", "exact on the quantized value", _floor),
     Rewrite("Ceil", "exact on the quantized value", _ceil),
     Rewrite("Round", "to nearest, ties to even; exact on the quantized value", _round),

@@ -9,8 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from tinyhil.frontend.rewrite import Results, Rewrite, Site
+from tinyhil.frontend.rewrite_linear import interpolated
 
 MOST_ELEMENTS = 1 << 16
+CROP = "tf_crop_and_resize"
 
 
 def _resize(site: Site) -> Results:
@@ -18,14 +20,18 @@ def _resize(site: Site) -> Results:
     axes = [int(axis) % len(shape) for axis in site.attr("axes", None) or range(len(shape))]
     sizes, scales = _targets(site, axes)
     mode = site.attr("mode", "nearest")
-    if mode not in ("nearest", "linear") or int(site.attr("antialias", 0)):
-        raise site.refuse(f"mode {mode}{' with antialias' if mode == 'linear' else ''}", "use nearest or linear")
+    is_cropped = site.attr("coordinate_transformation_mode", "half_pixel") == CROP
+    roi = site.static(1, "roi").reshape(2, -1) if is_cropped else np.array([[0.0] * len(axes), [1.0] * len(axes)])
+    by_matrix = mode == "cubic" or is_cropped or int(site.attr("antialias", 0)) or int(site.attr("exclude_outside", 0))
     x = site.input(0)
-    for axis, size, scale in zip(axes, sizes, scales, strict=True):
-        if size == shape[axis] and scale == 1:
+    for axis, size, scale, ends in zip(axes, sizes, scales, roi.T, strict=True):
+        if size == shape[axis] and scale == 1 and not is_cropped:
             continue
         if not 1 <= size <= MOST_ELEMENTS:
             raise site.refuse(f"{size} elements along axis {axis}", f"1 to {MOST_ELEMENTS} are supported")
+        if by_matrix:
+            x = interpolated(site, x, axis, size, scale, ends.tolist())
+            continue
         where = _coordinates(site, shape[axis], size, scale)
         x = _nearest(site, x, axis, where) if mode == "nearest" else _linear(site, x, axis, where)
     return site.last("Identity", x)
@@ -88,8 +94,6 @@ def _nearest(site: Site, x: str, axis: int, where: np.ndarray) -> str:
 
 def _linear(site: Site, x: str, axis: int, where: np.ndarray) -> str:
     side = site.shape(x)[axis]
-    if int(site.attr("exclude_outside", 0)):
-        raise site.refuse("exclude_outside 1", "export without it")
     inside = np.clip(where, 0, side - 1)
     low = np.minimum(np.floor(inside), max(side - 2, 0))
     return site.make("Interpolate", x, axis=axis, low=low.astype(int).tolist(), weight=(inside - low).tolist())
@@ -101,7 +105,7 @@ _MORE = ("extrapolation_value", "keep_aspect_ratio_policy", "mode", "nearest_mod
 REWRITES = (
     Rewrite(
         "Resize",
-        "nearest and linear, any axes; sizes or scales constant; all coordinate modes but tf_crop_and_resize",
+        "any axes; sizes or scales constant; all coordinate modes; cubic, antialias and cropped as MatMul",
         _resize,
         (*_ATTRIBUTES, *_MORE),
     ),

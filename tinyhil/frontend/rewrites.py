@@ -8,7 +8,9 @@ from tinyhil.frontend import (
     rewrite_caches,
     rewrite_choices,
     rewrite_functions,
+    rewrite_linear,
     rewrite_masks,
+    rewrite_places,
     rewrite_pulp,
     rewrite_quantized,
     rewrite_recurrent,
@@ -16,6 +18,7 @@ from tinyhil.frontend import (
     rewrite_resize,
     rewrite_rnnpool,
     rewrite_shapes,
+    rewrite_windows,
 )
 from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.listing import Call
@@ -30,6 +33,9 @@ REWRITES: tuple[Rewrite, ...] = (
     *rewrite_reductions.REWRITES,
     *rewrite_shapes.REWRITES,
     *rewrite_resize.REWRITES,
+    *rewrite_linear.REWRITES,
+    *rewrite_places.REWRITES,
+    *rewrite_windows.REWRITES,
     *rewrite_recurrent.REWRITES,
     *rewrite_quantized.REWRITES,
     *rewrite_blocks.REWRITES,

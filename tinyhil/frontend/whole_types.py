@@ -16,12 +16,19 @@ from tinyhil.frontend.listing import Call
 from tinyhil.ops.operator import refuse
 
 INTEGERS = frozenset(
-    (
-        *(onnx.TensorProto.INT8, onnx.TensorProto.INT16, onnx.TensorProto.INT32, onnx.TensorProto.INT64),
-        *(onnx.TensorProto.UINT8, onnx.TensorProto.UINT16, onnx.TensorProto.UINT32, onnx.TensorProto.UINT64),
-    )
+    getattr(onnx.TensorProto, name)
+    for name in (f"{sign}INT{bits}" for sign in ("", "U") for bits in (2, 4, 8, 16, 32, 64))
+    if hasattr(onnx.TensorProto, name)
 )
+# integer types: the lowest number, how many there are
+NARROW = {
+    getattr(onnx.TensorProto, f"{sign}INT{bits}"): (0 if sign else -(1 << bits - 1), 1 << bits)
+    for sign in ("", "U")
+    for bits in (2, 4, 8, 16)
+    if hasattr(onnx.TensorProto, f"{sign}INT{bits}")
+}
 TYPE_NAMES = frozenset(f"tensor({onnx.TensorProto.DataType.Name(kind).lower()})" for kind in INTEGERS)
+FLAG_NAMES = frozenset({"tensor(bool)"})
 Constants = Sequence["np.ndarray | None"]
 
 
@@ -37,22 +44,16 @@ def _is_scaled(call: Call, values: Constants) -> bool:
     return any(float(call.attrs.get(name, 1.0)) % 1 != 0 for name in ("alpha", "beta"))
 
 
-def _is_no_product(call: Call, values: Constants) -> bool:
-    exponents = values[1] if len(values) > 1 else None
-    return exponents is None or bool(((exponents < 0) | (np.mod(exponents, 1) != 0)).any())
-
-
 # operators of integers, and when a result of theirs is not whole in real numbers
 ROUNDED: Mapping[str, Callable[[Call, Constants], bool]] = {
     **dict.fromkeys(("ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), _always),
     "Resize": _is_interpolated,
     "Gemm": _is_scaled,
-    "Pow": _is_no_product,
 }
 
 
 def require_whole(call: Call, builder: Builder) -> None:
-    """ModelError for a quotient, mean, root or the like of integers that are computed at run time."""
+    """ModelError for a mean, root or the like of integers that are computed at run time."""
     values = [builder.constants.get(name) for name in call.inputs]
     if call.op not in ROUNDED or not _is_whole_result(call, 0, builder):
         return
@@ -63,8 +64,12 @@ def require_whole(call: Call, builder: Builder) -> None:
 
 
 def note_types(call: Call, results: Sequence[str], builder: Builder) -> None:
-    """Keep in `builder.whole` which results of `call` are of an integer type."""
+    """Keep in `builder.whole` which results of `call` are of an integer type, in `builder.flags` which are booleans."""
     builder.whole.update(name for at, name in enumerate(results) if name and _is_whole_result(call, at, builder))
+    flags = (name for at, name in enumerate(results) if name and _is_of(call, at, builder, FLAG_NAMES, is_flag))
+    builder.flags.update(flags)
+    if call.op == "Cast" and call.attrs.get("to") in INTEGERS:
+        builder.kinds[results[0]] = int(call.attrs["to"])
 
 
 def is_whole(builder: Builder, name: str) -> bool:
@@ -73,20 +78,37 @@ def is_whole(builder: Builder, name: str) -> bool:
     return name in builder.whole or (value is not None and value.dtype.kind in "iu")
 
 
+def is_flag(builder: Builder, name: str) -> bool:
+    """Whether value `name` is boolean."""
+    value = builder.constants.get(name)
+    return name in builder.flags or (value is not None and value.dtype.kind == "b")
+
+
 def _is_whole_result(call: Call, at: int, builder: Builder) -> bool:
+    return _is_of(call, at, builder, TYPE_NAMES, is_whole)
+
+
+def _is_of(call: Call, at: int, builder: Builder, names: frozenset[str], known: Callable[[Builder, str], bool]) -> bool:
+    """Whether result `at` has one of the types `names`, by its operator or by operands that are `known` to have it."""
     if call.op == "Cast":
-        return call.attrs.get("to") in INTEGERS
+        return _type_name(int(call.attrs.get("to", 0))) in names
     try:
         schema = onnx.defs.get_schema(call.op, builder.opset)
     except onnx.defs.SchemaError:  # of another domain
         return False
     kind = _formal(schema.outputs, at)
-    if kind in TYPE_NAMES:
+    if kind in names:
         return True
     return any(
-        name and _formal(schema.inputs, index) == kind and is_whole(builder, name)
+        name and _formal(schema.inputs, index) == kind and known(builder, name)
         for index, name in enumerate(call.inputs)
     )
+
+
+def _type_name(kind: int) -> str:
+    """As schemas have it; empty for a number that is no type."""
+    known = onnx.TensorProto.DataType.DESCRIPTOR.values_by_number.get(kind)
+    return f"tensor({known.name.lower()})" if known else ""
 
 
 def _formal(parameters: Sequence[onnx.defs.OpSchema.FormalParameter], at: int) -> str:
