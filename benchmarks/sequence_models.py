@@ -71,6 +71,7 @@ def recipe() -> str:
 
 def accuracies(graph: Graph, data: Dataset) -> tuple[float, float]:
     """Of the float model and of int8's integers, in per cent of the first MOST_TESTED test samples."""
+    assert data.y_test is not None
     x, y = data.x_test[:MOST_TESTED, None], data.y_test[:MOST_TESTED]
     program = lower(graph, Assignment(FORMAT), calibrate(graph, data.x_train[:CALIBRATION, None], {}))
     integers = run_reference(program, quantize_inputs(program, x)[0]).outputs
@@ -97,6 +98,7 @@ def one(task: str, kind: str, seed: int, data: Dataset) -> dict[str, Any]:
     """A network trained and asked."""
     from models.training import sequences
 
+    assert data.y_train is not None
     shape = (data.x_train.shape[1], data.x_train.shape[2])
     model, mean, deviation = sequences.trained(kind, data.x_train, data.y_train, seed)
     with tempfile.TemporaryDirectory() as folder:
