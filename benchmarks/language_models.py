@@ -128,7 +128,7 @@ def perplexity(made: Teller, path: Path, fmt: str, *, blocks: bool) -> float:
     return tales_published.perplexity(dequantize_outputs(program, outputs), following)
 
 
-def told(made: Teller, folder: Path, fmt: str, *, blocks: bool) -> dict[str, Any]:
+def story_record(made: Teller, folder: Path, fmt: str, *, blocks: bool) -> dict[str, Any]:
     """A run over a held out window, letters given."""
     proto = onnx.load(STORY)
     onnx.save(with_blocks(proto) if blocks else proto, folder / "story.onnx")
@@ -148,7 +148,7 @@ def measured(folder: Path, model: Path, fmt: str, inputs: Path, calibrate: Path)
 def run_of(row: Row, folder: Path) -> dict[str, Any] | None:
     """The figures of a row; None if its files are not here."""
     if row.model == "story":
-        record, tokens = told(story(), folder, row.format, blocks=row.blocks), SHAPE.window
+        record, tokens = story_record(story(), folder, row.format, blocks=row.blocks), SHAPE.window
     else:
         found = attention.files(row.model, folder)
         if found is None:

@@ -104,15 +104,15 @@ def test_the_arduino_sketch_writes_the_reference_s_tale(tmp_path: Path) -> None:
     due = ["arm-none-eabi-g++", "-mcpu=cortex-m3", "-mthumb", "-std=gnu++11", "-Os", "-Wall", "-Werror", "-c"]
     subprocess.run([*due, f"-I{sources}", files[0], "-o", tmp_path / "due.o"], check=True)
     subprocess.run(["g++", "-std=gnu++11", "-O1", "-Wall", f"-I{sources}", *files, "-o", tmp_path / "tale"], check=True)
-    told = subprocess.run([tmp_path / "tale"], capture_output=True, text=True, timeout=120, check=True).stdout
+    tale = subprocess.run([tmp_path / "tale"], capture_output=True, text=True, timeout=120, check=True).stdout
 
     opened = open_model(NAME, None, Streamed(steps=STEPS))
     (tmp_path / "p.txt").write_text("Once upon a time \n")
     sample = load_inputs(opened.source, tmp_path / "p.txt", None, opened.model).x
     program = lower(opened.model.graph, Assignment("fixed8"), opened.required_ranges(None))
     letters = run_reference(program, quantize_inputs(program, sample)[0]).outputs[0]
-    assert told == text_of(opened.source, sample[0], letters.tolist())
-    assert told.startswith("Once upon a time ")
+    assert tale == text_of(opened.source, sample[0], letters.tolist())
+    assert tale.startswith("Once upon a time ")
 
 
 def _scores(path: Path, steps: int, seen: np.ndarray, fmt: str) -> Program:

@@ -17,8 +17,8 @@ from tinyhil.ops.placed import NAME as PLACE_AT
 Known = Callable[[str], bool]
 ALWAYS = frozenset({"Abs", "Exp", "HardSigmoid", "Relu", "Sigmoid", "Softmax", "Softplus", "Sqrt", "SquaredDistance"})
 # Of operands that are not below zero: what they choose, sum, average, multiply or divide
-KEPT = CHOOSING | {"Add", "AveragePool", "Div", "GlobalAveragePool", "Mul", "ReduceMax", "ReduceMean", "ReduceMin"}
-KEPT |= {"GatherAt", "Min", "ReduceSum", PLACE_AT}
+CLOSED = CHOOSING | {"Add", "AveragePool", "Div", "GlobalAveragePool", "Mul", "ReduceMax", "ReduceMean", "ReduceMin"}
+CLOSED |= {"GatherAt", "Min", "ReduceSum", PLACE_AT}
 
 
 def never_negative(graph: Graph, groups: Iterable[tuple[str, ...]]) -> set[str]:
@@ -59,4 +59,4 @@ def _holds(node: Node, is_known: Known, constants: Mapping[str, np.ndarray]) -> 
         return all(map(is_known, node.inputs[1:]))
     if node.op == "Pad":
         return is_known(node.inputs[0]) and bool(node.attrs["value"] >= 0)
-    return node.op in KEPT and all(map(is_known, node.inputs))
+    return node.op in CLOSED and all(map(is_known, node.inputs))
