@@ -42,9 +42,7 @@ LISTED = ROOT / "docs" / "claims.yaml"
 SHARE = 10  # one of so many
 ZOO_S, HOST_S, BUILD_S = 20.0, 3.0, 3.0  # what a model of the zoo, a run on the host and one build take, about
 LONGEST_S = 1200.0
-STACK_BYTES = (
-    40  # when bytes come decides whether an interrupt's frame of 32, aligned to 8, lies on the deepest call
-)
+STACK_BYTES = 40  # when bytes come decides whether an interrupt's frame of 32, aligned to 8, lies on the deepest call
 OF_THIS_MACHINE = ("median_us", "ticks", "flash_bytes")  # of a run on the host; no page shows them
 
 
