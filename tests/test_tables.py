@@ -37,6 +37,7 @@ WRITES = {
     "results/formats.json": "tools.tables",
     "results/zoo.json": "benchmarks.zoo accuracy",
     "results/calibration.json": "benchmarks.calibration",
+    "results/unsigned.json": "benchmarks.unsigned",
     "results/networks.json": "benchmarks.peers",
     "results/engines.json": "benchmarks.engines",
     "results/fit_points.json": "benchmarks.latency_table --measure",
