@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from benchmarks.sound_front_end import audio, differing
-from benchmarks.wake_words import ours, program_of, theirs
+from benchmarks.wake_words import board_row_of, ours, program_of, theirs
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.ports import Stream
 from tinyhil.harness.job.zoo import STREAM, find_model, pair_name, streaming_names, zoo_names
@@ -36,6 +36,14 @@ def test_every_step_is_the_runtime_s() -> None:
     path, rng = find_model("okay_nabu").path, np.random.default_rng(8)
     rows = rng.integers(-128, 128, (60, 3, 40)).astype(np.int8)
     np.testing.assert_array_equal(ours(path, rows), theirs(path, rows))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("board", ["due", "nucleo_l4r5", "h747"])
+def test_every_step_of_a_thousand_on_a_board(board: str) -> None:
+    pytest.importorskip("tflite_micro", reason="tflite-micro is not installed")
+    row = board_row_of(find_model("okay_nabu").path, 1000, board)
+    assert (row.steps, row.unequal) == (1000, 0)
 
 
 def test_features_are_the_runtime_s() -> None:
