@@ -40,7 +40,7 @@ def pico_sdk(library: Library, version: str) -> dict[str, str]:
 # {SPDX}
 # {x} {version}, for a project of the Pico's SDK: add_subdirectory({x}), target_link_libraries(app {x})
 add_library({x} STATIC src/{x}.cpp)
-target_compile_features({x} PUBLIC cxx_std_11)
+target_compile_features({x} PRIVATE cxx_std_11)
 target_compile_options({x} PRIVATE -ffp-contract=off -fno-exceptions -fno-rtti -ffunction-sections -fdata-sections)
 target_include_directories({x} PUBLIC src)
 """
@@ -150,7 +150,7 @@ include(GNUInstallDirs)
 
 add_library({x} STATIC src/{x}.cpp)
 add_library({x}::{x} ALIAS {x})
-target_compile_features({x} PUBLIC cxx_std_11)
+target_compile_features({x} PRIVATE cxx_std_11)
 target_compile_options({x} PRIVATE -ffp-contract=off -fno-exceptions -fno-rtti -ffunction-sections -fdata-sections)
 target_include_directories({x} PUBLIC $<BUILD_INTERFACE:${{CMAKE_CURRENT_SOURCE_DIR}}/src> $<INSTALL_INTERFACE:include>)
 

@@ -340,6 +340,12 @@ def test_packages_hold_to_their_formats_and_cmake_finds_one(tmp_path: Path) -> N
         ["cmake", "--build", tmp_path / "app_build"],
     ):
         subprocess.run(list(map(str, command)), check=True, capture_output=True)
+    (app / "CMakeLists.txt").write_text(  # as a project of STM32CubeMX: it knows no C++ itself
+        "cmake_minimum_required(VERSION 3.13)\nproject(app C)\nadd_executable(app main.c)\n"
+        f"add_subdirectory({source} digits_mlp)\ntarget_link_libraries(app digits_mlp::digits_mlp)\n"
+    )
+    for command in (["-S", app, "-B", tmp_path / "c_alone"], ["--build", tmp_path / "c_alone"]):
+        subprocess.run(["cmake", *map(str, command)], check=True, capture_output=True)
     numbers = " ".join(str(n % 16) for n in range(64))
     program = tmp_path / "app_build" / "app"
     said = subprocess.run([str(program)], input=numbers, capture_output=True, text=True, check=True).stdout
