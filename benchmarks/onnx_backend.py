@@ -1,6 +1,6 @@
 """The onnx package's own backend tests of single operators, through the front end and the float reference.
 
-    python -m benchmarks.onnx_backend [--list] [--json results/onnx_backend.json]
+    python -m benchmarks.onnx_backend [--list] [--only PATTERN] [--write]
 
 Prints how many are equal and refused, `--list` what the refusals say, of those whose names `--only` matches; exits with
 1 if one is wrong. A case of several inputs becomes a model of one: the inputs are packed into a vector and cut out of
@@ -11,7 +11,6 @@ several formats, too.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 import warnings
@@ -38,6 +37,7 @@ from tinyhil.language.assignment import Assignment
 from tinyhil.language.graph import Graph
 from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.references.evaluate import evaluate
+from tools.measured import provenance, write
 
 SUPPORTED = {*OPERATOR_BY_NAME, *LOOP_BY_NAME, *REWRITE_BY_NAME, *CONTROL, "Constant"}
 FOLDED = {"Shape", "Size", "ConstantOfShape", "Range", "Constant"}  # whatever depends on shapes only
@@ -250,20 +250,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--list", action="store_true", help="a line for every case that is not equal")
     parser.add_argument("--only", default="", help="a pattern of names")
-    parser.add_argument("--json", type=Path, help="write the counts there")
+    parser.add_argument("--write", action="store_true", help="keep the counts in results/onnx_backend.json")
     arguments = parser.parse_args()
+    measured_at = provenance() if arguments.write else {}
     said = table(arguments.only)
     counts = Counter(kind_of(one) for one in said.values())
     if arguments.list:
         print(*(f"{name}: {one}" for name, one in said.items() if one), sep="\n")
     print(f"{counts[EQUAL]} of {len(said)} equal, {counts[REFUSED]} refused, {counts[WRONG]} wrong")
-    if arguments.json:
-        found = {
-            "onnx": onnx.__version__,
-            "cases": len(said),
-            **{kind: counts[kind] for kind in (EQUAL, REFUSED, WRONG)},
-        }
-        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+    if arguments.write:
+        kinds = {kind: counts[kind] for kind in (EQUAL, REFUSED, WRONG)}
+        write("onnx_backend", measured_at, {"onnx": onnx.__version__, "cases": len(said), **kinds})
     return 1 if counts[WRONG] else 0
 
 

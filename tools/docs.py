@@ -91,7 +91,7 @@ def _functions() -> str:
 
 def _backend() -> str:
     """How many of the node tests of the onnx package are equal, as benchmarks/onnx_backend.py counted them."""
-    found = json.loads((ROOT / "results" / "onnx_backend.json").read_text())
+    found = read("onnx_backend")
     return (
         f"Of the {found['cases']:,} node tests of the onnx package {found['onnx']} {found['equal']:,} are equal, "
         f"{found['refused']} are refused, each in a sentence, and {found['wrong']} differ on purpose "
