@@ -221,6 +221,7 @@ inline ColumnSums pack_columns_of(uint32_t *to, const int8_t *b, Size inner, Siz
         pack_four_columns<AreNoted>(to + c, b + c, inner, step, zero, found.sums + c, squares + c);
     }
     for (Size c = 0; AreNoted && c < byte_columns; ++c) {
+        // cppcheck-suppress uninitvar ; noted, if AreNoted
         if (static_cast<uint32_t>(squares[c]) > found.squares) found.squares = static_cast<uint32_t>(squares[c]);
     }
     return found;
