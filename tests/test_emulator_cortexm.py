@@ -295,8 +295,9 @@ SCRIPTS = (DUE, H747, G0B1)  # what places constants: in RAM, in tightly coupled
 @pytest.mark.parametrize(
     "chip", [pytest.param(c, marks=() if c in SCRIPTS else pytest.mark.slow, id=c.name) for c in CHIPS]
 )
-def test_aligned_objects_lie_where_they_must(start: Start, chip: Chip) -> None:
-    board = start(chip, "aligned")
+@pytest.mark.parametrize("objects", ["aligned", "ample"])
+def test_objects_lie_where_they_must(start: Start, chip: Chip, objects: str) -> None:
+    board = start(chip, objects)
     with board.open() as port:
         assert read_exactly(port, 1) == b"R"
     board.end()
