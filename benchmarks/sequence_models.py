@@ -43,21 +43,6 @@ BOARD, FORMAT = "h747", "int8"
 FILE, PAGE = RESULTS / "sequence_models.json", ROOT / "docs" / "sequence_models.md"
 BEGIN, END = "<!-- sequence_models: begin -->", "<!-- sequence_models: end -->"
 HEAD = "| task | model | parameters | seeds | float, % | int8, % | cycles of a sample | RAM B | flash B |"
-# The page before it has a table: it is there once networks are trained.
-TEXT = """\
-# Sequence models side by side
-
-Which kind of sequence model suits a microcontroller? Six, on equal footing: `models/training/sequences.py` averages
-frames in fours, embeds them into 16 channels by one matrix, and classifies what the model makes of them. One training
-for all (AdamW, one cycle, 10 epochs, sequences moved and with noise; nothing is chosen by looking at the test part),
-three seeds, two tasks: ten spoken digits (FSDD, 98 frames of 32 log-mel energies) and six activities (UCI HAR, 128
-frames of nine channels; test persons are others).
-
-`HIL_DATA=folder python -m benchmarks.sequence_models` trains, asks and measures.
-
-<!-- sequence_models: begin -->
-<!-- sequence_models: end -->
-"""
 RECIPE_FILES = ("models/training/sequences.py", "models/training/fit.py")
 
 
@@ -114,8 +99,6 @@ def one(task: str, kind: str, seed: int, data: Dataset) -> dict[str, Any]:
 def main() -> None:
     """Train what is missing, note it, make the page."""
     before = provenance()
-    if not PAGE.is_file():
-        PAGE.write_text(TEXT, encoding="utf-8")
     found = json.loads(FILE.read_text(encoding="utf-8"))["rows"] if FILE.is_file() else []
     rows = {(row["task"], row["kind"], row["seed"]): row for row in found if row["recipe"] == recipe()}
     for seed in SEEDS:

@@ -46,6 +46,7 @@ WRITES = {
     "results/sweep_scaling.json": "benchmarks.sweep_scaling",
     "results/passes.json": "benchmarks.passes",
     "results/language_models.json": "benchmarks.language_models",
+    "results/sequence_models.json": "benchmarks.sequence_models",
     "results/search/op_costs.json": "benchmarks.op_costs",
     "results/search/": "benchmarks.search",
     "results/training/": "benchmarks.training --all",
