@@ -91,16 +91,16 @@ def _fill(
     for node in nodes:
         node.input[:] = [renamed.get(name, name) for name in node.input]
         node.output[:] = [renamed.get(name, name) for name in node.output]
-        kept = []
+        attributes = []
         for one in node.attribute:
             if not one.ref_attr_name:
                 _fill(one.g.node, given, renamed)
-                kept.append(one)
+                attributes.append(one)
             elif one.ref_attr_name in given:
                 made = onnx.AttributeProto()
                 made.CopyFrom(given[one.ref_attr_name])
                 made.name = one.name
-                kept.append(made)
-        copies = [onnx.AttributeProto.FromString(one.SerializeToString()) for one in kept]
+                attributes.append(made)
+        copies = [onnx.AttributeProto.FromString(one.SerializeToString()) for one in attributes]
         del node.attribute[:]
         node.attribute.extend(copies)

@@ -29,13 +29,13 @@ def _reverse_sequence(site: Site) -> Results:
 
 def _compress(site: Site) -> Results:
     """Rows, or elements where no axis is named, for which the constant condition holds."""
-    x, kept = site.input(0), np.flatnonzero(site.static(1, "condition"))
-    if not kept.size:
+    x, rows = site.input(0), np.flatnonzero(site.static(1, "condition"))
+    if not rows.size:
         raise site.refuse("a condition that nothing fulfils", "nothing would be computed")
     axis = site.attr("axis", None)
     if axis is None:
         x, axis = reshaped(site, x, element_count(site.shape(x))), 0
-    return site.last("Gather", x, site.constant("places", kept, np.int64), axis=int(axis))
+    return site.last("Gather", x, site.constant("places", rows, np.int64), axis=int(axis))
 
 
 def _eye_like(site: Site) -> Results:
@@ -74,8 +74,8 @@ def _split(site: Site) -> Results:
     axis = range(len(shape))[int(site.attr("axis", 0))]
     if 0 not in sizes or sum(sizes) != shape[axis] or min(sizes) < 0:
         return None
-    kept = [(name, size) for name, size in zip(site.call.outputs, sizes, strict=True) if size]
-    if len(kept) > 1:
+    parts = [(name, size) for name, size in zip(site.call.outputs, sizes, strict=True) if size]
+    if len(parts) > 1:
         raise site.refuse(f"parts {sizes}", "leave out those of no elements")
     empty = site.constant("empty", np.zeros((*shape[:axis], 0, *shape[axis + 1 :])))
     return tuple(site.named(at, "Identity", x) if size else empty for at, size in enumerate(sizes))
@@ -83,10 +83,10 @@ def _split(site: Site) -> Results:
 
 def _concat(site: Site) -> Results:
     """Without what has no elements; None if all have some."""
-    kept = [name for name in site.call.inputs if 0 not in site.shape(name)]
-    if len(kept) == len(site.call.inputs) or not kept:
+    parts = [name for name in site.call.inputs if 0 not in site.shape(name)]
+    if len(parts) == len(site.call.inputs) or not parts:
         return None
-    return site.last("Concat" if len(kept) > 1 else "Identity", *kept, **(site.call.attrs if len(kept) > 1 else {}))
+    return site.last("Concat" if len(parts) > 1 else "Identity", *parts, **(site.call.attrs if len(parts) > 1 else {}))
 
 
 REWRITES = (
