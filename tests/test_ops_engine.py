@@ -52,7 +52,12 @@ MORE_FORMATS = (
 )
 LAYERS = {"Conv", "MatMul", "Gemm"}
 SORTED = {"top_values", "top_indices"}  # by numpy in every domain
-OF_CODES = {*SORTED, *(name_of(kernel.form) for kernel in affine_words.KERNELS)}  # by numpy in integers, too
+OF_CODES = {
+    *SORTED,
+    "mod",
+    "single_mod",
+    *(name_of(kernel.form) for kernel in affine_words.KERNELS),
+}  # by numpy in integers, too
 BY_NUMPY = {"conv_transpose", *OF_CODES}  # the former for operands that are no integers
 
 
@@ -119,13 +124,17 @@ MULTIPLIED = ("int8", "int16x8", "fixed5", "fixed8", "fixed16", "fixed8pc", "fix
 
 def test_layers_of_fixed_point_beside_asymmetric_integers(engine: Engine, tmp_path: Path) -> None:
     """Multipliers and shifts where shifts alone say no scale: convolutions, and results of weights by channels."""
-    found: Counter[str] = Counter()
+    found, refused = Counter[str](), list[str]()
     layers = {name: graph for name, graph in graphs(tmp_path).items() if any(node.op in LAYERS for node in graph.nodes)}
     for number, (name, graph) in enumerate(layers.items()):
         random, x = np.random.default_rng(number), samples_for(graph.shapes[graph.inputs[0]], 5, 8)
         mix = {group[0]: str(random.choice(MULTIPLIED)) for group in tied_values(graph)}
         assignment, ranges = Assignment("fixed8", mix), calibrate(graph, x, {})
-        program = lower(graph, assignment, ranges)
+        try:
+            program = lower(graph, assignment, ranges)
+        except ModelError as error:  # a spectrum's numbers are of very different scale
+            refused.append(str(error))
+            continue
         assert agreement(graph, program, formats(graph, assignment, ranges), x[:3]).findings == (), name
         inputs = quantize_inputs(program, x * np.float32(1.7))[0]
         made, wanted = engine.run(program, inputs), run_reference(program, inputs)
@@ -135,6 +144,7 @@ def test_layers_of_fixed_point_beside_asymmetric_integers(engine: Engine, tmp_pa
             name_of(op.kernel): {program.tensors[n].format.domain for n in op.inputs[1:2]} for op in walk(program.body)
         }
         found.update(f"{kernel} {domain}" for kernel, domains in of.items() for domain in domains)
+    assert [one for one in refused if "exact sums need" not in one] == []
     assert found[f"conv_affine {INTEGER}"] > 2
     assert found[f"dense_affine {INTEGER}"] > 0
     assert found[f"conv_affine {AFFINE}"] > 2

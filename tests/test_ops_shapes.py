@@ -149,10 +149,9 @@ def test_the_tables_cover_every_operator_and_kernel(tmp_path: Path) -> None:
     programs = [compiled(load(made, tmp_path), samples_for(shape, 2)) for made, shape in tables.values()]
     kernels = {op.kernel for program in programs for op in walk(program.body)}
     wanted = [kernel for family in families if family is not norm for kernel in family.KERNELS]
-    without = [
-        kernel.form for kernel in wanted if kernel.form.limit is Limit.NONE
-    ]  # tests/test_fuse_layers.py has those
-    assert kernels >= set(without)
+    # tests/test_fuse_layers.py has those with limits, tests/test_attention_kernels.py what a pass makes
+    without = {kernel.form for kernel in wanted if kernel.form.limit is Limit.NONE} - {softmax.LOOKED_UP.form}
+    assert kernels >= without
 
 
 # units of 2^-12: inputs are rounded to 2^-13, weights to 2^-15 and finer, each result once

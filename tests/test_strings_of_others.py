@@ -178,7 +178,13 @@ EMPTY = ("vendor", "url", "unit")
 A_BOARD = {
     "chips": {name: BOARDS["chips"][name] for name in ("atmega328p", "stm32h747", "stm32l4r5", "mps2_an385", "reram")},
     "boards": {
-        "one": {**BOARDS["boards"]["h747"], "programmer_part": "m328pb", "pulse": "PJ1", "drive_id": "RPI-RP2"},
+        "one": {
+            **BOARDS["boards"]["h747"],
+            "programmer_part": "m328pb",
+            "pulse": "PJ1",
+            "drive_id": "RPI-RP2",
+            "upload_port": "/dev/ttyACM0",
+        },
         "two": BOARDS["boards"]["uno"],
     },
 }

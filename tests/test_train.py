@@ -67,7 +67,8 @@ def test_every_operator_flows_through_torch(tmp_path: Path) -> None:
             given = torch.tensor(x.reshape(4, *graph.shapes[graph.inputs[0]]))
             got = unquantized(graph, weights).forward(given).numpy()
         except ModelError as error:
-            if "not in decisions" not in str(error) or (wanted != np.rint(wanted)).any():
+            refused = "not in decisions" in str(error) and (wanted == np.rint(wanted)).all()
+            if not refused and "numpy's fmod" not in str(error):
                 strange.append((name, str(error)))
             continue
         if not np.abs(got - wanted).max() < 1e-5 * max(1, np.abs(wanted).max()):

@@ -39,8 +39,23 @@ def _not_both(context: click.Context, parameter: click.Parameter, value: Any) ->
 PASSES = (
     *("dead-channels", "masks", "part-scales", "columns", "result-scales", "cell-scales", "shared-scales"),
     *("bias", "distance", "exponent", "gathered", "pair", "residual", "activation", "clamp", "sparse", "direct"),
-    *("constant-channels", "tables", "folds", "linear-sums", "ranges", "signs", "streams", "decided"),
-    *("blocks", "input", "rows", "in-place", "views", "gaps", "order", "layouts", "chains", "hot"),
+    *("constant-channels", "tables", "folds", "joint-functions", "linear-sums", "linear-channels", "ranges", "signs"),
+    *(
+        "streams",
+        "softmax-tables",
+        "decided",
+        "nibbles",
+        "blocks",
+        "input",
+        "rows",
+        "in-place",
+        "views",
+        "gaps",
+        "order",
+        "layouts",
+        "chains",
+        "hot",
+    ),
 )
 FORMAT_OPTION = click.option(
     "--format",

@@ -39,10 +39,9 @@ LINE = 4  # elements of a row of weights, and results, at once in depthwise laye
 OF_A_COLUMN = 32  # of their results at a time in a column; a row is copied as a whole (memplan/arena/write_order.py)
 LEFT_OUT = (0, -128)  # codes of 0 whose distances from other codes are one byte
 DENSE, CONV = linear.DENSE.form.base, conv.CONV.form.base
-AVR, M3, DSP = ("avr",), ("cortex-m3",), ("cortex-m4", "cortex-m33", "cortex-m7")
+AVR, M3, M0, DSP = ("avr",), ("cortex-m3",), ("cortex-m0plus",), ("cortex-m4", "cortex-m33", "cortex-m7")
 COLUMNS = ("cortex-m4", "cortex-m33")  # where products and rounding are one piece of assembler
 ARM = (*DSP, *M3)
-M0 = ("cortex-m0plus",)
 CORES = (*AVR, *ARM, *M0)
 
 

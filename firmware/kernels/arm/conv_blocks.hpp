@@ -3,6 +3,7 @@
 #include "firmware/kernels/arm/depthwise_line.hpp"
 #include "firmware/kernels/arm/lanes.hpp"
 #include "firmware/kernels/arm/patches.hpp"
+#include "firmware/kernels/arm/two_pixels.hpp"
 #include "firmware/kernels/common/rounding.hpp"
 
 namespace hil {

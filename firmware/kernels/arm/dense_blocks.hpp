@@ -151,24 +151,24 @@ inline void add_paired_unsigned_words(Column<4> &s, const int8_t *&w, const int8
 #define HIL_SUMS_2 [a] "+r"(s.of[0]), [b] "+r"(s.of[1])
 #define HIL_SUMS_4 HIL_SUMS_2, [c] "+r"(s.of[2]), [d] "+r"(s.of[3])
 #define HIL_SUMS_8 HIL_SUMS_4, [e] "+r"(s.of[4]), [f] "+r"(s.of[5]), [g] "+r"(s.of[6]), [h] "+r"(s.of[7])
-#define HIL_ADD_ELEMENTS(name, rows, step, element) \
+#define HIL_ADD_ELEMENTS(name, rows, sums, step, element) \
     __attribute__((always_inline)) inline void name(Column<rows> &s, const int8_t *&w, const int8_t *x, Size count) { \
         int32_t value, factor; \
         const int8_t *const end = x + (count & ~Size(3)); \
         if (x != end) { \
-            asm(HIL_LOOP(step) : HIL_SUMS_##rows, [w] "+r"(w), [at] "+r"(x), [x] element(value), [factor] "=&r"(factor) : [end] "r"(end) \
+            asm(HIL_LOOP(step) : sums, [w] "+r"(w), [at] "+r"(x), [x] element(value), [factor] "=&r"(factor) : [end] "r"(end) \
                 : "cc", "memory"); \
         } \
         for (count &= 3; count > 0; --count) { \
-            asm(step : HIL_SUMS_##rows, [w] "+r"(w), [at] "+r"(x), [x] element(value), [factor] "=&r"(factor) : : "cc", "memory"); \
+            asm(step : sums, [w] "+r"(w), [at] "+r"(x), [x] element(value), [factor] "=&r"(factor) : : "cc", "memory"); \
         } \
     }
-#define HIL_ADD_ALL(name, load) \
-    HIL_ADD_ELEMENTS(name, 8, HIL_EIGHT_ROWS(load), "=&r") \
-    HIL_ADD_ELEMENTS(name, 4, HIL_FOUR_ROWS(load), "=&r") \
-    HIL_ADD_ELEMENTS(name, 2, HIL_TWO_ROWS(load), "=&r")
-HIL_ADD_ALL(add_elements, "ldrsb")
-HIL_ADD_ALL(add_unsigned_elements, "ldrb")
+HIL_ADD_ELEMENTS(add_elements, 8, HIL_SUMS_8, HIL_EIGHT_ROWS("ldrsb"), "=&r")
+HIL_ADD_ELEMENTS(add_elements, 4, HIL_SUMS_4, HIL_FOUR_ROWS("ldrsb"), "=&r")
+HIL_ADD_ELEMENTS(add_elements, 2, HIL_SUMS_2, HIL_TWO_ROWS("ldrsb"), "=&r")
+HIL_ADD_ELEMENTS(add_unsigned_elements, 8, HIL_SUMS_8, HIL_EIGHT_ROWS("ldrb"), "=&r")
+HIL_ADD_ELEMENTS(add_unsigned_elements, 4, HIL_SUMS_4, HIL_FOUR_ROWS("ldrb"), "=&r")
+HIL_ADD_ELEMENTS(add_unsigned_elements, 2, HIL_SUMS_2, HIL_TWO_ROWS("ldrb"), "=&r")
 // The same, but an element that is 0 costs 3 instructions, every other one 2 more; 4 and 3 where 0 is the least code
 #define HIL_ROW_BEHIND(sum, bytes) \
     "ldrsb %[factor], [%[w], #-" bytes "]\n" \
@@ -180,14 +180,12 @@ HIL_ADD_ALL(add_unsigned_elements, "ldrb")
 #define HIL_FIRST_FOUR HIL_ROW_BEHIND("a", "8") HIL_ROW_BEHIND("b", "7") HIL_ROW_BEHIND("c", "6") HIL_ROW_BEHIND("d", "5")
 #define HIL_UNLESS_8(load, test) HIL_UNLESS(load, test, "8", HIL_FIRST_FOUR HIL_LAST_FOUR("e", "f", "g", "h"))
 #define HIL_UNLESS_4(load, test) HIL_UNLESS(load, test, "4", HIL_LAST_FOUR("a", "b", "c", "d"))
-#define HIL_ADD_SOME(name, load, test) \
-    HIL_ADD_ELEMENTS(name, 8, HIL_UNLESS_8(load, test), "=&l") \
-    HIL_ADD_ELEMENTS(name, 4, HIL_UNLESS_4(load, test), "=&l")
-HIL_ADD_SOME(add_elements_unless_zero, "ldrsb", HIL_ZERO)
-HIL_ADD_SOME(add_elements_above_least, "ldrsb", HIL_LEAST)
-HIL_ADD_SOME(add_unsigned_elements_unless_zero, "ldrb", HIL_ZERO)
-#undef HIL_ADD_SOME
-#undef HIL_ADD_ALL
+HIL_ADD_ELEMENTS(add_elements_unless_zero, 8, HIL_SUMS_8, HIL_UNLESS_8("ldrsb", HIL_ZERO), "=&l")
+HIL_ADD_ELEMENTS(add_elements_unless_zero, 4, HIL_SUMS_4, HIL_UNLESS_4("ldrsb", HIL_ZERO), "=&l")
+HIL_ADD_ELEMENTS(add_elements_above_least, 8, HIL_SUMS_8, HIL_UNLESS_8("ldrsb", HIL_LEAST), "=&l")
+HIL_ADD_ELEMENTS(add_elements_above_least, 4, HIL_SUMS_4, HIL_UNLESS_4("ldrsb", HIL_LEAST), "=&l")
+HIL_ADD_ELEMENTS(add_unsigned_elements_unless_zero, 8, HIL_SUMS_8, HIL_UNLESS_8("ldrb", HIL_ZERO), "=&l")
+HIL_ADD_ELEMENTS(add_unsigned_elements_unless_zero, 4, HIL_SUMS_4, HIL_UNLESS_4("ldrb", HIL_ZERO), "=&l")
 #undef HIL_NEXT_ROW
 #undef HIL_TWO_ROWS
 #undef HIL_FOUR_ROWS

@@ -1,7 +1,7 @@
 // Blocks of sums (blocks.hpp) where weights or operands have 16 bits. Two products of 16 x 16 bits may exceed 32 bits: sums are as
 // wide as passes/arrange.py has proven them to be.
 #pragma once
-#include "firmware/kernels/arm/blocks.hpp"
+#include "firmware/kernels/arm/two_pixels.hpp"
 
 namespace hil {
 

@@ -82,7 +82,9 @@ template <class Acc, class Out, class Forms, class X, class Steps, class Right>
 void linear_channels(Out *out, Forms forms, X x, Size rows, Size channels, Steps steps, Right right) {
     for (; rows > 0; --rows, x = x + channels, out += channels) {
         Forms form = forms;
+#ifndef __AVR__
 #pragma GCC unroll 4
+#endif
         for (Size c = 0; c < channels; ++c, form = form + 2 * int(steps)) {
             const Out code = saturate<Out>(static_cast<int32_t>((x[c] * form[0] + form[1]) >> int(right)));
             out[c] = int(steps) == 1 ? code : saturate<Out>(static_cast<int32_t>((code * form[2] + form[3]) >> int(right)));

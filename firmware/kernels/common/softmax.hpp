@@ -59,10 +59,14 @@ void softmax_looked_up(Out *out, Table exponentials, X x, Size outer, Size count
     const auto entry = [&](int distance) { return static_cast<uint32_t>(exponentials[static_cast<Size>(distance)]); };
     for (; outer > 0; --outer, x = x + count, out += count) {
         int top = -128;
+#ifndef __AVR__
 #pragma GCC unroll 4
+#endif
         for (Size n = 0; n < count; ++n) top = x[n] > top ? x[n] : top;
         uint32_t total = 0;  // at least 2^19, below 2^31
+#ifndef __AVR__
 #pragma GCC unroll 4
+#endif
         for (Size n = 0; n < count; ++n) total += entry(top - x[n]);
         const uint32_t half = total / 2;
         const auto part = [&](uint32_t e) { return saturate<Out>(static_cast<int32_t>(((e << fraction_bits) + half) / total)); };
