@@ -295,10 +295,8 @@ class Cuts:
         around = sum(map(self._size, self._around(first, end)))
         lines = {name: self._line(part, links, name) for name in inner}
         overheads = sum(stage.out.height * products_per_row(self.program, stage.op) for stage in part)
-        outside, less = (
-            [name for name in links.makers if name not in inner],
-            self._overwritten_outside(part, links, end),
-        )
+        outside = [name for name in links.makers if name not in inner]
+        less = self._overwritten_outside(part, links, end)
         found = list[Part]()
         for count in (1, *self._counts):
             if count > part[-1].whole.width:
