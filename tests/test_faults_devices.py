@@ -8,6 +8,7 @@ import os
 import tty
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -278,15 +279,21 @@ class LooseCable(FaultyWire):
         os.close(self.master)
         os.close(self._board)
         self.stopping.wait(self.gone_s)
-        taken, other = os.openpty()  # the name that was free is another's now
-        self.master, self._slave = os.openpty()
-        os.close(taken)
-        os.close(other)
+        self.master, self._slave = self._pair_of_another_name()
         tty.setraw(self._slave)
         os.set_blocking(self.master, False)
         self.names.append(os.ttyname(self._slave))
         self.link.symlink_to(self.names[-1])
         self._open()
+
+    def _pair_of_another_name(self) -> tuple[int, int]:
+        """Pairs are opened until one has a new name: which is free depends on what else runs on this machine."""
+        pairs = [os.openpty()]
+        while os.ttyname(pairs[-1][1]) in self.names:
+            pairs.append(os.openpty())
+        for end in chain.from_iterable(pairs[:-1]):
+            os.close(end)
+        return pairs[-1]
 
 
 @pytest.fixture
