@@ -55,6 +55,7 @@ def test_differences(stated: dict, found: dict, tolerance: float, count: int) ->
         (Claim("p", "cmd", 1.5, {"a": 1}, dict), "[equal]"),
         (Claim("p", "cmd", 1.5, {"a": 1}, dict, 0.01), "[within 0.01 of it]"),
         (Claim("p", "cmd", 1.5, {"a": 1}, dict, apart={"a": 2}), "[a within 2]"),
+        (Claim("p", "cmd", 1.5, {"a": 1}, dict, tries=3), "[equal in one of 3]"),
     ],
 )
 def test_a_listed_claim_says_what_is_expected_and_how_far_off_it_may_be(claim: Claim, tolerance: str) -> None:
@@ -75,6 +76,13 @@ def test_a_wrong_figure_is_named_with_its_command(capsys: pytest.CaptureFixture[
     assert "STALE: q: a: stated 1, today 2; repeat: cmd q" in said
     assert "left out: r: set HIL_DATA" in said
     assert "2 repeated, 1 stale, 1 left out for want of data, 0 not begun in time" in said
+
+
+@pytest.mark.parametrize(("given", "wrong"), [([3, 1, 1], 0), ([2, 3, 1], 0), ([2, 2, 2], 1), ([2, 2, 2, 1], 1)])
+def test_what_moves_with_the_clock_of_the_host_is_equal_in_one_of_its_tries(given: list[int], wrong: int) -> None:
+    """The deepest stack holds an interrupt's frame or not; any other figure never gives what is stated."""
+    moving = iter(given)
+    assert len(claims.repeat(Claim("p", "cmd", 1, {"a": 1}, lambda: {"a": next(moving)}, tries=3))) == wrong
 
 
 def test_what_is_not_begun_in_time_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
