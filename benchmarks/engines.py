@@ -30,8 +30,9 @@ from tinyhil.harness.settings.config import load_boards
 from tools.measured import RESULTS, provenance, write
 
 ROOT = Path(__file__).resolve().parent.parent
-BOARDS = ("h747", "nucleo_l4r5", "nucleo_u575", "due", "nucleo_g0b1")
-INT8 = ("tinyhil", "cmsis-nn", "tflm")
+BOARDS = ("h747", "nucleo_l4r5", "nucleo_u575", "due", "nucleo_g0b1", "pico", "pico2", "nano33ble")  # one of each chip
+SMALL_TOO = ("uno", *BOARDS)
+ENGINES = ("tinyhil", "cmsis-nn", "tflm", "executorch", "tinymaix", "onnx2c", "emlearn")
 SAMPLES = 2
 NAME = "engines"
 
@@ -44,37 +45,36 @@ class Network:
     name: str
     quantized: Path | None
     floats: Path | None
-    engines: tuple[str, ...]
     samples: int = SAMPLES
+    boards: tuple[str, ...] = BOARDS
 
 
 def networks() -> Sequence[Network]:
     """MLPerf Tiny's, a wake word, small ones of the zoo, and those of TinyMaix' checkout, where there is one."""
     mlperf = given_data() / "models"
 
-    def of(name: str, stem: str, floats: str | None, *more: str) -> Network:
+    def of(name: str, stem: str, floats: str | None, samples: int = SAMPLES) -> Network:
         other = None if floats is None else mlperf / f"mlperftiny_{stem}{floats}"
-        return Network(name, mlperf / f"mlperftiny_{stem}_int8.tflite", other, (*INT8, *more))
+        return Network(name, mlperf / f"mlperftiny_{stem}_int8.tflite", other, samples)
 
     nabu = given_data() / "tflite" / "microwakeword" / "v2_okay_nabu.tflite"
     found = [
-        of("ad01", "ad_autoencoder", ".onnx", "executorch", "onnx2c", "emlearn"),
-        of("kws01", "kws_dscnn", ".onnx", "executorch", "onnx2c", "tinymaix"),
-        of("ic01", "ic_resnet8", ".onnx", "executorch", "onnx2c"),
-        of("vww01", "vww_mobilenetv1_025_96", ".onnx", "executorch", "onnx2c", "tinymaix"),
+        of("ad01", "ad_autoencoder", ".onnx"),
+        of("kws01", "kws_dscnn", ".onnx"),
+        of("ic01", "ic_resnet8", ".onnx"),
+        of("vww01", "vww_mobilenetv1_025_96", ".onnx"),
         of("sww01", "sww_streaming", None),
-        of("ic02", "ic02_resnet_large", "_fp32.tflite", "executorch", "onnx2c"),
-        Network("okay_nabu", nabu, None, INT8, samples=1),
-        Network("digits_mlp", None, _of_zoo("digits_mlp"), ("tinyhil", "onnx2c", "emlearn")),
-        Network("digits_cnn", None, _of_zoo("digits_cnn"), ("tinyhil", "onnx2c")),
+        of("ic02", "ic02_resnet_large", "_fp32.tflite", samples=1),
+        Network("okay_nabu", nabu, None, samples=1),
+        Network("digits_mlp", None, _of_zoo("digits_mlp"), boards=SMALL_TOO),
+        Network("digits_cnn", None, _of_zoo("digits_cnn"), boards=SMALL_TOO),
     ]
     try:
         small = engine_named("tinymaix").checkout(None) / "tools" / "tflite"
     except ConfigError:
         return found
-    more = ("executorch", "onnx2c", "tinymaix")
-    digits = Network("mnist", small / "mnist_valid_q.tflite", small / "mnist_valid_f.tflite", (*INT8, *more))
-    pictures = Network("cifar10", small / "cifar10_q.tflite", small / "cifar10_f.tflite", (*INT8, *more))
+    digits = Network("mnist", small / "mnist_valid_q.tflite", small / "mnist_valid_f.tflite")
+    pictures = Network("cifar10", small / "cifar10_q.tflite", small / "cifar10_f.tflite")
     return [digits, pictures, *found]
 
 
@@ -112,7 +112,7 @@ def known() -> list[Row]:
 def _missing(network: Network, board: str, rows: Sequence[Row]) -> tuple[str, ...]:
     """Engines without a row, and ours beside them."""
     have = {row["engine"] for row in rows if (row["network"], row["board"]) == (network.name, board)}
-    new = [engine for engine in network.engines if engine not in have]
+    new = [engine for engine in ENGINES if engine not in have]
     return tuple(dict.fromkeys((OURS, *new))) if new else ()
 
 
@@ -130,7 +130,7 @@ def _measured(network: Network, board: str, engines: tuple[str, ...], work: Path
 def _with_tensors(network: Network, rows: Sequence[Row], work: Path, bench: Bench) -> list[Row]:
     """Rows of a network with the first tensor that their engines have otherwise than ours."""
     files = _files(network, work)
-    contest = Contest(network.engines, (files,), ("host",), samples=network.samples, results=work / "results")
+    contest = Contest(ENGINES, (files,), ("host",), samples=network.samples, results=work / "results")
     known = {row["engine"]: row["first"] for row in rows if row["network"] == network.name and row["first"]}
     lacking = {row["engine"] for row in rows if row["network"] == network.name and not row["why"]} - {OURS, *known}
     for engine in sorted(lacking):
@@ -158,8 +158,8 @@ def main() -> None:
         for network in networks():
             if options.tensors and re.search(options.only, network.name):
                 rows = keep(_with_tensors(network, rows, work, bench))
-            for board in BOARDS if not options.tensors else ():
-                engines = network.engines if options.again else _missing(network, board, rows)
+            for board in network.boards if not options.tensors else ():
+                engines = ENGINES if options.again else _missing(network, board, rows)
                 if engines and re.search(options.only, f"{network.name} {board}"):
                     found = _measured(network, board, engines, work, bench)
                     rows = keep(_with(rows, [{**row, "commit": measured_at["commit"]} for row in found]))

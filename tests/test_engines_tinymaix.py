@@ -63,6 +63,12 @@ def test_what_tinymaix_has_not_is_refused(tmp_path: Path) -> None:
     other = replace(content.operations[1], op="MAX_POOL_2D")
     with pytest.raises(ModelError, match="max_pool_2d_1: TinyMaix takes a chain of AVERAGE_POOL_2D, CONV_2D"):
         model_of(replace(content, operations=(content.operations[0], other, *content.operations[2:])))
+    without_outputs = replace(content.operations[0], op="CALL_ONCE", inputs=(), outputs=())
+    with pytest.raises(ModelError, match="call_once_0: TinyMaix takes a chain of"):
+        model_of(replace(content, operations=(without_outputs, *content.operations)))
+    deep = [replace(one, shape=(1, 1, *one.shape)) if len(one.shape) == 4 else one for one in content.tensors]
+    with pytest.raises(ModelError, match="TinyMaix has height, width and channels alone"):
+        model_of(replace(content, tensors=tuple(deep)))
     options = {**content.operations[3].options, "FusedActivationFunction": 1}
     operations = (*content.operations[:3], replace(content.operations[3], options=options), content.operations[4])
     with pytest.raises(ModelError, match="fully_connected_3: TinyMaix has no RELU there"):

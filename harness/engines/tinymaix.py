@@ -58,8 +58,7 @@ def build(task: Task) -> Built:
     sizes = [(1, 1, 1), *((s[1] * s[2], element_count(s[1:]), max(s[0], s[3])) for s in kernels)]
     largest = [f"TM_MAX_{name}={max(one)}" for name, *one in zip(("KSIZE", "KCSIZE", "CSIZE"), *sizes, strict=True)]
     words = (*PORT.split(), INLINE, f"TM_ARCH={int(core in WITH_DSP)}", *largest)
-    flags = [f"-D{word}" for word in words]
-    recipe = Recipe((*flags, f"-I{task.source}/include", header_of_bench(task)))
+    recipe = Recipe((*(f"-D{word}" for word in words), f"-I{task.source}/include", header_of_bench(task)))
     sources = [task.source / "src" / name for name in ("tm_model.c", "tm_layers.c", "tm_layers_O1.c")]
     made = archive(task, [(source, recipe) for source in (*sources, glue)])
     return Built(*ends_of(content, task), archive=made, arena_bytes=memory)
@@ -68,8 +67,8 @@ def build(task: Task) -> Built:
 def model_of(content: File) -> tuple[bytes, int]:
     """The file, and the bytes of its memory, whose ends layers read and write in turn. ModelError for another layer."""
     source, target = (content.tensors[side[0]] for side in (content.inputs, content.outputs))
-    moving = [one for one in content.operations if LAYERS.get(one.op) != RESHAPE]
-    memory = max(_bytes(content, one, one.inputs[0]) + _bytes(content, one, one.outputs[0]) for one in moving)
+    moving = [one for one in content.operations if LAYERS.get(one.op, RESHAPE) != RESHAPE]
+    memory = max((sum(_bytes(content, one, n) for n in (one.inputs[0], one.outputs[0])) for one in moving), default=0)
     layers, at, value = [], 0, content.inputs[0]
     for one in content.operations:
         kind = LAYERS.get(one.op)
@@ -134,8 +133,9 @@ def _window(one: Operation, kernel: tuple[int, ...], size: tuple[int, ...], kind
 
 
 def _dims(tensor: Tensor) -> tuple[int, ...]:
-    """Number of axes, height, width, channels, without the sample's."""
-    shape = tensor.shape[1:]
+    """Number of axes, height, width, channels, without the sample's. ModelError for more axes."""
+    if len(shape := tensor.shape[1:]) > 3:
+        raise ModelError(f"'{tensor.name}' is of {tensor.shape}; TinyMaix has height, width and channels alone")
     return (len(shape), *(1,) * (3 - len(shape)), *shape)
 
 
