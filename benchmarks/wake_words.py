@@ -5,7 +5,8 @@
 Rows of features are random, the states go on from step to step; integers have to be equal in every step. The arena is
 that of `hil plan` with the states in it; "declared" is `tensor_arena_size` of NAME.json. One row for each NAME.tflite;
 exits with 1 if a step differs. With `--board` the same rows run on these boards, one sample of so many steps whose
-output is that of every step: a row for each network and board, with the board's cycles per step.
+output is that of every step: a row for each network and board, with the board's cycles per step. `--write` (HIL_DATA)
+keeps those of all published ones in results/wake_words.json: `python -m tools.docs` makes the table of docs/zoo.md.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import argparse
 import json
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from benchmarks.given import given_data
 from tinyhil import files
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.compiler.lower import lower
@@ -36,6 +39,7 @@ from tinyhil.language.assignment import Assignment
 from tinyhil.language.program import Op, Program
 from tinyhil.memplan.arena.placement import place
 from tinyhil.references.reference import run_reference
+from tools.measured import provenance, write
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,8 @@ class BoardRow:
         return f"| `{self.name}` | {self.board} | {equal} | {self.cycles:,} | {100 * self.share:.2g} % |"
 
 
+NAME, STEPS, ON_PAGE = "wake_words", 1000, ("due", "nucleo_l4r5", "h747")
+FOLDER = "tflite/microwakeword"  # of HIL_DATA
 BOARD_HEAD = "| Network | Board | Steps equal | Cycles a step | Of the processor |\n|---|---|---|--:|--:|"
 ROW_SECONDS = 0.01
 
@@ -156,10 +162,15 @@ def row_of(path: Path, steps: int, seed: int = 0) -> Row:
 def main() -> int:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--board", action="append", default=[])
+    parser.add_argument("--write", action="store_true", help="all published ones on all boards of the page; keep them")
     arguments = parser.parse_args()
+    if arguments.write:
+        return write_page()
+    if arguments.folder is None:
+        parser.error("name the folder of the networks")
     print(BOARD_HEAD if arguments.board else HEAD)
     wrong = 0
     for path in sorted(arguments.folder.glob("*.tflite")):
@@ -168,6 +179,16 @@ def main() -> int:
             wrong += row.unequal
             print(row, flush=True)
     return 1 if wrong else 0
+
+
+def write_page() -> int:
+    """results/wake_words.json, network by network; 1 if a step differs."""
+    measured_at, rows = provenance(), list[dict[str, Any]]()
+    for path in sorted((given_data() / FOLDER).glob("*.tflite")):
+        rows += [asdict(board_row_of(path, STEPS, board)) for board in ON_PAGE]
+        print(*rows[-len(ON_PAGE) :], sep="\n", flush=True)
+    write(NAME, measured_at, rows)
+    return 1 if any(row["unequal"] for row in rows) else 0
 
 
 if __name__ == "__main__":
