@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from boards_under_test import SPECS, UF2
+from boards_under_test import BOARDS, SPECS, UF2
 
 from tinyhil.harness.boards.boot_loader import optiboot
 from tinyhil.harness.build.toolchain import default_cache_dir
@@ -26,14 +26,15 @@ class Emulator:
         self.flash_file = folder / f"{name}.flash"
         self.drive = folder / "drive"
         self.drive.mkdir(exist_ok=True)
-        chip = SPECS[name].chip
+        spec = BOARDS.board(name)
+        chip = spec.chip
         assert chip.emulator is not None
         start: list[str | Path] = [ARMSIM, "--chip", chip.name]
         if chip.core == "avr":
             start = [UNOSIM, "--boot", optiboot(default_cache_dir())]
         own = [option for option in chip.emulator.loader_args if option == "--no-autoreset"]
-        if SPECS[name].supply is not None:
-            own += ["--supply", str(SPECS[name].supply)]
+        if spec.supply is not None:
+            own += ["--supply", str(spec.supply)]
         if name in UF2:
             own += ["--drive", str(self.drive)]
         command = [*start, *own, "--flash-file", self.flash_file, "--link", folder / "port", *options]

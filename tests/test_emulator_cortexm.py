@@ -38,6 +38,8 @@ class Chip:
     machine: tuple[str, ...]
     ram_top: int
     clock_hz: int
+    like: str = ""  # the chip whose HAL it has
+    options: tuple[str, ...] = ()  # of the linker
 
 
 DUE = Chip("sam3x8e", ("-mcpu=cortex-m3", "-mthumb"), 0x20088000, 84_000_000)
@@ -50,6 +52,7 @@ U575 = Chip("stm32u575", M33, 0x200C0000, 160_000_000)
 RP2040 = Chip("rp2040", ("-mcpu=cortex-m0plus", "-mthumb"), 0x20042000, 125_000_000)
 NRF52840 = Chip("nrf52840", M4, 0x20040000, 64_000_000)
 RP2350 = Chip("rp2350", M33, 0x20082000, 150_000_000)
+NRF52840_NANO = Chip("nrf52840_nano", M4, 0x20040000, 64_000_000, "nrf52840", ("-Wl,--defsym=_flash_start=0x10000",))
 CHIPS = (DUE, H747, L4R5, G0B1, U575, RP2040, RP2350, NRF52840)
 every_chip = pytest.mark.parametrize("chip", CHIPS, ids=lambda chip: chip.name)
 both_uarts = pytest.mark.parametrize("uart", ["lifted", "true"])
@@ -70,10 +73,11 @@ def build_dir() -> Path:
 
 
 def compiler_command(chip: Chip, name: str, elf: Path) -> list[str | Path]:
-    sources = [PROGRAMS / f"{name}.cpp", *sorted((ROOT / "firmware" / "hal" / chip.name).glob("*.cpp"))]
-    script = ROOT / "firmware" / "hal" / chip.name / f"{chip.name}.ld"
-    paths = [f"-I{ROOT}", f"-L{ROOT}", f"-T{script}"]
-    definitions = [f"-DF_CPU={chip.clock_hz}L", "-DHIL_CHIP_" + chip.name.upper()]
+    hal = chip.like or chip.name
+    sources = [PROGRAMS / f"{name}.cpp", *sorted((ROOT / "firmware" / "hal" / hal).glob("*.cpp"))]
+    script = ROOT / "firmware" / "hal" / hal / f"{hal}.ld"
+    paths = [f"-I{ROOT}", f"-L{ROOT}", f"-T{script}", *chip.options]
+    definitions = [f"-DF_CPU={chip.clock_hz}L", "-DHIL_CHIP_" + hal.upper()]
     return ["arm-none-eabi-gcc", *FLAGS, *chip.machine, *definitions, *paths, *sources, "-o", elf]
 
 

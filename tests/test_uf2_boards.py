@@ -18,7 +18,7 @@ import serial
 from tests.flash_bench import DEADLINE_S, Emulator
 from tests.given_data import the_zoo
 from tests.hil_command import hil, record_of
-from tests.test_emulator_cortexm import ARMSIM, NRF52840, RP2040, RP2350, Board, Chip, build_dir, program
+from tests.test_emulator_cortexm import ARMSIM, NRF52840, NRF52840_NANO, RP2040, RP2350, Board, Chip, build_dir, program
 from tests.test_nucleos import forgetful
 from tests.wire_bench import ROOT
 from tinyhil.errors import FlashError
@@ -173,6 +173,60 @@ def test_the_program_for_serial_dfu_flashes_a_board(tmp_path: Path, monkeypatch:
     asked = ("--boards-file", "boards.yaml", "--board", "xiao_by_serial", "--format", "fixed8")
     done = hil("flash", *asked, "--model", "digits_mlp", cwd=tmp_path)
     assert (done.returncode, "written, verified, running" in done.stdout) == (0, True), done.stderr
+
+
+# ---- SAM-BA over USB of a Nano 33 BLE's boot loader ----
+
+
+def nano_page(address: int, content: bytes) -> list[tuple[bytes, bytes]]:
+    """What `bossac` sends for a page, and what it waits for."""
+    size = len(content)
+    copies = [(b"Y%08X,0#" % 0x20000, b"Y\n\r"), (b"Y%08X,%08X#" % (address, size), b"Y\n\r")]
+    crc = binascii.crc_hqx(content, 0)
+    return [
+        (b"S%08X,%08X#" % (0x20000, size) + content, b""),
+        *copies,
+        (b"Z%08X,%08X#" % (address, size), b"Z%08X#\n\r" % crc),
+        (b"R%08X,%08X#" % (address, 8), content[:8]),
+    ]
+
+
+OUTSIDE = 0xF0000  # behind the last byte that a program may take
+REFUSED = [(b"Y%08X,00001000#" % OUTSIDE, b""), (b"Z%08X,4#" % OUTSIDE, b""), (b"X00000001#", b""), (b"S0,2000#", b"")]
+
+
+def test_sam_ba_of_a_nano_takes_an_image_where_programs_begin(tmp_path: Path) -> None:
+    image = program(NRF52840_NANO, "echo").read_bytes()
+    pages = [image[at : at + 4096].ljust(4096, b"\0") for at in range(0, len(image), 4096)]
+    writes = [step for number, page in enumerate(pages) for step in nano_page(4096 * number, page)]
+    with (
+        Emulator("nano33ble", tmp_path, "--boot0", "--no-autoreset") as board,
+        serial.Serial(board.port, 115200, timeout=1.0) as port,
+    ):
+        for sent, answer in [(b"N#", b"\n\r"), (b"X00000000#", b"X\n\r"), *writes, *REFUSED, (b"K#", b"")]:
+            port.write(sent)
+            if answer:
+                assert port.read(len(answer)) == answer
+        assert [board.next_event().get("why") for _ in range(2)][-1] == "reset by the boot loader"
+        port.timeout = DEADLINE_S
+        assert port.read(1)  # it runs, and nothing that was refused had an answer
+
+
+NANO_BY_USB = """\
+boards:
+  my_nano: {title: Nano 33 BLE, chip: nrf52840_nano, reset: by_probe, upload: bossac, upload_port: /dev/ttyACM7}
+"""
+
+
+@pytest.mark.slow
+def test_bossac_flashes_a_nano_if_it_is_one_that_knows_it(tmp_path: Path) -> None:
+    """Arduino's writes it; Debian's would say that nobody answers, and is told apart before that."""
+    (tmp_path / "boards.yaml").write_text(NANO_BY_USB)
+    asked = ("--boards-file", "boards.yaml", "--board", "my_nano", "--format", "fixed8", "--model", "digits_mlp")
+    done = hil("flash", *asked, cwd=tmp_path)
+    arduinos = b"nRF52840" in Path(shutil.which("bossac") or os.devnull).read_bytes()
+    assert (done.returncode, "written, verified, running" in done.stdout) == ((0, True) if arduinos else (5, False))
+    assert arduinos or "Arduino's core" in done.stderr
 
 
 def test_interrupts_that_a_boot_loader_has_masked_are_let_in(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ void flash_wear(struct machine *m);
 bool flash_erase(struct machine *m, uint32_t offset, uint32_t bytes);
 bool flash_program(struct machine *m, uint32_t offset, const uint8_t *data, uint32_t bytes);
 
-/* rom.c, samba.c, an3155.c */
+/* rom.c, samba.c, nano.c, an3155.c */
 int rom_get(struct machine *m, int timeout_ms);
 bool rom_get_many(struct machine *m, uint8_t *bytes, uint32_t count, int timeout_ms);
 void rom_put(struct machine *m, const void *bytes, uint32_t count);
@@ -204,6 +204,7 @@ void rom_write(struct machine *m, uint32_t addr, const void *bytes, uint32_t cou
 uint32_t rom_take_vectors(struct machine *m, uint32_t table);
 void rom_forget_code(struct machine *m);
 uint32_t samba_monitor(struct machine *m);
+uint32_t nano_loader(struct machine *m);
 uint32_t an3155_loader(struct machine *m);
 
 /* m0plus.c */

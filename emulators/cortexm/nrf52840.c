@@ -163,7 +163,7 @@ static uint32_t boot_loader(struct machine *m) {
     const uint32_t masked = 1;
     uint32_t vectors[2];
     memcpy(vectors, m->flash + m->chip->image_offset, sizeof vectors);
-    if (m->boot0 || vectors[0] - 0x20000000u > 256u << 10) return uf2_loader(m);
+    if (m->boot0 || vectors[0] - 0x20000000u > 256u << 10) return m->chip->uf2 ? uf2_loader(m) : nano_loader(m);
     uc_reg_write(m->uc, UC_ARM_REG_PRIMASK, &masked);
     return vectors[1];
 }

@@ -76,8 +76,16 @@ def _bossac(image: Image, board: BoardSpec, port: str) -> list[str]:
 
 
 def _bossac_does(job: str, port: str) -> list[str]:
-    name = port.removeprefix("/dev/") if port.startswith("/dev/tty") else port
-    return ["bossac", f"--port={name}", "--usb-port=false", job]
+    return ["bossac", f"--port={_bossac_name(port)}", "--usb-port=false", job]
+
+
+def _bossac_name(port: str) -> str:
+    return port.removeprefix("/dev/") if port.startswith("/dev/tty") else port
+
+
+def _bossac_of_a_nano(image: Image, board: BoardSpec, port: str) -> list[str]:
+    job = ["--usb-port", "--erase", "--write", "--verify", "--reset", str(image.load_path)]
+    return ["bossac", f"--port={_bossac_name(port)}", *job]
 
 
 def _stm32flash(image: Image, board: BoardSpec, port: str) -> list[str]:
@@ -148,6 +156,8 @@ NO_DUE = "no boot loader answers; use the programming port of a Due, or press ER
 NO_STM32 = "no boot loader answers; set BOOT0 high and reset the board"
 NO_DRIVE = "no drive of its boot loader is mounted; hold BOOTSEL while you plug the board in, or press reset twice"
 NO_NRF = "no boot loader answers; press reset twice, and give its serial port (upload_port in the board file)"
+NO_NANO = "no boot loader answers; press reset twice, and give its serial port (upload_port in the board file)"
+ARDUINOS_BOSSAC = "that of Arduino's core does (packages/arduino/tools/bossac/1.9.1-arduino2): put it first in PATH"
 OTHER_AVR = "the chip has another signature than that of the board; is it this board?"
 AVR_328PB = "the chip is an ATmega328PB: say `programmer_part: m328pb` in its entry of the board file"
 OTHER_STM32 = "the chip behind this ST-LINK is another than the board's; nothing was written"
@@ -199,6 +209,16 @@ TOOLS = {
         installer="pip install",
         failure="Failed to upgrade target",
     ),
+    "bossac": Tool(
+        "bossac",
+        "bossa-cli",
+        _bossac_of_a_nano,
+        NO_NANO,
+        (
+            (r"Verify failed|miscompare", MISMATCH),
+            (r"No device found|SAM-BA operation failed", NO_NANO),
+        ),
+    ),
     "stlink": Tool(
         "openocd",
         "openocd",
@@ -235,6 +255,8 @@ def flash(image: Image, board: BoardSpec, port: str, log: Path, drives: Iterable
     tool = required_tool(board.name, board.upload)
     if tool.program == "openocd":
         check_openocd(board)
+    if board.upload == "bossac":
+        check_bossac(board)
     device = _local_port(board, board.upload_port or port) if tool.serial_port else port
     if board.upload == "uf2":
         device = str(_drive(board, drives))
@@ -293,6 +315,13 @@ def check_openocd(board: BoardSpec) -> None:
     if found and (int(found[1]), int(found[2])) < OPENOCD_MINIMUM:
         wanted = ".".join(map(str, OPENOCD_MINIMUM))
         raise FlashError(f"{board.name}: openocd {found[1]}.{found[2]} is too old, {wanted} or newer is needed")
+
+
+def check_bossac(board: BoardSpec) -> None:
+    """FlashError if the installed bossac has never heard of the chip: it would fail as if nobody answered."""
+    program = shutil.which("bossac")
+    if program and b"nRF52840" not in Path(program).read_bytes():
+        raise FlashError(f"{board.name}: {program} does not know an nRF52840; {ARDUINOS_BOSSAC}")
 
 
 def confirm(image: Image, board: BoardSpec, port: str, alive: Alive = lambda: None) -> None:

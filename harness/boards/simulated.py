@@ -47,7 +47,7 @@ def connect_flashed(board: BoardSpec, session: Session, image: Image) -> Iterato
     BoardError without an emulator or a boot loader in it.
     """
     emulator = board.chip.emulator
-    if emulator is not None and not emulator.loader_args:
+    if emulator is not None and not emulator.has_loader(board.upload):
         raise BoardError(f"{board.name}: its emulator has no boot loader to flash through; run with --load direct")
     if emulator is None:
         raise BoardError(f"{board.chip.name} has no emulator; attach a board or use --board host")
@@ -76,7 +76,7 @@ def connect_flashed(board: BoardSpec, session: Session, image: Image) -> Iterato
 def check_flasher(board: BoardSpec) -> None:
     """FlashError if the emulated board can not be flashed for want of a program."""
     emulator = board.chip.emulator
-    if emulator is not None and emulator.loader_args:
+    if emulator is not None and emulator.has_loader(board.upload):
         required_tool(board.name, emulator.upload_of(board.upload))
         if any("{boot_loader}" in arg for arg in emulator.loader_args):
             check_source()

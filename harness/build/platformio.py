@@ -24,6 +24,7 @@ UPLOAD: dict[str, dict[str, Any]] = {  # by `upload` of a board; the first proto
     "cmsis-dap": {"protocols": ["cmsis-dap", "custom"]},
     "uf2": {"protocols": ["cmsis-dap", "custom"]},  # a drive is no protocol of PlatformIO's
     "nrfutil": {"protocols": ["cmsis-dap", "custom"]},  # of the packages of others, which are not used here
+    "bossac": {"protocols": ["cmsis-dap", "custom"]},
     "none": {"protocols": ["custom"]},
 }
 HEAD = """\

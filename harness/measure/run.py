@@ -368,4 +368,4 @@ def how_loaded(wanted: str | None, board: BoardSpec) -> str:
     if wanted is not None:
         return wanted
     emulator = board.chip.emulator
-    return usual if emulator is not None and emulator.loader_args else "direct"
+    return usual if emulator is not None and emulator.has_loader(board.upload) else "direct"

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from tinyhil.harness.settings.yaml_file import Record
 
-Upload = Literal["arduino", "sam-ba", "stlink", "serial", "uf2", "nrfutil", "cmsis-dap", "none"]
+Upload = Literal["arduino", "sam-ba", "stlink", "serial", "uf2", "nrfutil", "bossac", "cmsis-dap", "none"]
 # What an emulator's numbers mean (docs/emulators.md). "function only": outputs are right, times say nothing.
 Fidelity = Literal["exact cycles", "exact instructions, modelled cycles", "exact instructions", "function only"]
 PROGRAMS = {  # kind: what its program may be; only those of `process` are started by their path
@@ -76,6 +76,10 @@ class Emulator(Record):
     def upload_of(self, board: Upload) -> Upload:
         """How the boot loader of a board that is flashed by `board` is flashed here."""
         return board if board in self.also else self.upload
+
+    def has_loader(self, board: Upload) -> bool:
+        """Whether it can be flashed in place of a board that is flashed by `board`."""
+        return bool(self.loader_args) and self.upload_of(board) != "none"
 
     @model_validator(mode="after")
     def _starts_what_is_known(self) -> Emulator:
