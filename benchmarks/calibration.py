@@ -6,6 +6,7 @@ results/calibration.json. `python -m tools.docs` prints them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from tinyhil import data
@@ -23,23 +24,27 @@ FORMATS = ("fixed4", "fixed5", "fixed6", "fixed8", "int8", "posit8es0", "fp8e4m3
 SAMPLES = 300
 
 
+def rows(name: str, method: str) -> Iterator[dict[str, Any]]:
+    """Of one model and one way to cut: a row for each format."""
+    opened = open_model(name, by=method)
+    assert opened.source.dataset is not None
+    found, graph = data.load(opened.source.dataset), opened.model.graph
+    labels = None if found.y_test is None else found.y_test[:SAMPLES]
+    examples = make_examples(graph, found.x_test[:SAMPLES], labels)
+    evaluator, ranges = Evaluator(load_engine(default_cache_dir()), examples), opened.required_ranges(None)
+    for fmt in FORMATS:
+        score = evaluator.score(lower(graph, Assignment(fmt), ranges))
+        about = {"model": name, "format": fmt, "method": method, "samples": score.samples}
+        yield {**about, "disagreements": score.disagreements, "correct": score.correct}
+
+
 def main() -> None:
-    measured_at, rows = provenance(), list[dict[str, Any]]()
-    engine = load_engine(default_cache_dir())
+    measured_at, found = provenance(), list[dict[str, Any]]()
     for name in MODELS:
         for method in CUTS:
-            opened = open_model(name, by=method)
-            assert opened.source.dataset is not None
-            found, graph = data.load(opened.source.dataset), opened.model.graph
-            labels = None if found.y_test is None else found.y_test[:SAMPLES]
-            evaluator = Evaluator(engine, make_examples(graph, found.x_test[:SAMPLES], labels))
-            ranges = opened.required_ranges(None)
-            for fmt in FORMATS:
-                score = evaluator.score(lower(graph, Assignment(fmt), ranges))
-                rows.append({"model": name, "format": fmt, "method": method, "samples": score.samples})
-                rows[-1] |= {"disagreements": score.disagreements, "correct": score.correct}
-                print(rows[-1], flush=True)
-    write("calibration", measured_at, rows)
+            found += rows(name, method)
+            print(*found[-len(FORMATS) :], sep="\n", flush=True)
+    write("calibration", measured_at, found)
 
 
 if __name__ == "__main__":

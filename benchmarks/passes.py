@@ -39,6 +39,9 @@ WAYS = (("fixed8", "uno"), ("int8", "due"), ("fixed8", "h747"))
 TINY, OF_TINY = ("ad_autoencoder", "ic_resnet8", "kws_dscnn", "sww_streaming", "vww_mobilenetv1_025_96"), "h747"
 
 
+OF_TINY_FILES = ("mlperftiny_", "_int8.tflite")
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """Of one inference: cycles; bytes of the arena, and of flash with weights and runtime."""
@@ -53,9 +56,14 @@ def cases(names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     zoo = [name for name in zoo_names() if not names or name in names]
     tiny = [name for name in TINY if not names or name in names]
     yield from ((name, *WAYS[number % len(WAYS)]) for number, name in enumerate(zoo))
-    yield from ((str(given_data() / "models" / f"mlperftiny_{name}_int8.tflite"), "int8", OF_TINY) for name in tiny)
+    yield from ((file_of(name), "int8", OF_TINY) for name in tiny)
     for turn in range(1, len(WAYS)):
         yield from ((name, *WAYS[(number + turn) % len(WAYS)]) for number, name in enumerate(zoo))
+
+
+def file_of(name: str) -> str:
+    """How commands call a model of the table: the zoo's by its name, MLPerf Tiny's by its file."""
+    return str(given_data() / "models" / name.join(OF_TINY_FILES)) if name in TINY else name
 
 
 def job_of(model: str, fmt: str, board: str, work: Path) -> Job:
@@ -109,7 +117,7 @@ def measured(model: str, fmt: str, board: BoardSpec) -> dict[str, object] | None
         except DoesNotFit:
             return None
         costs = {one.name: without(one.name, model, job, board, whole, work) for one in PASSES if one.name in changing}
-        name = Path(model).stem.removeprefix("mlperftiny_").removesuffix("_int8")
+        name = Path(model).name.removeprefix(OF_TINY_FILES[0]).removesuffix(OF_TINY_FILES[1])
         found = {name: one for name, one in costs.items() if one != SAME}
         passes = [one.name for one in PASSES]
         return {

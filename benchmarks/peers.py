@@ -147,13 +147,24 @@ def main() -> None:
         work = Path(folder)
         for network in networks(work):
             for board in network.boards:
-                costs = {fmt: _costs(_record(network, board, fmt, boards, work)) for fmt in FORMATS}
-                peer, cost = network.peers.get(board, (None, None))
-                wide, wide_cost = network.wide_peers.get(board, (None, None))
-                beside = {"peer": peer, "cost": cost, "wide_peer": wide, "wide_cost": wide_cost}
-                rows.append({"network": network.title, "board": board, "formats": costs, **beside})
+                rows.append(_row(network, board, boards, work))
                 print(rows[-1], flush=True)
     write("networks", measured_at, rows)
+
+
+def measured(title: str, board: str) -> dict[str, Any]:
+    """The row of one network on one board."""
+    with tempfile.TemporaryDirectory() as folder:
+        (network,) = (one for one in networks(Path(folder)) if one.title == title)
+        return _row(network, board, load_boards(), Path(folder))
+
+
+def _row(network: Network, board: str, boards: Boards, work: Path) -> dict[str, Any]:
+    costs = {fmt: _costs(_record(network, board, fmt, boards, work)) for fmt in FORMATS}
+    peer, cost = network.peers.get(board, (None, None))
+    wide, wide_cost = network.wide_peers.get(board, (None, None))
+    beside = {"peer": peer, "cost": cost, "wide_peer": wide, "wide_cost": wide_cost}
+    return {"network": network.title, "board": board, "formats": costs, **beside}
 
 
 def _costs(record: Mapping[str, Any] | None) -> dict[str, int] | None:

@@ -222,6 +222,12 @@ def measure(name: str, peer: Peer, fmt: str, folder: Path) -> dict[str, Any]:
     }
 
 
+def measured(name: str, fmt: str) -> dict[str, Any]:
+    """The row of one network in one format."""
+    with tempfile.TemporaryDirectory() as folder:
+        return measure(name, build_peers()[name], fmt, Path(folder))
+
+
 def measure_all() -> None:
     measured_at = provenance()
     with tempfile.TemporaryDirectory() as folder:

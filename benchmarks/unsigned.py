@@ -49,14 +49,14 @@ class Network:
     y: np.ndarray | None
 
 
-def networks() -> Iterator[Network]:
-    """One after the other, as each needs memory."""
-    for name in ZOO:
+def networks(wanted: str = "") -> Iterator[Network]:
+    """All, or the wanted one; one after the other, as each needs memory."""
+    for name in (one for one in ZOO if wanted in ("", one)):
         opened = open_model(name)
         assert opened.source.dataset is not None
         found = data.load(opened.source.dataset)
         yield Network(name, opened.model.graph, opened.required_ranges(None), found.x_test, found.y_test)
-    for benchmark in (one for one in BENCHMARKS if one.id in TINY):
+    for benchmark in (one for one in BENCHMARKS if one.id in TINY and wanted in ("", TINY[one.id])):
         name = TINY[benchmark.id]
         graph = load_model(given_data() / "models" / f"mlperftiny_{name}.onnx").graph
         tested, other = evaluation(benchmark), calibration(benchmark)
@@ -64,18 +64,24 @@ def networks() -> Iterator[Network]:
         yield Network(name, graph, ranges, graph_inputs(benchmark, graph, tested.raw[:SAMPLES]), tested.y)
 
 
+def rows(name: str) -> Iterator[dict[str, Any]]:
+    """Of one network: a row for each format."""
+    (one,) = networks(name)
+    x, y = one.x[:SAMPLES], None if one.y is None else one.y[:SAMPLES]
+    evaluator = Evaluator(load_engine(default_cache_dir()), make_examples(one.graph, x, y))
+    for fmt in FORMATS:
+        score = evaluator.score(lower(one.graph, Assignment(fmt), one.ranges))
+        about = {"model": one.name, "format": fmt, "samples": score.samples, "loss": score.loss}
+        yield {**about, "disagreements": score.disagreements, "correct": score.correct}
+
+
 def main() -> None:
-    measured_at, rows = provenance(), list[dict[str, Any]]()
-    engine = load_engine(default_cache_dir())
-    for one in networks():
-        x, y = one.x[:SAMPLES], None if one.y is None else one.y[:SAMPLES]
-        evaluator = Evaluator(engine, make_examples(one.graph, x, y))
-        for fmt in FORMATS:
-            score = evaluator.score(lower(one.graph, Assignment(fmt), one.ranges))
-            rows.append({"model": one.name, "format": fmt, "samples": score.samples, "loss": score.loss})
-            rows[-1] |= {"disagreements": score.disagreements, "correct": score.correct}
-            print(rows[-1], flush=True)
-    write("unsigned", measured_at, rows)
+    measured_at, found = provenance(), list[dict[str, Any]]()
+    for name in (*ZOO, *TINY.values()):
+        for row in rows(name):
+            found.append(row)
+            print(row, flush=True)
+    write("unsigned", measured_at, found)
 
 
 # ---- trained for it
