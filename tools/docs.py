@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import onnx
 
-from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.formats import FORMATS
 from tinyhil.frontend.onnx_functions import is_function
 from tinyhil.frontend.rewrite import Rewrite
@@ -21,8 +19,6 @@ from tinyhil.harness.build.platformio import MANIFESTS, project_files
 from tinyhil.harness.commands.schema import SCHEMAS, schema_text
 from tinyhil.harness.offline import formats
 from tinyhil.harness.settings.config import load_boards
-from tinyhil.language.form import Form, Joined
-from tinyhil.language.kernel import Kernel
 from tinyhil.ops import KERNELS, LOOPS, OPERATOR_BY_NAME, OPERATORS
 from tools import calibration_table, networks_table, passes_table, reram_page, tables, zoo_table
 from tools.measured import clocks, line, read
@@ -104,17 +100,11 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _kernels() -> list[str]:
-    """What kernels are called, but for the features that several share."""
-    found: dict[Form, list[Kernel]] = {}
-    for kernel in KERNELS:
-        joined = Joined.NOTHING if kernel.form.joined is Joined.SUM else kernel.form.joined
-        found.setdefault(replace(kernel.form.whole.bare, joined=joined), []).append(kernel)
-    names = [f"`{name_of(form)}`" for form in found]
-    words = sorted({f"`{word}`" for kernels in found.values() for one in kernels for word in one.form.features})
+    """How the names of kernels are made."""
+    words = sorted({f"`{word}`" for kernel in KERNELS for word in kernel.form.features})
     text = (
         "What profiles and records name: a base and features (`tinyhil/language/form.py`), as in "
-        f"`conv_bias_sum_relu_rows`. Features: {', '.join(words)}. Each is explained beside its reference in "
-        f"`tinyhil/ops/`: {', '.join(names)}."
+        f"`conv_bias_sum_relu_rows`, explained in `tinyhil/ops/`. Features: {', '.join(words)}."
     )
     return _wrapped(text)
 

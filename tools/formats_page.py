@@ -8,7 +8,7 @@ from collections import Counter
 from tinyhil.harness.offline.formats import Facts, all_facts, titles
 
 COSTS = "What each costs in cycles, RAM and flash: [measured](measured/formats.md)."
-SERIES = 8  # formats that differ in numbers alone: with more, the page shows those of SHOWN bits
+SERIES = 4  # formats that differ in numbers alone: with more, the page shows those of SHOWN bits
 SHOWN = (8, 16, 32)
 
 
