@@ -10,24 +10,29 @@ import shlex
 import shutil
 import subprocess
 import sys
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import yaml
 from browser import browser, chromium
 from given_data import needs_set
-from hil_command import hil, pytest_typed, typed_lines
+from hil_command import hil, pytest_typed, typed_lines, wait_until
 from test_examples import check_hil
 from wire_bench import ROOT
 
 import tinyhil
+from tinyhil.harness.cli import hil as commands_of_hil
 from tinyhil.search.strategies import STRATEGIES
-from tools import figures
+from tools import figures, reference
 
 DOCS = ROOT / "docs"
 PROJECT = ROOT / "examples" / "vibration"
 TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
 SCREEN = 60  # lines
+MADE = {figures.PAGE, reference.COMMANDS, reference.PYTHON}  # when the site is built
 FETCHED = re.compile(r'<(?:script|img|iframe|link rel="(?:stylesheet|preload|icon)")[^>]*(?:src|href)="([^"]+)"')
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 
@@ -93,15 +98,66 @@ def test_the_history_of_a_figure_is_what_git_has() -> None:
     assert {state.commit for state in found.history} <= set(log.stdout.split())
 
 
+def test_every_row_of_the_tables_is_a_figure_with_its_history() -> None:
+    """Of the engines: today's rows are the file's, older states what git shows of the same row."""
+    rows = [one for one in figures.tabled_figures() if one.file == "results/engines.json"]
+    measured = [one for one in json.loads((ROOT / rows[0].file).read_text())["rows"] if one["cycles"] is not None]
+    assert [(one.model, one.board, one.engine, one.history[-1].ticks) for one in rows] == [
+        (one["network"], one["board"], one["engine"], one["cycles"]) for one in measured
+    ]
+    moved = next(one for one in rows if len(one.history) > 1)
+    for state in moved.history:
+        shown = subprocess.run(["git", "show", f"{state.commit}:{moved.file}"], cwd=ROOT, capture_output=True).stdout
+        assert (state.ticks, state.ram_bytes) in [
+            (one["cycles"], one["RAM"])
+            for one in json.loads(shown)["rows"]
+            if (one["network"], one["board"], one["engine"]) == (moved.model, moved.board, moved.engine)
+        ]
+
+
+def test_the_reference_is_what_the_code_says(site: Path) -> None:
+    commands = (site / "reference/commands/index.html").read_text()
+    for name, command in commands_of_hil.commands.items():
+        assert f">hil {name}" in commands or command.hidden, name
+    assert "<code>--tflite-rounding [tflm&#124;litert&#124;cmsis-nn]</code>" in commands
+    calls = (site / "reference/python/index.html").read_text()
+    for name in tinyhil.__all__:
+        assert f">tinyhil.{name}<" in calls
+
+
+@pytest.mark.skipif(chromium() is None, reason="chromium is not installed")
+def test_the_site_is_searched(site: Path) -> None:
+    """From a server, as published: a word leads to its page."""
+    handler = partial(SilentFiles, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, browser() as page:
+        Thread(target=server.serve_forever, daemon=True).start()
+        page.visit(f"http://127.0.0.1:{server.server_port}/", 1280, False)
+        page.evaluate("document.querySelector('.md-search__input').focus(); 0")
+        page.ask("Input.insertText", text="disagreement")
+        found = "[...document.querySelectorAll('.md-search-result__link')].map(e => e.getAttribute('href'))"
+        wait_until(lambda: any("/glossary/" in link for link in page.evaluate(found)))
+        assert page.errors == []
+        known = (f"http://127.0.0.1:{server.server_port}/", "data:")
+        assert not [one for one in page.requests if not one.startswith(known)]
+        server.shutdown()
+
+
+class SilentFiles(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Nothing: pytest shows what matters."""
+
+
 @pytest.mark.skipif(chromium() is None, reason="chromium is not installed")
 def test_tables_are_sorted_and_filtered_in_a_browser(site: Path) -> None:
     texts = (
         "[...document.querySelectorAll('.figures tbody tr')].filter(r => !r.hidden).map(r => r.cells[{}].textContent)"
     )
     with browser() as page:
-        for width, dark in ((390, True), (1280, False)):
+        for width, dark in ((390, True), (1280, False)):  # one browser: the scheme is the system's, not the first seen
             page.show(site / "measured/figures/index.html", width, dark)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.evaluate("document.querySelector('.figures').scrollWidth") <= width, "nothing to be scrolled"
+            assert page.evaluate("document.body.dataset.mdColorScheme") == ("slate" if dark else "default")
         page.evaluate("document.querySelectorAll('.figures .table-title')[6].click(); 0")
         flash = page.evaluate(texts.format(6))
         known = [int(text.replace(",", "")) for text in flash if text]
@@ -120,7 +176,7 @@ def test_tables_are_sorted_and_filtered_in_a_browser(site: Path) -> None:
 
 def test_every_page_is_in_the_navigation() -> None:
     named = set(re.findall(r"[\w/]+\.md", (ROOT / "mkdocs.yml").read_text()))
-    assert {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} | {figures.PAGE} == named
+    assert {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} | MADE == named
 
 
 def test_the_first_screen_of_the_readme() -> None:

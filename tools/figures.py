@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tools.figure_tables import TABLES, Key
+
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = "results/golden"
 PAGE = "measured/figures.md"
-TITLES = ("model", "board", "format", "engine", "time", "RAM B", "flash B", "accuracy %", "changes", "record, command")
+TITLES = ("model", "board", "format", "engine", "time", "RAM B", "flash B", "accuracy %", "record", "changes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,9 @@ def golden_figures() -> list[Figure]:
     for name in names:
         record = json.loads((ROOT / name).read_text(encoding="utf-8"))
         states = [_state(commit, date, json.loads(texts[commit, name])) for commit, date in known.get(name, ())]
-        history = tuple(state for place, state in enumerate(states) if place == 0 or _moved(states[place - 1], state))
+        history: list[State] = []
+        for state in states:
+            _append(history, state)
         order = record["order"]
         words = ["hil run", f"--board {order['board']}", f"--model {order['model']}", f"--samples {order['samples']}"]
         words += [f"--{key} {order[key]}" for key in ("assignment", "inputs", "calibrate") if order.get(key)]
@@ -95,7 +99,7 @@ def golden_figures() -> list[Figure]:
         found.append(
             Figure(
                 record["model"], record["board"], record["format"], "tinyhil", record["accuracy"], name,
-                " ".join(words), history or (_state("", "", record),),
+                " ".join(words), tuple(history) or (_state("", "", record),),
             )
         )  # fmt: skip
     return found
@@ -113,38 +117,38 @@ def _moved(before: State, now: State) -> bool:
     return (before.ticks, before.ram_bytes, before.flash_bytes) != (now.ticks, now.ram_bytes, now.flash_bytes)
 
 
-def network_figures() -> list[Figure]:
-    """Ours and the fastest peer's on the same float weights (results/networks.json)."""
-    name = "results/networks.json"
-    data = json.loads((ROOT / name).read_text(encoding="utf-8"))
-    commit, date = data["provenance"]["commit"], data["provenance"]["utc"][:10]
-    command = "python -m benchmarks.peers"
+def tabled_figures() -> list[Figure]:
+    """What the files of TABLES hold today, each row with every state in which a commit left it."""
+    known = commits("results")
     found = []
-    for row in data["rows"]:
-        unit = "cycles" if row["board"] == "uno" else "instructions"
-        for format_, ours in row["formats"].items():
-            if ours is None:  # does not fit there
-                continue
-            ticks = ours["instructions"] or ours["cycles"]
-            state = State(commit, date, ticks, unit, ours["ram_bytes"], ours["flash_bytes"])
-            found.append(Figure(row["network"], row["board"], format_, "tinyhil", None, name, command, (state,)))
-        for peer, cost in ((row.get("peer"), row.get("cost")), (row.get("wide_peer"), row.get("wide_cost"))):
-            if peer and cost:
-                engine, _, format_ = peer.rpartition(" ")
-                state = State(commit, date, cost, unit, None, None)
-                found.append(Figure(row["network"], row["board"], format_, engine, None, name, command, (state,)))
+    for name, command, read in TABLES:
+        versions = known.get(name, [])
+        texts = contents([(commit, name) for commit, _ in versions])
+        states: dict[Key, list[State]] = {}
+        for (commit, date), text in zip(versions, texts, strict=True):
+            for key, cost in read(json.loads(text)):
+                _append(states.setdefault(key, []), State(commit, date, *cost.exact))
+        for key, cost in read(json.loads((ROOT / name).read_text(encoding="utf-8"))):
+            history = tuple(states.get(key, ())) or (State("", "", *cost.exact),)
+            found.append(Figure(*key, cost.accuracy, name, command, history))
     return found
+
+
+def _append(states: list[State], state: State) -> None:
+    """States that changed nothing are left out."""
+    if not states or _moved(states[-1], state):
+        states.append(state)
 
 
 def figures_page(repository: str) -> str:
     """The page's Markdown: a table in HTML that the site's script sorts and filters."""
-    rows = [*golden_figures(), *network_figures()]
+    rows = [*golden_figures(), *tabled_figures()]
     body = "\n".join(_row(one, repository.rstrip("/")) for one in rows)
     head = "".join(f'<th scope="col">{title}</th>' for title in TITLES)
     about = (
         f"{len(rows)} figures: models, boards, formats, engines. Type to filter, choose a title to sort. *changes*: "
-        "how often a commit changed the figure; open it for each. Times of emulated ARM boards are modelled cycles, "
-        "those of `networks.json` instructions; [why trust these numbers](../trust.md)."
+        "how often a commit changed the figure; opened, the command that measures it, and each. Times of emulated ARM "
+        "boards are modelled cycles, where it says so instructions; [why trust these numbers](../trust.md)."
     )
     table = f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
     return f'---\nhide: [toc]\n---\n# Every figure\n\n{about}\n\n<div class="figures" markdown="0">{table}</div>\n'
@@ -154,19 +158,20 @@ def _row(one: Figure, repository: str) -> str:
     last = one.history[-1]
     accuracy = "" if one.accuracy is None else f"{100 * one.accuracy:.2f}"
     link = f"{repository}/blob/{last.commit or 'main'}/{one.file}"
-    record = f'<a href="{html.escape(link)}">record</a><br><code>{html.escape(one.command)}</code>'
     cells = (
         *map(html.escape, (one.model, one.board, one.format, one.engine)),
         f"{_figure(last.ticks)} {last.unit}",
         _figure(last.ram_bytes),
         _figure(last.flash_bytes),
         accuracy,
+        f'<a href="{html.escape(link)}">record</a>',
         _history(one, repository),
-        record,
     )
-    keys = ("", "", "", "", last.ticks, last.ram_bytes, last.flash_bytes, one.accuracy, len(one.history) - 1, "")
+    keys = ("", "", "", "", last.ticks, last.ram_bytes, last.flash_bytes, one.accuracy, "", len(one.history) - 1)
     marked = (f' data-key="{key}"' if isinstance(key, int | float) else "" for key in keys)
-    return f"<tr>{''.join(f'<td{mark}>{cell}</td>' for cell, mark in zip(cells, marked, strict=True))}</tr>"
+    titled = zip(TITLES, marked, cells, strict=True)
+    body = "".join(f'<td data-title="{title}"{mark}>{cell}</td>' for title, mark, cell in titled)
+    return f"<tr>{body}</tr>"
 
 
 def _figure(value: float | None) -> str:
@@ -180,4 +185,5 @@ def _history(one: Figure, repository: str) -> str:
         for state in reversed(one.history)
         if state.commit
     )
-    return f"<details><summary>{len(one.history) - 1}</summary><ul>{items}</ul></details>" if items else "0"
+    command = f"<code>{html.escape(one.command)}</code>"
+    return f"<details><summary>{len(one.history) - 1}</summary>{command}<ul>{items}</ul></details>"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # mkdocs loads this file by its path
+from tools import reference
 from tools.figures import PAGE, figures_page
 
 LINK = re.compile(r"\]\((?P<path>(?:\.\./)+[^)#]+)(?P<anchor>#[^)]*)?\)")
@@ -21,10 +22,12 @@ def repository(config: Any) -> str:
 
 
 def on_files(files: Any, config: Any, **_: Any) -> Any:
-    """With the page that nobody writes by hand: its history is git's."""
+    """With the pages that nobody writes by hand: what git and the code say."""
     from mkdocs.structure.files import File
 
     files.append(File.generated(config, PAGE, content=figures_page(repository(config))))
+    files.append(File.generated(config, reference.COMMANDS, content=reference.commands_page()))
+    files.append(File.generated(config, reference.PYTHON, content=reference.python_page()))
     return files
 
 

@@ -27,7 +27,7 @@
   function filter(table) {
     const box = document.createElement("input"), count = document.createElement("span"), line = document.createElement("p");
     box.type = "search";
-    box.placeholder = "uno fixed8 …";
+    box.placeholder = table.closest(".figures") ? "uno fixed8 …" : "filter …";
     box.setAttribute("aria-label", "filter the rows of the table below: words that all must be there");
     box.className = "md-input table-filter";
     count.setAttribute("aria-live", "polite");
