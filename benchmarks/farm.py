@@ -1,13 +1,15 @@
 """A farm of emulated boards behind RFC 2217: is every cell done, whatever dies, and how fast beside one board?
 
-    python -m benchmarks.farm [--cells 1000] [--boards 10] [--machines 4] [--pace 0.2] [--kills-every 20] [--write FILE]
+    python -m benchmarks.farm [--cells 1000] [--boards 10] [--machines 4] [--baud 9600] [--kills-every 20]
+                              [--write FILE]
 
 Every board is an emulated Due whose port a terminal server offers; each has a Dask worker with a cache of its own. What
-an emulated board computes costs this computer's processor, so the server holds each piece of a board's answers for
-`--pace` seconds: the board is then what everybody waits for, as a real one would be. First `--alone` cells on one board
-tell its throughput, then all of them run on the farm while, at random moments, a worker or all workers of a machine are
-killed (others take their boards), or a board's line is cut amid an answer. A cell is a run of a small model on samples
-of its own: a board behind a network runs the image that it holds.
+an emulated board computes costs this computer's processor, so the model is small, and the server lets bytes pass as
+fast as a line of `--baud` does, one direction at a time: the line is then what everybody waits for, in real time, as it
+is with real boards of slow lines or large samples. First `--alone` cells on one board tell its throughput, then all of
+them run on the farm while, at random moments, a worker or all workers of a machine are killed (others take their
+boards), or a board's line is cut amid an answer. A cell is a run of a small model on samples of its own: a board behind
+a network is not flashed, it runs the image that it holds.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -34,18 +37,21 @@ from tests.remote_bench import SerialServer
 from tests.wire_bench import make_bench, powered, write_tiny_model
 from tools.measured import provenance
 
-BOARD, SAMPLES, INPUTS = "left", 20, 32
+BOARD, SAMPLES, INPUTS = "left", 40, 32
+BITS = 10  # on the line of a byte: start, 8 of data, stop
 BEGIN, END = "<!-- benchmarks/farm.py begin -->", "<!-- benchmarks/farm.py end -->"
 
 
 class PacedServer(SerialServer):
-    """A terminal server of a board that answers no faster than a piece every `pace_s`."""
+    """A terminal server whose serial line takes as long as one of `baud` does, either way."""
 
-    pace_s = 0.0
+    baud = 9600
 
-    def answered(self, data: bytes) -> bytes:
-        time.sleep(self.pace_s)
+    def told(self, data: bytes) -> bytes:
+        time.sleep(BITS * len(data) / self.baud)
         return data
+
+    answered = told
 
 
 @dataclass(slots=True)
@@ -91,7 +97,7 @@ class Lab:
 
 
 @contextmanager
-def lab(folder: Path, boards: int, machines: int, pace_s: float) -> Iterator[Lab]:
+def lab(folder: Path, boards: int, machines: int, baud: int) -> Iterator[Lab]:
     """Everything on loopback, until the block ends."""
     folder.mkdir()
     due = make_bench("due", write_tiny_model(folder / "tiny.onnx", INPUTS), drawn(0, SAMPLES))
@@ -101,7 +107,7 @@ def lab(folder: Path, boards: int, machines: int, pace_s: float) -> Iterator[Lab
             (folder / f"board-{board}").mkdir()
             device = stack.enter_context(powered(due, folder / f"board-{board}"))
             servers.append(stack.enter_context(PacedServer(device.port, True)))
-            servers[-1].pace_s = pace_s
+            servers[-1].baud = baud
         made = Lab(stack.enter_context(farm(folder / "farm")), servers, folder, machines, random.Random(0))
         write_sweep(folder / "first", 1)  # builds the image that all cells have, where every worker finds it
         made.reach(0)
@@ -158,7 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("cells", 1000), ("alone", 20), ("boards", 10), ("machines", 4)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--pace", type=float, default=0.2)
+    parser.add_argument("--baud", type=int, default=9600)
     parser.add_argument("--kills-every", type=float, default=20.0, help="seconds between two, on average")
     parser.add_argument("--write", type=Path)
     given = parser.parse_args()
@@ -167,19 +173,19 @@ def main() -> None:
         folder = Path(name)
         write_sweep(folder / "few", given.alone)
         write_sweep(folder / "all", given.cells)
-        with lab(folder / "one", 1, 1, given.pace) as one:
+        with lab(folder / "one", 1, 1, given.baud) as one:
             _, alone_s, _ = swept(one, folder / "few", None)
         print(f"one board: {given.alone} cells in {alone_s:.0f} s", flush=True)
-        with lab(folder / "many", given.boards, given.machines, given.pace) as many:
+        with lab(folder / "many", given.boards, given.machines, given.baud) as many:
             rows, farm_s, times = swept(many, folder / "all", given.kills_every)
             died = f"{many.killed} workers killed, {many.cut} lines cut"
     counts = f"{given.boards} on {given.machines} machines | {given.cells} | {len(rows)}"
-    each_s = alone_s / given.alone
+    each_s, own_s = alone_s / given.alone, median(row["processor_s"] for row in rows)
     ratio = given.cells / farm_s * each_s
     lines = [
-        "| boards | cells | done | s | s a cell on one board | times one board | died meanwhile | sweeps given |",
+        "| boards | cells | done | s | s a cell on one board (of processor) | times one board | died | sweeps given |",
         "|---|---|---|---|---|---|---|---|",
-        f"| {counts} | {farm_s:.0f} | {each_s:.1f} | {ratio:.1f} | {died} | {times} |",
+        f"| {counts} | {farm_s:.0f} | {each_s:.1f} ({own_s:.2f}) | {ratio:.1f} | {died} | {times} |",
     ]
     print("\n".join(lines))
     if given.write:
