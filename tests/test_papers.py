@@ -115,9 +115,28 @@ def test_a_finished_cell_outlives_a_measurement_that_fails(tmp_path: Path) -> No
             raise DataError("no data")
         return {"value": value}
 
-    for expected, again in ((1, None), (1, "a"), (2, "a"), (2, "b")):
-        record.measure("mine", [Cell("a", measure)], lambda: SOURCE, lambda line: None, tmp_path, again=again)
+    for commit, (expected, again) in enumerate([(1, None), (1, "a"), (2, "a"), (2, "b")]):
+        source = {**SOURCE, "commit": f"{commit}"}
+        record.measure("mine", [Cell("a", measure)], lambda now=source: now, lambda line: None, tmp_path, again=again)
         assert record.rows_of(record.read("mine", tmp_path)) == {"a": {"value": expected}}
+
+
+def test_again_goes_on_behind_what_this_commit_measured(tmp_path: Path) -> None:
+    """Whoever kills `--again ''`, a sweep over all cells, calls it once more."""
+    said, measured = list[str](), list[str]()
+
+    def cells() -> list[Cell]:
+        return [Cell(key, lambda key=key: measured.append(key) or {}) for key in "abc"]
+
+    def run(commit: str, again: str | None) -> None:
+        record.measure("mine", cells(), lambda: {"commit": commit}, said.append, tmp_path, again=again)
+
+    run("1", None)
+    run("2", "a")
+    assert measured == ["a", "b", "c", "a"]
+    run("2", "")
+    assert measured[4:] == ["b", "c"]
+    assert "mine: 1 of 3 cells were measured at this commit already" in said
 
 
 def test_the_command_lists_and_refuses(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

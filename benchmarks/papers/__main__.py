@@ -28,7 +28,9 @@ def main() -> int:
     parser.add_argument("name", nargs="?", choices=[paper.name for paper in PAPERS])
     parser.add_argument("--list", action="store_true", help="names, titles, finished cells")
     parser.add_argument("--quick", action="store_true", help="the cut-down form")
-    parser.add_argument("--again", metavar="PREFIX", help="measure the cells of this prefix of their keys anew")
+    parser.add_argument(
+        "--again", metavar="PREFIX", help="measure the cells of this prefix ('': all) anew, but for this commit's"
+    )
     parser.add_argument("--only", metavar="PREFIX", default="", help="measure what is missing of this prefix")
     parser.add_argument("--docs", action="store_true", help="write pages only")
     arguments = parser.parse_args()

@@ -45,7 +45,8 @@ def measure(
     again: str | None = None,
 ) -> Record:
     """Measures what is missing, of keys that begin with `only`, and what begins with `again`, and keeps it cell by
-    cell, in the order of `cells`. A finished cell whose measurement fails this time stays as it was.
+    cell, in the order of `cells`. A finished cell whose measurement fails this time stays as it was, and one that was
+    measured at this very commit is not measured `again`: a killed run goes on.
 
     Cells that are no more, and those whose error may have gone, are measured or dropped; `provenance` is asked only
     when there is something to measure: it ends the run where the sources hold changes of no commit."""
@@ -60,6 +61,10 @@ def measure(
         say(f"{name}: {len(done)} of {len(wanted)} cells are measured, none of those asked for is missing")
         return done
     source = provenance()
+    of_today = {key for key in finished if done[key]["commit"] == source["commit"]}
+    if kept := sum(cell.key in of_today for cell in missing):
+        say(f"{name}: {kept} of {len(missing)} cells were measured at this commit already")
+    missing = [cell for cell in missing if cell.key not in of_today]
     for number, cell in enumerate(missing, 1):
         begin = _processor_s()
         row = _row(cell)
