@@ -202,6 +202,8 @@ def test_the_verdict_of_a_search_names_the_best_single_format() -> None:
     )
     front = {**SEARCH, "points": [{"quality": 0.5}, {"quality": 0.875}]}
     assert search_sentence(front) == "The search found 2 choices that no other beats, 50.0 to 87.5 % right."
+    alone = {"points": front["points"][:1]}
+    assert search_sentence(alone).startswith("The search found one choice that beats all others, ")
 
 
 def test_a_model_too_large_for_sensitivities_says_so(records: list[Path], tmp_path: Path) -> None:

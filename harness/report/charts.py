@@ -77,9 +77,10 @@ def _instants(steps: Sequence[str], last: int) -> Spec:
 def _names() -> Spec:
     middle_x = {"calculate": "(datum.start + datum.end) / 2", "as": "x"}
     middle_y = {"calculate": "(datum.low + datum.high) / 2", "as": "y"}
+    within = {"expr": "max(1, scale('x', datum.end) - scale('x', datum.start) - 4)"}  # a label stays on its buffer
     return {
         "transform": [{"filter": "datum.label"}, middle_x, middle_y],
-        "mark": {"type": "text", "fontSize": 11, "color": "black", "tooltip": None, "limit": 120},
+        "mark": {"type": "text", "fontSize": 11, "color": "black", "tooltip": None, "limit": within},
         "encoding": {
             "x": {"field": "x", "type": "quantitative"},
             "y": {"field": "y", "type": "quantitative"},

@@ -43,7 +43,7 @@ def table(
     head = []
     for column, title in enumerate(titles):
         name, note = (title, "") if isinstance(title, str) else title
-        figures = any(row[column].key is not None for row in rows)
+        figures = any(_is_figure(row[column]) for row in rows)
         kind = ' class="number"' if figures else ""
         head.append(f'<th scope="col"{kind} title="{escape(note)}"><button type="button">{escape(name)}</button></th>')
     marks = [f' data-layer="{place}"' if layers else "" for place in range(len(rows))]
@@ -56,8 +56,13 @@ def table(
     )
 
 
+def _is_figure(cell: Cell) -> bool:
+    """Also one that is not known: it stands where figures stand."""
+    return cell.key is not None or cell.text == "–"
+
+
 def _cell(cell: Cell, title: str) -> str:
-    classes = " ".join(filter(None, ("number" if cell.key is not None or cell.text == "–" else "", cell.kind)))
+    classes = " ".join(filter(None, ("number" if _is_figure(cell) else "", cell.kind)))
     note = f' title="{escape(cell.note)}"' if cell.note else ""
     key = "" if cell.key is None else f' data-key="{cell.key!r}"'
     return f'<td class="{classes}" data-title="{escape(title)}"{key}{note}>{escape(cell.text)}</td>'

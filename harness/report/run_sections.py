@@ -15,10 +15,10 @@ from tinyhil.harness.report.time_bar import time_bar
 from tinyhil.harness.report.worst_samples import worst_samples
 
 RecordLike = Mapping[str, Any]
-UNTIMED = "Cycles of each operation are in a record that `hil profile` wrote."
+UNTIMED = "Cycles of each operation are in a record of hil profile."
 UNFELT = (
     " No sensitivity: it takes a run of the float model for each operation, which is too much beside a run of a model "
-    "of this size; `hil profile` takes the time for models up to some ten million products."
+    "of this size; hil profile takes the time for models up to some ten million products."
 )
 COLUMNS: tuple[str | tuple[str, str], ...] = (
     "#",

@@ -105,6 +105,8 @@ def search_sentence(record: RecordLike) -> str:
         span = sorted(100 * p["quality"] for p in points)
         if not span:
             return "The search found nothing that keeps the limits."
+        if len(span) == 1:
+            return f"The search found one choice that beats all others, {span[0]:.1f} % right."
         return f"The search found {len(points)} choices that no other beats, {span[0]:.1f} to {span[-1]:.1f} % right."
     quality = (record.get("search") or {}).get("quality")
     within = [u for u in record["uniform"] if u.get("keeps_limits", True) and u.get("quality") is not None]
