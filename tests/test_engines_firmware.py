@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 from hil_command import hil
 
 from tinyhil.errors import ConfigError
+from tinyhil.harness.engines.firmware_file import read_firmware
 from tinyhil.harness.engines.port import Port
+from tinyhil.harness.settings.config import load_boards
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = (ROOT / "tests/firmware_bench/engine.c", ROOT / "firmware/bench/hil_bench.c")
@@ -102,6 +105,9 @@ def test_a_cmake_project_of_a_cortex_m_is_measured_as_ours(folder: Path) -> None
     assert 100 < record["latency"]["median"] < 1000
     assert 14 < record["memory"]["static_bytes"] < record["flash_bytes"] < 4096
     assert 50 < record["memory"]["stack_bytes"] < 1000
+    drive = read_firmware(build / "engine.elf", load_boards().board("pico"), folder / "cache").image.load_path
+    first = struct.unpack("<8I", drive.read_bytes()[:32])
+    assert (first[0], first[3], first[7]) == (0x0A324655, 0x08000000, 0xE48BFF56)  # UF2, address, RP2040
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,7 @@ static const struct family l4 = {
               {L4_RCC, 0x90, 0x90, 1 << 0, 1 << 1}, {L4_RCC, 0x94, 0x94, 1 << 0, 1 << 1},
               {L4_RCC, 0x98, 0x98, 1 << 0, 1 << 1}},
     .rcc = L4_RCC, .flash = L4_FLASH, .source_offset = 0x08, .source_mask = 3, .source_shift = 2,
-    .resets = {{L4_FLASH, 0x600}, {L4_RCC, 0x63}, {L4_RCC + 0x0C, 0x1000}, {L4_PWR, 0x200}, {L4_PWR + 0x80, 0x100},
+    .resets = {{L4_FLASH, 0x600}, {L4_RCC, 0x63}, {L4_RCC + 0x0C, 0x1000}, {L4_RCC + 0x94, 0x0C000600}, {L4_PWR, 0x200}, {L4_PWR + 0x80, 0x100},
                {0x48001810, 1 << 12}}, /* PG12: the external regulator of a NUCLEO-L4R5ZI-P says that it is ready */
     .clock_hz = l4_clock_hz, .timer_hz = l4_timer_hz,
 };

@@ -2,7 +2,7 @@
 #pragma once
 #include "machine.h"
 
-enum { MAX_READY = 18, MAX_RESETS = 6 };
+enum { MAX_READY = 18, MAX_RESETS = 8 };
 
 enum behaviour { KEEP, USART, TIMER, CRC_UNIT };
 

@@ -111,7 +111,7 @@ static const struct family u5 = {
               {U5_PWR, 0x3C, 0x0C, 1 << 17, 1 << 17}, {CR_ICACHE, 4, 0, 0, 1 << 1}, {U5_USB, 0x10, 0, 0, 1u << 31},
               {U5_USB, 0x10, 0x10, 1 << 30, 0x3F}}, /* resets and flushes of the USB end at once */
     .rcc = U5_RCC, .flash = U_FLASH, .source_offset = 0x1C, .source_mask = 3, .source_shift = 2,
-    .resets = {{U5_RCC, 0x35}, {U5_RCC + 8, 0x44000000}, {U_FLASH, 1}, {CR_ICACHE, 4}},
+    .resets = {{U5_RCC, 0x35}, {U5_RCC + 8, 0x44000000}, {U5_RCC + 0xF4, 0x0C004400}, {U_FLASH, 1}, {CR_ICACHE, 4}},
     .clock_hz = u5_clock_hz, .timer_hz = u5_timer_hz, .on_write = icache_on_write,
 };
 

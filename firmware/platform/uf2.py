@@ -21,7 +21,7 @@ def pages_of(path):
     with open(path, "rb") as stream:
         for segment in ELFFile(stream).iter_segments("PT_LOAD"):
             start, content = segment["p_paddr"], segment.data()
-            for at in range(start - start % PAGE_BYTES, start + len(content), PAGE_BYTES):
+            for at in range(start - start % PAGE_BYTES, start + len(content), PAGE_BYTES) if content else ():
                 page = pages.setdefault(at, bytearray(b"\xff" * PAGE_BYTES))
                 first, end = max(at, start), min(at + PAGE_BYTES, start + len(content))
                 page[first - at : end - at] = content[first - start : end - start]

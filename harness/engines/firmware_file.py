@@ -63,7 +63,8 @@ def read_firmware(path: Path, board: BoardSpec, cache_dir: Path) -> FirmwareFile
         load = folder / "firmware.bin"
         files.write_bytes(load, plain)
     elif kind != board.chip.load:
-        raise ConfigError(f"{path}: {board.name} takes .elf or .{board.chip.load} files")
+        also = f" or .{board.chip.load}" if board.chip.load in ("hex", "bin") else ""
+        raise ConfigError(f"{path}: {board.name} takes .elf{also} files")
     image = Image(board.name, folder, load, load, b"", 0, 0, (), NO_COMPILER, rebuilt=False)
     return FirmwareFile(path, sha256, MLPERF, image, known=False, card={})
 
@@ -101,6 +102,10 @@ def _loadable(elf: Path, board: BoardSpec, cache_dir: Path) -> Path:
     if board.chip.load == "elf":
         return elf
     load = elf.with_suffix(f".{board.chip.load}")
+    if board.chip.load == "uf2":
+        make = runpy.run_path(str(asset("firmware") / "platform" / "uf2.py"))
+        files.write_bytes(load, make["blocks_of"](make["pages_of"](str(elf)), board.chip.uf2_family))
+        return load
     objcopy = Path(str(find_compiler(board, cache_dir).path).removesuffix("gcc") + "objcopy")
     kind = {"hex": "ihex", "bin": "binary"}[board.chip.load]
     try:

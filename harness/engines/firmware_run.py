@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.errors import ConfigError, DataError
+from tinyhil.errors import ConfigError, DataError, DeviceCrashed
 from tinyhil.harness.boards.claim import claim
 from tinyhil.harness.build.emulators import compiled_emulator
 from tinyhil.harness.engines import published
@@ -112,7 +112,14 @@ def _by_wire(
     source, target = Port.parse(card["input"]), Port.parse(card["output"]) if "output" in card else None
     sent = [source.codes(row.reshape(-1)).tobytes() for row in inputs.x]
     job = Sessions(asked.request, board, asked.port, image, clock, bench.say, bench.progress, foreign=True)
-    answers = stream_all(job, sent, None)
+    try:
+        answers = stream_all(job, sent, None)
+    except DeviceCrashed as error:
+        emulator = board.chip.emulator
+        if not asked.emulated or emulator is None or emulator.foreign_args or board.chip.core == "avr":
+            raise
+        less = f"the emulated {board.chip.name} has no more than tinyhil's own firmware touches: try it on a board"
+        raise DeviceCrashed(f"{error}; {less}", error.pc) from None
     mode = asked.request.mode
     found = Measurement(
         engine=EngineName(card.get("engine", UNKNOWN), card.get("version"), {firmware.path.name: firmware.sha256}),
