@@ -59,7 +59,7 @@ def _papers() -> Iterator[Claim]:
                 command, cell_record = f"{paper.command} --again '{cell.key}'", known[cell.key]
                 name = f"docs/papers/{paper.name}.md: {cell.key}"
                 row, seconds = cell_record["row"], cell_record["processor_s"]
-                yield Claim(name, command, seconds, row, cell.measure, apart=cell.apart)
+                yield Claim(name, command, seconds, row, cell.measure, apart=cell.apart, tries=cell.tries)
 
 
 def drawn(every: list[Claim], seed: str, within_s: float | None) -> list[Claim]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import calibration, peers, peers_models
+from benchmarks.papers.paper import STACK_TRIES
 from benchmarks.search.tables import TABLES
 from benchmarks.zoo import accuracy
 from tinyhil.errors import DataError
@@ -26,7 +27,6 @@ from tools.measured import ROOT, read
 Row = dict[str, Any]
 # About, of one processor: a model of the zoo, a run on the host, one build, rows of a table.
 ZOO_S, HOST_S, BUILD_S, ROWS_S, LONG_S = 20.0, 3.0, 3.0, 5.0, 60.0
-TRIES = 3  # when bytes come, on the host's clock, decides whether an interrupt's frame lies on the deepest call
 OF_THIS_MACHINE = ("median_us", "ticks", "flash_bytes")  # of a run on the host; no page shows them
 OF_A_CLOCK = ("seconds", "processor_s")
 MLPERF = {
@@ -80,7 +80,7 @@ def _formats() -> Iterator[Claim]:
             BUILD_S + run_s,
             _anywhere(row),
             partial(_format_row, request),
-            tries=TRIES,
+            tries=STACK_TRIES,
         )
 
 
@@ -132,14 +132,14 @@ def _networks() -> Iterator[Claim]:
     for row in read("networks"):
         name = f"docs/measured/peers.md: {row['network']} on {row['board']}"
         measure = partial(_given, partial(peers.measured, row["network"], row["board"]))
-        yield Claim(name, "python -m benchmarks.peers", 6 * BUILD_S, row, measure, tries=TRIES)
+        yield Claim(name, "python -m benchmarks.peers", 6 * BUILD_S, row, measure, tries=STACK_TRIES)
 
 
 def _peers() -> Iterator[Claim]:
     for row in read("peers"):
         measure = partial(_given, partial(peers_models.measured, row["network"], row["format"]))
         name, command = f"docs/zoo.md: {row['network']} {row['format']}", "python -m benchmarks.peers_models --measure"
-        yield Claim(name, command, 4 * BUILD_S, row, measure, tries=TRIES)
+        yield Claim(name, command, 4 * BUILD_S, row, measure, tries=STACK_TRIES)
 
 
 def _grouped(rows: list[Row], *keys: str) -> dict[tuple[str, ...], list[Row]]:
@@ -197,7 +197,7 @@ def _language_models() -> Iterator[Claim]:
     for row in read("language_models"):
         name = f"docs/measured/attention.md: {row['model']} {row['format']}{' in blocks' if row['blocks'] else ''}"
         command, measure = "python -m benchmarks.language_models", partial(_given, partial(_told, row))
-        yield Claim(name, command, LONG_S, row, measure, tries=TRIES)
+        yield Claim(name, command, LONG_S, row, measure, tries=STACK_TRIES)
 
 
 def _told(row: Row) -> Row:

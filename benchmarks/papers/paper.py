@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+# Of runs whose stack is measured: bytes come by the host's clock; an interrupt's frame lies on the deepest call or not.
+STACK_TRIES = 3
 Row = dict[str, Any]  # what JSON holds; the same on every run, hence without times of this machine
 Rows = Mapping[str, Row]  # finished cells by key
 Outcome = Literal["confirmed", "refuted", "not shown", "not testable here"]
@@ -16,12 +18,14 @@ class Cell:
     """One measurement. Its key names it in the record for good: table/network/variant.
 
     `apart`: by name, how far a figure may lie from the recorded one on another processor, where sums of floats are
-    taken in the order that its BLAS likes best; every other figure is the same everywhere.
+    taken in the order that its BLAS likes best; every other figure is the same everywhere. `tries`: of so many
+    measurements one gives the recorded row.
     """
 
     key: str
     measure: Callable[[], Row]
     apart: Mapping[str, float] = field(default_factory=dict)
+    tries: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from benchmarks.papers import networks
 from benchmarks.papers.fp8 import host_engine
 from benchmarks.papers.fp8.scores import by_onnxruntime
 from benchmarks.papers.judge import above, difference
-from benchmarks.papers.paper import Cell, Claim, Paper, Row, Rows, Verdict, table, under
+from benchmarks.papers.paper import STACK_TRIES, Cell, Claim, Paper, Row, Rows, Verdict, table, under
 from benchmarks.shape_graphs import squeezenet_with
 from tinyhil.compiler.calibrate import Ranges, calibrate
 from tinyhil.compiler.lower import lower
@@ -50,7 +50,7 @@ def cells() -> Iterator[Cell]:
     for width in WIDTHS:
         yield Cell(f"arena/{width}", partial(_arena, width))
     for label in ON_BOARD:
-        yield Cell(f"board/{label}", partial(_board, label))
+        yield Cell(f"board/{label}", partial(_board, label), tries=STACK_TRIES)
     for family in reversed(FAMILIES):
         yield Cell(f"search/{MINUN_BYTES}/{family}", partial(_search, MINUN_BYTES, family))
 

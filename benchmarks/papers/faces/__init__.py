@@ -15,7 +15,7 @@ from benchmarks.papers.faces.write import CARRIED, LINES
 from benchmarks.papers.fp8 import host_engine
 from benchmarks.papers.judge import above, all_above, difference
 from benchmarks.papers.minun.facts import KINDS
-from benchmarks.papers.paper import Cell, Claim, Paper, Row, Rows, Verdict, table, under
+from benchmarks.papers.paper import STACK_TRIES, Cell, Claim, Paper, Row, Rows, Verdict, table, under
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import HilError
 from tinyhil.harness.python import api
@@ -53,12 +53,14 @@ def cells() -> Iterator[Cell]:
     for fmt in ("fixed8", "fixed16"):
         yield Cell(f"arena/{fmt}", partial(_arenas, fmt))
     for (kind, limit), alike in _limits().items():
-        yield Cell(f"search/{alike[0]}/{kind}/haunter", partial(_search, "haunter", kind, limit))
+        yield Cell(f"search/{alike[0]}/{kind}/haunter", partial(_search, "haunter", kind, limit), tries=STACK_TRIES)
     for fmt in ("fixed8", "fixed16", "posit8es2"):
-        yield Cell(f"row/{fmt}", partial(_row, fmt))
+        yield Cell(f"row/{fmt}", partial(_row, fmt), tries=STACK_TRIES)
     for fmt in ("fixed8", "fixed8pc", "posit8es2"):
-        yield Cell(f"board/{fmt}", partial(_on_board, fmt))
-    yield Cell("search/Face-A/fixed/shiftry", partial(_search, "shiftry", "fixed", LIMITS["Face-A"][0]))
+        yield Cell(f"board/{fmt}", partial(_on_board, fmt), tries=STACK_TRIES)
+    yield Cell(
+        "search/Face-A/fixed/shiftry", partial(_search, "shiftry", "fixed", LIMITS["Face-A"][0]), tries=STACK_TRIES
+    )
 
 
 def _limits() -> dict[tuple[str, int], list[str]]:
