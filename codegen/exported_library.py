@@ -17,6 +17,7 @@ from tinyhil.language.graph import Part
 from tinyhil.language.program import Loop, Program, Tensor
 from tinyhil.memplan import Plan
 from tinyhil.passes.laid import Laid
+from tinyhil.passes.variants import DSP
 
 COLUMN_TABLES = ("hil_offsets", "hil_scales")  # of the input, where its columns have scales of their own
 OUTPUT_TABLE = "hil_output_scales"
@@ -27,9 +28,7 @@ CORES = {
     "avr": "defined(__AVR__)",
     "cortex-m0plus": "__ARM_ARCH_ISA_THUMB == 1",
     "cortex-m3": "defined(__ARM_ARCH_7M__)",
-    "cortex-m4": "defined(__ARM_FEATURE_DSP)",
-    "cortex-m7": "defined(__ARM_FEATURE_DSP)",
-    "cortex-m33": "defined(__ARM_FEATURE_DSP)",
+    **dict.fromkeys(DSP, "defined(__ARM_FEATURE_DSP)"),
 }
 SPDX = "SPDX-License-Identifier: Apache-2.0"
 

@@ -13,34 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.harness.settings.config import load_boards
-from tinyhil.passes.variants import DSP
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
 
 
-def _with_kernels_of_their_own() -> tuple[str, ...]:
-    """Boards that a program of ours emulates; of those with the same kernels, whatever their loops, the first."""
-    found: dict[str, str] = {}
-    for name, board in load_boards().entries.items():
-        if board.chip.emulator is not None and board.chip.emulator.kind == "process":
-            core = board.chip.core
-            found.setdefault(DSP[0] if core in DSP else core, name)
-    return tuple(found.values())
-
-
-UNMEASURED = ("nucleo_g0b1",)  # until tables are measured on it and pages have a column for it
-# What tables have figures of.
-BOARDS = tuple(name for name in _with_kernels_of_their_own() if name not in UNMEASURED)
+BOARDS = ("uno", "due", "h747")  # what tables have columns for: one of each kind of kernels, whatever else there is
+ARM = BOARDS[1:]
 
 
 def clocks() -> str:
     """How times of the tables came about: clocks of boards.yaml, counts of the emulators."""
-    uno, due, h747 = (f"{load_boards().board(name).chip.clock_hz / 1e6:g} MHz" for name in ("uno", "due", "h747"))
+    uno, due, h747 = (f"{load_boards().board(name).chip.clock_hz / 1e6:g} MHz" for name in BOARDS)
     return f"Uno at {uno}: exact cycles; Due at {due} and H747 at {h747}: exact instructions, modelled time."
-
-
-ARM = tuple(name for name in BOARDS if load_boards().board(name).chip.core != "avr")
 
 
 def provenance() -> dict[str, str]:

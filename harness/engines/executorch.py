@@ -16,6 +16,7 @@ from tinyhil.harness.engines.executorch_program import Program, packed, program_
 from tinyhil.harness.engines.host_tool import HostTool, said, tool_of
 from tinyhil.harness.engines.objects import Recipe, archive, engine_folder, header_of_bench
 from tinyhil.harness.engines.tflite_ends import MOST_MODEL_BYTES, ends_of, port_of
+from tinyhil.passes.variants import DSP
 
 RUNTIME = (
     "runtime/core/*.cpp",
@@ -41,7 +42,6 @@ FLAGS = (
     "-DET_ENABLE_PROGRAM_VERIFICATION=0",
     "-DFLATBUFFERS_MAX_ALIGNMENT=1024",
 )
-WITH_DSP = ("cortex-m4", "cortex-m7", "cortex-m33")
 RUNTIME_BYTES = 1 << 16  # what the runtime may take for values and instructions before it has said how much it needs
 KERNEL = """\
 #include "{file}"
@@ -128,7 +128,7 @@ def build(task: Task) -> Built:
         raise BuildError(f"{task.source}: ExecuTorch's sources include executorch/...; name the folder executorch")
     content = read_file(files.read_bytes(task.model, "model", MOST_MODEL_BYTES))
     ends = ends_of(content, task)
-    program = program_of(content, has_dsp=core in WITH_DSP, shares=not task.tells)
+    program = program_of(content, has_dsp=core in DSP, shares=not task.tells)
     numbers = [n for one in content.operations for n in one.outputs if n in program.offsets]
     taps = [Tap(content.tensors[n].name, port_of(content.tensors[n], codes=False), content.tensors[n].shape)
             for n in numbers]  # fmt: skip

@@ -16,13 +16,13 @@ from tinyhil.harness.engines.objects import Recipe, archive, engine_folder, head
 from tinyhil.harness.engines.rounding_rules import pads_of
 from tinyhil.harness.engines.tflite_ends import MOST_MODEL_BYTES, ends_of
 from tinyhil.language.graph import element_count
+from tinyhil.passes.variants import DSP
 
 CONV, GAP, FC, SOFTMAX, RESHAPE, DEPTHWISE = range(6)  # as include/tinymaix.h numbers them
 LAYERS = {"CONV_2D": CONV, "DEPTHWISE_CONV_2D": DEPTHWISE, "FULLY_CONNECTED": FC, "SOFTMAX": SOFTMAX}
 LAYERS |= {"MEAN": GAP, "AVERAGE_POOL_2D": GAP, "RESHAPE": RESHAPE, "SQUEEZE": RESHAPE}
 FUSED = {"NONE": 0, "RELU": 1, "RELU6": 3}
 HEAD_BYTES = 48
-WITH_DSP = ("cortex-m4", "cortex-m7", "cortex-m33")
 PORT = (  # what TinyMaix asks one to write into its tm_port.h
     "__TM_PORT_H TM_ARCH_CPU=0 TM_ARCH_ARM_SIMD=1 TM_OPT0=0 TM_OPT1=1 TM_OPT_LEVEL=1 TM_MDL_TYPE=0 TM_FASTSCALE=0 "
     "TM_LOCAL_MATH=0 TM_ENABLE_STAT=0 tm_malloc(x)=0 tm_free(x)= TM_PRINTF(...)= TM_DBGT_INIT()= TM_PERF_INIT(x)= "
@@ -57,7 +57,7 @@ def build(task: Task) -> Built:
     kernels = [content.tensors[one.inputs[1]].shape for one in content.operations if "CONV" in one.op]
     sizes = [(1, 1, 1), *((s[1] * s[2], element_count(s[1:]), max(s[0], s[3])) for s in kernels)]
     largest = [f"TM_MAX_{name}={max(one)}" for name, *one in zip(("KSIZE", "KCSIZE", "CSIZE"), *sizes, strict=True)]
-    words = (*PORT.split(), INLINE, f"TM_ARCH={int(core in WITH_DSP)}", *largest)
+    words = (*PORT.split(), INLINE, f"TM_ARCH={int(core in DSP)}", *largest)
     recipe = Recipe((*(f"-D{word}" for word in words), f"-I{task.source}/include", header_of_bench(task)))
     sources = [task.source / "src" / name for name in ("tm_model.c", "tm_layers.c", "tm_layers_O1.c")]
     made = archive(task, [(source, recipe) for source in (*sources, glue)])
