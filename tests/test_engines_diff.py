@@ -20,6 +20,7 @@ from tinyhil.frontend.tflite_file import read_file
 from tinyhil.harness.engines import registry
 from tinyhil.harness.engines.difference import diff_engines
 from tinyhil.harness.engines.engine import Built, Tap, Task
+from tinyhil.harness.engines.engine_tensors import tensors_of
 from tinyhil.harness.engines.port import Port
 from tinyhil.harness.engines.rounding_rules import NEAREST, ONCE, TWICE, explained, multiplier_of, nearest, once, twice
 from tinyhil.harness.engines.tflite_ends import with_all_outputs
@@ -108,6 +109,16 @@ def test_an_engine_by_hand_is_held_to_ours_tensor_by_tensor(folder: Path) -> Non
     assert (exact.first, exact.tensors[0].step) == (None, 0.25)
     with pytest.raises(DataError, match=r"x.npz: has no sample 5, the last is 4; see --sample"):
         diff_engines(("by-hand", "tinyhil"), folder, asked, 5, bench())
+
+
+def test_our_layers_are_whole_where_the_plan_goes_by_rows(tmp_path: Path) -> None:
+    """On this computer it makes half of relu2 at a time."""
+    asked = Request("host", "digits_cnn", "int8", inputs=None, results=tmp_path)
+    found = tensors_of("tinyhil", None, asked, 0, bench())
+    assert {name: one.reals.size for name, one in found.items()} == {
+        "relu1": 288, "relu2": 256, "pool1": 64, "logits": 10,
+    }  # fmt: skip
+    assert diff_engines(("tinyhil", "tinyhil"), None, asked, 0, bench()).first is None
 
 
 @pytest.mark.slow

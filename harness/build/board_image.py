@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from tinyhil.compiler.calibrate import Ranges
@@ -17,10 +18,17 @@ from tinyhil.preference import Wish
 
 
 def compile_for(
-    board: BoardSpec, boards: Boards, model: Model, assignment: Assignment, ranges: Ranges, wish: Wish | None = None
+    board: BoardSpec,
+    boards: Boards,
+    model: Model,
+    assignment: Assignment,
+    ranges: Ranges,
+    wish: Wish | None = None,
+    without: Collection[str] = (),
 ) -> Compiled:
-    """The sources of the project of all `boards`, whose image for `board` is wanted; DoesNotFit if it has no room."""
-    compiled = compile_model(model, assignment, ranges, list(boards.entries.values()), {board.name}, wish=wish)
+    """The sources of the project of all `boards`, whose image for `board` is wanted; DoesNotFit if it has no room.
+    `without`: names of passes to leave out."""
+    compiled = compile_model(model, assignment, ranges, list(boards.entries.values()), {board.name}, without, wish)
     check_weights(compiled.program, board)
     return compiled
 

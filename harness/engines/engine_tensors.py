@@ -24,6 +24,7 @@ from tinyhil.harness.measure.run import find_place, wish_of
 from tinyhil.harness.measure.variant import Device, run_reporting
 from tinyhil.harness.wire.protocol import Values
 from tinyhil.language.graph import Graph
+from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.references.evaluate import evaluate, shape_inputs
 from tinyhil.references.reference import quantize_inputs
 
@@ -58,12 +59,15 @@ def _of_ours(request: Request, sample: int, bench: Bench) -> dict[str, EngineTen
     job = load_job(opened, replace(request, samples=None), bench.say)
     x = _chosen(job.inputs.x, job.inputs.name, sample)
     board, graph = device.place.board, opened.model.graph
-    compiled = compile_for(board, bench.boards, opened.model, job.assignment, job.ranges, wish_of(request))
+    plain = (ROWS.name,)  # by rows no layer is ever there as a whole; its integers are the same
+    compiled = compile_for(board, bench.boards, opened.model, job.assignment, job.ranges, wish_of(request), plain)
     integers, _ = quantize_inputs(compiled.program, shape_inputs(graph, x))
     wanted, arrays = board_tensors(device, compiled, integers[0])
     formats = {op.output: compiled.program.tensors[op.output].format for op, _ in wanted}
     found = {}
     for (op, _), codes in zip(wanted, arrays, strict=True):
+        if prod(graph.shapes.get(op.output, ())) != codes.size:
+            continue  # a part of a tensor, or laid out for a kernel
         fmt = formats[op.output]
         step = None if fmt.grid is None else float(fmt.grid[0])
         found[op.output] = EngineTensor(dequantize(codes, fmt).astype(np.float32), step)
