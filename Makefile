@@ -22,7 +22,7 @@ MODEL ?= fastgrnn_har
 TESTS := $(BIN)/python -m pytest -n 2 --dist loadfile
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: setup setup-dev run check lint-cpp test test-slow claims reproduce mutate tables docs doctor clean packages emulators natives avr8js rp2040js axe
+.PHONY: setup setup-dev run check lint-cpp test test-slow claims reproduce mutate tables docs doctor clean packages packages-dev emulators natives avr8js rp2040js axe
 
 run: setup
 	$(BIN)/hil run --board $(BOARD) --model $(MODEL)
@@ -82,12 +82,15 @@ doctor: setup
 
 setup: packages $(VENV)/.base emulators natives
 
-setup-dev: packages $(VENV)/.dev $(VENV)/.labgrid emulators natives avr8js axe
+setup-dev: packages-dev $(VENV)/.dev $(VENV)/.labgrid emulators natives avr8js axe
 
 packages:
 	@test -n "$(PYTHON)" && "$(PYTHON)" -c '$(RECENT)' 2>/dev/null || \
 	    { echo "setup: need Python 3.11 or newer; type: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@.ci/packages "$(PYTHON)"
+
+packages-dev: packages
+	@.ci/packages "$(PYTHON)" --dev
 
 $(BIN)/python: | packages
 	$(PYTHON) -m venv $(VENV)
