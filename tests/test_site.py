@@ -76,7 +76,17 @@ def test_every_golden_record_is_a_row_with_its_record_and_command(site: Path) ->
             f"{record['latency']['median']:,.0f}",
         ):
             assert text in row, path
-        assert f"hil run --board {record['order']['board']} --model {record['order']['model']}" in row
+        assert f"hil golden update --board {record['order']['board']} --model {record['order']['model']}" in row
+
+
+def test_the_command_beside_a_figure_gives_the_figure(tmp_path: Path) -> None:
+    """Typed in an empty folder: the same cycles and bytes."""
+    (found,) = (one for one in figures.golden_figures() if one.file == "results/golden/uno/digits_mlp-fixed8.json")
+    done = hil(*shlex.split(found.command)[1:], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    record = json.loads((tmp_path / found.file).read_text())
+    state = found.history[-1]
+    assert (record["latency"]["median"], record["flash_bytes"]) == (state.ticks, state.flash_bytes)
 
 
 def test_the_history_of_a_figure_is_what_git_has() -> None:

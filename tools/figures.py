@@ -93,9 +93,9 @@ def golden_figures() -> list[Figure]:
         for state in states:
             _append(history, state)
         order = record["order"]
-        words = ["hil run", f"--board {order['board']}", f"--model {order['model']}", f"--samples {order['samples']}"]
+        words = ["hil golden update", *(f"--{key} {order[key]}" for key in ("board", "model", "samples"))]
         words += [f"--{key} {order[key]}" for key in ("assignment", "inputs", "calibrate") if order.get(key)]
-        words += [] if order.get("assignment") else [f"--format {order.get('format', 'fixed16')}"]
+        words += [] if order.get("assignment") else [f"--format {order['format']}"]
         found.append(
             Figure(
                 record["model"], record["board"], record["format"], "tinyhil", record["accuracy"], name,
@@ -148,7 +148,8 @@ def figures_page(repository: str) -> str:
     about = (
         f"{len(rows)} figures: models, boards, formats, engines. Type to filter, choose a title to sort. *changes*: "
         "how often a commit changed the figure; opened, the command that measures it, and each. Times of emulated ARM "
-        "boards are modelled cycles, where it says so instructions; [why trust these numbers](../trust.md)."
+        "boards are modelled cycles, where it says so instructions; golden records take samples drawn from a seed, not "
+        "those of `hil run`; [why trust these numbers](../trust.md)."
     )
     table = f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
     return f'---\nhide: [toc]\n---\n# Every figure\n\n{about}\n\n<div class="figures" markdown="0">{table}</div>\n'
