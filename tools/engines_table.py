@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from textwrap import fill
 
-from tinyhil.harness.engines.standing import OURS, Row, losses, ratios, times_of
+from tinyhil.harness.engines.standing import OURS, QUOTED, Row, losses, ratios, times_of
 from tools.measured import line, read
 
 BEGIN, END = "<!-- engines: begin -->", "<!-- engines: end -->"
@@ -21,10 +21,25 @@ NAMES = {
 def block() -> str:
     """What stands between the markers: losses, ratios, a line for each network and board, what failed."""
     rows = read("engines")
-    lost = losses(rows)
+    lost = list(_lost(rows))
     said = [_listed(lost) if lost else "No cycles, RAM or flash are lost to any of them.", _listed(ratios(rows))]
     otherwise = [_listed(text) for text in (list(_otherwise(rows)), list(_failed(rows))) if text]
     return "\n\n".join([*said, _table(rows), *otherwise, line("engines")])
+
+
+def _lost(rows: Sequence[Row]) -> Iterator[str]:
+    """What another takes less of than ours: a line for each engine and figure, the boards of a network together."""
+    found = losses(rows)
+    for figure in QUOTED:
+        for engine in dict.fromkeys(one.engine for one in found):
+            places: dict[str, list[str]] = {}
+            for one in found:
+                if (one.figure, one.engine) == (figure, engine):
+                    pair = f"{one.board} {one.theirs:,.0f} beside our {one.mine:,.0f}"
+                    places.setdefault(one.network, []).append(pair)
+            if places:
+                words = (f"{network} ({', '.join(pairs)})" for network, pairs in places.items())
+                yield f"lost to {engine}, {QUOTED[figure]}: {', '.join(words)}"
 
 
 def _table(rows: Sequence[Row]) -> str:
@@ -85,7 +100,7 @@ def sentence(rows: Sequence[Row]) -> str:
         times = times_of(rows, engine, "cycles")
         if times:
             words.append(f"{NAMES.get(engine, engine)} {min(times):.2g} to {max(times):.2g}")
-    fewer = sum("cycles" in text for text in losses(rows))
+    fewer = sum(one.figure == "cycles" for one in losses(rows))
     return f"{', '.join(words)} times our cycles; fewer than ours in {fewer} of {_others(rows)} measurements"
 
 

@@ -15,7 +15,7 @@ def contest_page(rows: Sequence[Row]) -> str:
     """HTML of rows as comparison.rows_of gives them. ConfigError without the library of charts."""
     cells = [[_cell(name, text) for name, text in zip(COLUMNS, texts, strict=True)] for texts in cells_of(rows)]
     parts = (
-        section("What ours loses", _listed(losses(rows)) or "<p>No cycles, RAM or flash.</p>"),
+        section("What ours loses", _listed(list(map(str, losses(rows)))) or "<p>No cycles, RAM or flash.</p>"),
         section("Beside ours", _listed(ratios(rows))),
         section("Measured", table(COLUMNS, cells) if cells else ""),
         section("Not measured", _listed(failures(rows))),

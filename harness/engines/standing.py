@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -30,17 +31,32 @@ def _groups(rows: Sequence[Row]) -> list[list[Row]]:
     return sorted(groups.values(), key=behind)
 
 
-def losses(rows: Sequence[Row]) -> list[str]:
-    """A line for every figure in which another engine takes less than ours."""
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A figure (a name of QUOTED) of which another engine takes less than ours."""
+
+    network: str
+    board: str
+    engine: str
+    figure: str
+    theirs: float
+    mine: float
+
+    def __str__(self) -> str:
+        takes = f"{self.engine} takes {self.theirs:,.0f} {QUOTED[self.figure]}, {OURS} {self.mine:,.0f}"
+        return f"lost: {self.network} on {self.board}: {takes}"
+
+
+def losses(rows: Sequence[Row]) -> list[Loss]:
+    """Every figure in which another engine takes less than ours."""
     found = []
     for group in _groups(rows):
         for ours in (row for row in group if row["engine"] == OURS):
-            for name, unit in QUOTED.items():
+            for name in QUOTED:
                 for row in group:
                     mine, theirs = ours[name], row[name]
                     if row["engine"] != OURS and mine is not None and theirs is not None and theirs < mine:
-                        where = f"{ours['network']} on {ours['board']}"
-                        found.append(f"lost: {where}: {row['engine']} takes {theirs:,.0f} {unit}, {OURS} {mine:,.0f}")
+                        found.append(Loss(ours["network"], ours["board"], row["engine"], name, theirs, mine))
     return found
 
 
@@ -99,5 +115,9 @@ def _texts(row: Row) -> list[str]:
 def table(rows: Sequence[Row]) -> str:
     """Markdown: what we lose, what others take beside ours, the table, what failed."""
     head = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
-    parts = [losses(rows), ratios(rows), [*head, *(f"| {' | '.join(texts)} |" for texts in cells_of(rows))]]
+    parts = [
+        [str(one) for one in losses(rows)],
+        ratios(rows),
+        [*head, *(f"| {' | '.join(texts)} |" for texts in cells_of(rows))],
+    ]
     return "\n\n".join("\n".join(part) for part in (*parts, failures(rows)) if part)
