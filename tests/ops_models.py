@@ -419,6 +419,7 @@ REWRITTEN: dict[str, tuple[Model, int]] = {
         21,
     ),
     "length pool": (one("LpPool", FLAT, kernel_shape=[2, 2], strides=[2, 2], p=2), 17),
+    "length of planes": (one("GlobalLpPool", FLAT, p=3), 17),
     "product cumulated": (fed("CumProd", "x a", {"a": np.array(1)}, exclusive=1), 26),
     "triangle": (fed("Trilu", "x k", {"k": np.array(-1)}, (3, 3), upper=0), 17),
     "one hot": (

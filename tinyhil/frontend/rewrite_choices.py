@@ -90,17 +90,17 @@ def _group_normalization(site: Site) -> Results:
 
 
 def _lp_pool(site: Site) -> Results:
-    """The p-th root of sums of p-th powers."""
-    p, kernel = int(site.attr("p", 2)), [int(side) for side in site.attr("kernel_shape", ())]
+    """The p-th root of sums of p-th powers, of windows or of whole planes."""
+    x, p = site.input(0), int(site.attr("p", 2))
     if p < 1:
         raise site.refuse(f"p {p}", "1 and more is possible; the file is damaged")
-    x = site.input(0)
+    kernel = [int(side) for side in site.attr("kernel_shape", site.shape(x)[2:])]
     powers = site.make("Mul", x, x) if p == 2 else site.make("Abs", x)
     if p > 2:
         powers = site.make("Pow", powers, site.constant("power", float(p)))
-    names = ("auto_pad", "ceil_mode", "pads", "strides", "kernel_shape", "dilations")
+    names = ("auto_pad", "ceil_mode", "pads", "strides", "dilations")
     attrs = {name: site.call.attrs[name] for name in names if name in site.call.attrs}
-    means = site.make("AveragePool", powers, count_include_pad=1, **attrs)
+    means = site.make("AveragePool", powers, count_include_pad=1, kernel_shape=kernel, **attrs)
     count = site.constant("count", float(element_count(tuple(kernel))))
     if p == 1:
         return site.last("Mul", means, count)
@@ -260,6 +260,7 @@ REWRITES = (
         ("epsilon", "num_groups", "stash_type"),
     ),
     Rewrite("LpPool", "as powers, AveragePool and a root", _lp_pool, _POOL),
+    Rewrite("GlobalLpPool", "as LpPool", _lp_pool, ("p",)),
     Rewrite(
         "CumProd", f"up to {MOST_FACTORS} factors along a constant axis", _running_product, ("exclusive", "reverse")
     ),
