@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,10 @@ PROGRAMS = {
 }
 
 
+ROOT = Path(__file__).resolve().parent.parent
+UNSAID = re.compile(r"(?<!files)\.(read_text\(\)|write_text\((?!.*encoding))")
+OF_LINUX = ("doctor/serial_ports.py", "boards/locks.py", "wire/deadline.py", "engine/library.py")  # read /proc and /sys
+
 BEFORE = {"every module": "import torch\n"}  # which looks around, too: for graphics cards
 FAST = ("the interface", "hil plan", "every module")
 
@@ -58,3 +63,17 @@ def test_it_runs_without_what_unix_alone_has(name: str, tmp_path: Path) -> None:
 def test_the_block_blocks() -> None:
     done = subprocess.run([sys.executable, "-c", BEGIN + "import fcntl"], capture_output=True, text=True)
     assert "ImportError: no fcntl here" in done.stderr
+
+
+def test_texts_say_their_encoding() -> None:
+    """Windows reads in a code page of its own where none is said; what lies under /proc is Linux' alone."""
+    found = []
+    for package in ("tinyhil", "memplan", "codegen", "search", "train", "harness"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if not path.as_posix().endswith(OF_LINUX):
+                lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+                found += [f"{path.relative_to(ROOT)}:{number}: {line}" for number, line in lines if UNSAID.search(line)]
+    assert found == []
+    assert UNSAID.search("text = path.read_text()")
+    assert UNSAID.search("path.write_text(text)")
+    assert not UNSAID.search('path.write_text(text, encoding="utf-8")')

@@ -112,7 +112,7 @@ def _arena_used(job: EngineRun, built: Built, port: str | None) -> int:
     identity = hashlib.sha256(built.archive + board.name.encode()).hexdigest()[:16]
     known = engine_folder(job.task) / f"arena-{identity}.txt"
     if known.is_file():
-        return int(known.read_text())
+        return int(known.read_text(encoding="utf-8"))
     image = image_of(job, built, probes=True)
     if port is not None:
         flash_unless_running(image, board, port, job.bench.say)

@@ -225,7 +225,11 @@ def _kernel(root: Path, name: str, function: str) -> str:
     there = _kernels(root).get(name)
     defined = None if there is None else re.compile(rf"^Tensor& {there.split('::')[-1]}\(", re.MULTILINE)
     found = next(
-        (path for path in sorted((root / KERNELS).glob("op_*.cpp")) if defined and defined.search(path.read_text())),
+        (
+            path
+            for path in sorted((root / KERNELS).glob("op_*.cpp"))
+            if defined and defined.search(path.read_text(encoding="utf-8"))
+        ),
         None,
     )
     if there is None or found is None:
@@ -237,7 +241,7 @@ def _kernel(root: Path, name: str, function: str) -> str:
 @lru_cache
 def _kernels(root: Path) -> dict[str, str]:
     """Operator with its overload -> its function."""
-    text = (root / OPERATORS).read_text()
+    text = (root / OPERATORS).read_text(encoding="utf-8")
     return dict(re.findall(r"^- func: ([\w:.]+)\(.*?kernel_name: ([\w:]+)", text, re.MULTILINE | re.DOTALL))
 
 

@@ -180,7 +180,9 @@ def _registrations(root: Path) -> dict[str, str]:
     """Operator -> the file of its kernel, without ending."""
     found: dict[str, str] = {}
     for path in sorted((root / KERNELS).glob("*.cc")):
-        for name in re.findall(r"^TFLMRegistration\*? Register_([A-Z0-9_]+)\(\)", path.read_text(), re.MULTILINE):
+        for name in re.findall(
+            r"^TFLMRegistration\*? Register_([A-Z0-9_]+)\(\)", path.read_text(encoding="utf-8"), re.MULTILINE
+        ):
             found.setdefault(name, path.stem)
     return found
 
@@ -188,7 +190,7 @@ def _registrations(root: Path) -> dict[str, str]:
 @lru_cache
 def _adds(root: Path) -> dict[str, str]:
     """Operator -> the function of the resolver that adds it."""
-    text = (root / MICRO / "micro_mutable_op_resolver.h").read_text()
+    text = (root / MICRO / "micro_mutable_op_resolver.h").read_text(encoding="utf-8")
     return {name: call for call, name in re.findall(r"TfLiteStatus (Add\w+)\([^{]*\{[^}]*?BuiltinOperator_(\w+)", text)}
 
 

@@ -90,7 +90,7 @@ def _find_one(name_or_path: str) -> ModelSource:
         raise ModelError(f"no model {name_or_path[:40]!r}...: that is no name of a file") from None
     folder = asset("models") / name_or_path
     if "/" not in name_or_path and (folder / STREAM).is_file():
-        stated: dict[str, Any] = yaml.safe_load((folder / STREAM).read_text())
+        stated: dict[str, Any] = yaml.safe_load((folder / STREAM).read_text(encoding="utf-8"))
         classes = tuple(stated.get("classes", ()))
         if "text" not in stated:
             return ModelSource(stated["name"], folder / str(stated["tflite"]), classes=classes)
@@ -98,7 +98,7 @@ def _find_one(name_or_path: str) -> ModelSource:
         ranges = folder / "ranges.json"
         return ModelSource(stated["name"], folder / str(stated["onnx"]), ranges=ranges, classes=classes, text=text)
     if "/" not in name_or_path and (folder / "model.yaml").is_file():
-        manifest: dict[str, Any] = yaml.safe_load((folder / "model.yaml").read_text())
+        manifest: dict[str, Any] = yaml.safe_load((folder / "model.yaml").read_text(encoding="utf-8"))
         return ModelSource(
             manifest["name"],
             _model_file(folder, manifest),
@@ -150,7 +150,7 @@ def _external_file(name: str, external: dict[str, str]) -> Path:
 def zoo_names() -> list[str]:
     """Names of the bundled models; those whose weights must be had elsewhere are not among them."""
     manifests = asset("models").glob("*/model.yaml")
-    return sorted(path.parent.name for path in manifests if "\nexternal:" not in path.read_text())
+    return sorted(path.parent.name for path in manifests if "\nexternal:" not in path.read_text(encoding="utf-8"))
 
 
 def streaming_names() -> list[str]:

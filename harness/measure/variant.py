@@ -100,5 +100,5 @@ def run_reporting(device: Device, image: Image, samples: Sequence[bytes]) -> Rep
                 stream(link, hello, samples, options, results.__setitem__, connection.alive)
             connection.finish()
             trace = logs / "trace.txt"
-            text = trace.read_text() if trace.is_file() else ""
+            text = trace.read_text(encoding="utf-8") if trace.is_file() else ""
     return Reported(tuple(link.seen), tuple(results[index] for index in range(len(samples))), text)

@@ -82,7 +82,7 @@ def _elapsed(inference: Inference) -> int:
 
 def edges(pins: Path, pin: str) -> list[tuple[int, bool]]:
     """Cycle and level of each edge of a pin, in order."""
-    lines = (line.split() for line in pins.read_text().splitlines()) if pins.is_file() else ()
+    lines = (line.split() for line in pins.read_text(encoding="utf-8").splitlines()) if pins.is_file() else ()
     return [(int(words[0]), words[2] == "1") for words in lines if len(words) == 3 and words[1] == pin]
 
 

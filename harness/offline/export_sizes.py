@@ -129,7 +129,7 @@ def measure(library: Library, processor: Processor, folder: Path, function: str)
     kinds = ("float", "float") if function == "predict" else (f"{x}_input", f"{x}_output")
     call = f"{x}_{function}({arena}(const {kinds[0]} *)0x200, ({kinds[1]} *)0x300)"
     main, program = folder / "main.cpp", folder / "program.elf"
-    main.write_text(f'#include "{x}.h"\nint main() {{ return {call}; }}\n')
+    main.write_text(f'#include "{x}.h"\nint main() {{ return {call}; }}\n', encoding="utf-8")
     objects = [str(folder / "main.o"), str(folder / f"{x}.o")]
     for source, built in zip((main, folder / f"{x}.cpp"), objects, strict=True):
         _run([processor.compiler, *processor.flags, *FLAGS, "-c", str(source), "-o", built])

@@ -108,7 +108,7 @@ def _digits(fmt: Format) -> float:
 @cache
 def costs() -> Mapping[str, Mapping[str, float]]:
     """Measured: format -> board -> ticks per sample, made from records by `python -m tools.docs`."""
-    found: Mapping[str, Mapping[str, float]] = json.loads(COSTS.read_text())
+    found: Mapping[str, Mapping[str, float]] = json.loads(COSTS.read_text(encoding="utf-8"))
     return found
 
 

@@ -391,7 +391,7 @@ def replace_text(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if special:
-            path.write_text(text)
+            path.write_text(text, encoding="utf-8")
             return
         files.write_text(path, text)
     except OSError as error:

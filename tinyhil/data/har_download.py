@@ -30,7 +30,7 @@ def _download(folder: Path) -> Arrays:
     with filelock.FileLock(folder / "uci_har.lock", timeout=LOCK_TIMEOUT_S):
         # Trust on first use: UCI publishes no checksum, so the first archive that passes `har_archive.check` is
         # recorded and every later download must equal it. The labels are always compared with the official ones.
-        known = checksum.read_text().strip() if checksum.is_file() else None
+        known = checksum.read_text(encoding="utf-8").strip() if checksum.is_file() else None
         pooch.retrieve(
             URL,
             known_hash=f"sha256:{known}" if known else None,
@@ -40,7 +40,7 @@ def _download(folder: Path) -> Arrays:
         )
         try:
             arrays = har_archive.read(archive)
-            checksum.write_text(hashlib.sha256(archive.read_bytes()).hexdigest() + "\n")
+            checksum.write_text(hashlib.sha256(archive.read_bytes()).hexdigest() + "\n", encoding="utf-8")
         finally:
             archive.unlink(missing_ok=True)  # good: the parsed arrays replace it; bad: the next run must not meet it
         store(arrays)
