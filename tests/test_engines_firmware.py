@@ -91,6 +91,12 @@ def test_an_engine_by_hand_is_measured_as_ours(folder: Path) -> None:
     assert record["accuracy"] is None
 
 
+def test_ticks_of_another_clock_are_no_cycles(folder: Path) -> None:
+    built(folder / "own_clock.elf", "-UF_CPU", "-DF_CPU=1000000UL")
+    found = json.loads(run(folder, "--firmware", "own_clock.elf", "--json").stdout)["latency"]
+    assert (found["unit"], found["clock_hz"], found["median_us"]) == ("microseconds", 1_000_000, found["median"])
+
+
 def test_a_cmake_project_of_a_cortex_m_is_measured_as_ours(folder: Path) -> None:
     """Bare metal with a start and a serial port of its own, as whoever knows nothing of our HAL writes it."""
     project, build = ROOT / "tests/firmware_bench", folder / "cmake"
@@ -103,6 +109,7 @@ def test_a_cmake_project_of_a_cortex_m_is_measured_as_ours(folder: Path) -> None
     assert (record["engine"]["name"], record["model"]) == ("by hand", "dense")
     assert (record["disagreements"], record["largest_output_error"]) == (0, 0.0)
     assert 100 < record["latency"]["median"] < 1000
+    assert (record["latency"]["unit"], record["latency"]["clock_hz"]) == ("cycles", 4_000_000)  # as the chip runs
     assert 14 < record["memory"]["static_bytes"] < record["flash_bytes"] < 4096
     assert 50 < record["memory"]["stack_bytes"] < 1000
     drive = read_firmware(build / "engine.elf", load_boards().board("pico"), folder / "cache").image.load_path

@@ -120,7 +120,6 @@ def _by_wire(
             raise
         less = f"the emulated {board.chip.name} has no more than tinyhil's own firmware touches: try it on a board"
         raise DeviceCrashed(f"{error}; {less}", error.pc) from None
-    mode = asked.request.mode
     found = Measurement(
         engine=EngineName(card.get("engine", UNKNOWN), card.get("version"), {firmware.path.name: firmware.sha256}),
         input=source,
@@ -128,7 +127,7 @@ def _by_wire(
         sent=sent,
         outputs=[result.output for result in answers.results],
         reals=None if target is None else target.reals(answers.outputs(target.dtype)),
-        latency=latency_of(board, answers.ticks, answers.traces, answers.clock_hz, mode, emulated=asked.emulated),
+        latency=_latency(asked, answers),
         ticks=answers.ticks.tolist(),
         instructions=[trace.instructions for trace in answers.traces],
         image=image,
@@ -139,3 +138,12 @@ def _by_wire(
         surroundings=answers.surroundings,
     )
     return found, answers
+
+
+def _latency(asked: Asked, answers: Answers) -> dict[str, Any]:
+    """The key `latency`. Ticks of another clock than the one that the chip runs at are no cycles."""
+    board, hz, mode = asked.board, answers.clock_hz, asked.request.mode
+    found = latency_of(board, answers.ticks, answers.traces, hz, mode, emulated=asked.emulated)
+    if hz != answers.surroundings.get("clock_hz", board.chip.clock_hz):
+        found["unit"] = published.MICROSECONDS if hz == 1_000_000 else "ticks"
+    return found
