@@ -48,6 +48,12 @@ class Network:
     samples: int = SAMPLES
     boards: tuple[str, ...] = BOARDS
 
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """Those that read one of its files."""
+        has = {ending for ending, file in ((".tflite", self.quantized), (".onnx", self.floats)) if file is not None}
+        return tuple(name for name in ENGINES if name == OURS or has & set(engine_named(name).reads))
+
 
 def networks() -> Sequence[Network]:
     """MLPerf Tiny's, a wake word, small ones of the zoo, and those of TinyMaix' checkout, where there is one."""
@@ -98,7 +104,8 @@ def _files(network: Network, work: Path) -> str:
 
 
 def briefly(why: str) -> str:
-    """Why a cell could not be measured, without this computer's folders and logs."""
+    """Why a cell could not be measured, without this computer's folders, addresses and logs."""
+    why = re.sub(r": the firmware crashed: .*", "", why)
     return re.sub(r"; (largest|log): .*", "", re.sub(r" of /\S+|(?:/[\w.+-]+)+/", "", why))
 
 
@@ -112,7 +119,7 @@ def known() -> list[Row]:
 def _missing(network: Network, board: str, rows: Sequence[Row]) -> tuple[str, ...]:
     """Engines without a row, and ours beside them."""
     have = {row["engine"] for row in rows if (row["network"], row["board"]) == (network.name, board)}
-    new = [engine for engine in ENGINES if engine not in have]
+    new = [engine for engine in network.engines if engine not in have]
     return tuple(dict.fromkeys((OURS, *new))) if new else ()
 
 
@@ -130,7 +137,7 @@ def _measured(network: Network, board: str, engines: tuple[str, ...], work: Path
 def _with_tensors(network: Network, rows: Sequence[Row], work: Path, bench: Bench) -> list[Row]:
     """Rows of a network with the first tensor that their engines have otherwise than ours."""
     files = _files(network, work)
-    contest = Contest(ENGINES, (files,), ("host",), samples=network.samples, results=work / "results")
+    contest = Contest(network.engines, (files,), ("host",), samples=network.samples, results=work / "results")
     known = {row["engine"]: row["first"] for row in rows if row["network"] == network.name and row["first"]}
     lacking = {row["engine"] for row in rows if row["network"] == network.name and not row["why"]} - {OURS, *known}
     for engine in sorted(lacking):
@@ -159,7 +166,7 @@ def main() -> None:
             if options.tensors and re.search(options.only, network.name):
                 rows = keep(_with_tensors(network, rows, work, bench))
             for board in network.boards if not options.tensors else ():
-                engines = ENGINES if options.again else _missing(network, board, rows)
+                engines = network.engines if options.again else _missing(network, board, rows)
                 if engines and re.search(options.only, f"{network.name} {board}"):
                     found = _measured(network, board, engines, work, bench)
                     rows = keep(_with(rows, [{**row, "commit": measured_at["commit"]} for row in found]))

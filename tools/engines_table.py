@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from textwrap import fill
 
@@ -84,13 +85,24 @@ def _otherwise(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _failed(rows: Sequence[Row]) -> Iterator[str]:
-    """What could not be measured: the boards of one cause together."""
-    boards: dict[str, list[str]] = {}
-    for row in rows:
-        if row["why"]:
-            why = row["why"].removeprefix(f"{row['board']}: ").partition(";")[0]
-            boards.setdefault(f"{row['network']} by {row['engine']}: {why}", []).append(row["board"])
-    yield from (f"not on {', '.join(places)}: {what}" for what, places in boards.items())
+    """What could not be measured: networks and boards of one cause together, first what an engine has not at all."""
+    places: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for row in sorted((row for row in rows if row["why"]), key=_is_of_board):
+        of_network = places.setdefault((row["engine"], _cause(row)), {})
+        of_network.setdefault(row["network"], []).append(row["board"])
+    for (engine, cause), of_network in places.items():
+        words = "; ".join(f"{network} on {', '.join(boards)}" for network, boards in of_network.items())
+        yield f"not by {engine}: {words}: {cause}"
+
+
+def _is_of_board(row: Row) -> bool:
+    return bool(row["why"].startswith(f"{row['board']}: "))
+
+
+def _cause(row: Row) -> str:
+    """Without the names of the board, or of the file and its node."""
+    why = row["why"].removeprefix(f"{row['board']}: ").partition(";")[0]
+    return why if _is_of_board(row) else re.sub(r"^\S+: (\w+ '[^']*': )?", "", why)
 
 
 def sentence(rows: Sequence[Row]) -> str:
