@@ -21,6 +21,7 @@ from browser import browser, chromium
 from given_data import needs_set
 from hil_command import hil, pytest_typed, typed_lines, wait_until
 from test_examples import check_hil
+from test_report_looks import AXE, faults
 from wire_bench import ROOT
 
 import tinyhil
@@ -150,6 +151,16 @@ def test_the_site_is_searched(site: Path) -> None:
         known = (f"http://127.0.0.1:{server.server_port}/", "data:")
         assert not [one for one in page.requests if not one.startswith(known)]
         server.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(chromium() is None or not AXE.is_file(), reason="no chromium or no axe-core: make setup-dev")
+@pytest.mark.parametrize("name", ["", "measured/figures/", "trust/", "questions/"])
+def test_axe_finds_nothing_on_the_site(site: Path, name: str) -> None:
+    with browser() as page:
+        for width, dark in ((390, False), (1280, True)):
+            page.show(site / f"{name}index.html", width, dark)
+            assert faults(page) == [], (width, dark)
 
 
 class SilentFiles(SimpleHTTPRequestHandler):

@@ -62,5 +62,12 @@
     });
     if (table.tBodies[0].rows.length >= LEAST) filter(table);
   }
+  // What the theme forgets: a name for its dialog, the keyboard for code that is scrolled sideways.
+  document.querySelector(".md-search")?.setAttribute("aria-label", "search");
+  for (const code of document.querySelectorAll("pre > code")) {
+    const reach = () => code.hasAttribute("tabindex") || code.setAttribute("tabindex", "0");
+    new MutationObserver(reach).observe(code, { attributeFilter: ["tabindex"] }); // the theme takes it away without a mouse
+    reach();
+  }
   document.documentElement.dataset.drawn = "tables";
 })();

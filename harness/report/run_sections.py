@@ -215,7 +215,7 @@ def _memory(record: RecordLike) -> str:
     return (
         said
         + chart(drawn, label)
-        + f"<details><summary>{len(rows)} buffers as a table</summary>{buffers}</details>"
+        + f"<details><summary>Buffers as a table: {len(rows)}</summary>{buffers}</details>"
         + f"<pre>{escape(plan.get('certificate', ''))}</pre>"
     )
 
