@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,9 +60,17 @@ def correct_of(proto: onnx.ModelProto, data: Dataset) -> int:
 
 
 def parameters_of(proto: onnx.ModelProto) -> tuple[int, int]:
-    """Float constants of the file, and how many of them are not zero."""
-    arrays = [numpy_helper.to_array(t) for t in proto.graph.initializer if t.data_type == onnx.TensorProto.FLOAT]
+    """Float constants of the file, those of bodies of loops included, and how many of them are not zero."""
+    arrays = [numpy_helper.to_array(t) for t in _constants(proto.graph) if t.data_type == onnx.TensorProto.FLOAT]
     return sum(a.size for a in arrays), int(sum(np.count_nonzero(a) for a in arrays))
+
+
+def _constants(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _constants(attribute.g)
 
 
 def describe(name: str, proto: onnx.ModelProto, data: Dataset, about: About, correct: int) -> dict[str, object]:

@@ -104,6 +104,19 @@ runs in simulated 8-bit arithmetic with a straight-through gradient, and large s
 """,
 )
 
+TRANSFORMER = Family(
+    """
+    token = W mean(frames of the token) + b, and its place
+    x = LayerNorm(token + attention of two heads (token))
+    x = LayerNorm(x + W2 relu(W1 x))
+    logits = classifier mean(x) + classifier_bias
+
+Frames are averaged and embedded in an ONNX Scan: the input may be streamed, a board need not hold a whole sample. The
+scaling of the inputs is folded into W and b.
+""",
+    f"{_FIXED} Sequences are moved by some frames, tokens get noise. Cross-entropy with label smoothing 0.05.",
+)
+
 _NETWORK = f"Cross-entropy with label smoothing 0.05. {_FIXED}"
 
 DIGITS_MLP = Family("Flatten, Gemm 64-32, Relu, Gemm 32-10.", _NETWORK)
