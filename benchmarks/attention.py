@@ -30,6 +30,7 @@ BEGIN, END = "<!-- attention: begin -->", "<!-- attention: end -->"
 RUNS = (
     *(("CCT-2", "h747", fmt, "balanced") for fmt in ("int8", "fixed8", "fixed16")),
     ("CCT-2", "nucleo_l4r5", "int8", "balanced"),
+    *(("CCT-2", "due", fmt, "balanced") for fmt in ("int8", "fixed8")),
     *(("CCT_1_32_32_8", "h747", "int8", prefer) for prefer in ("latency", "ram")),
 )
 DEEPLOY = {

@@ -1,4 +1,4 @@
-"""Attention on DSP cores: products of computed matrices, softmax, normalisation of rows, dense layers of several rows.
+"""Attention on ARM cores: products of computed matrices, softmax, normalisation of rows, dense layers of several rows.
 
 Integers decide what is defined in single precision. Scales that are powers of two make exact ties; ratios of scales
 that are, but for the rounding of each, halves make results that floats round by chance: there integers must not
@@ -171,7 +171,10 @@ def test_natively_with_sanitizers(tmp_path: Path) -> None:
     assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED, "-DHIL_DSP_PORTABLE")) == ""
 
 
-@pytest.mark.parametrize(("board", "first"), [("h747", "attention"), ("nucleo_l4r5", "")])
+BOARDS = [("h747", "attention"), ("nucleo_l4r5", ""), ("due", ""), ("pico", "attention")]
+
+
+@pytest.mark.parametrize(("board", "first"), BOARDS)
 def test_on_boards(board: str, first: str, tmp_path: Path) -> None:
     spec = load_boards().board(board)
     cases = [case for case in cases_for(spec.chip.core, tmp_path) if case.name.startswith(first)][::2]

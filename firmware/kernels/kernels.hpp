@@ -21,12 +21,14 @@
 #include "firmware/kernels/arm/rescaled_blocks.hpp"
 #include "firmware/kernels/arm/rescaled_columns.hpp"
 #endif
-#if defined(__ARM_FEATURE_DSP) || defined(HIL_DSP_PORTABLE)
+#if defined(__arm__) || defined(HIL_DSP_PORTABLE)
 #include "firmware/kernels/arm/decided_matrices.hpp"
 #include "firmware/kernels/arm/decided_softmax.hpp"
+#include "firmware/kernels/arm/normalize_rows.hpp"
+#endif
+#if defined(__ARM_FEATURE_DSP) || defined(HIL_DSP_PORTABLE)
 #include "firmware/kernels/arm/group_blocks.hpp"
 #include "firmware/kernels/arm/largest_bytes.hpp"
-#include "firmware/kernels/arm/normalize_rows.hpp"
 #endif
 #include "firmware/kernels/common/division.hpp"
 #include "firmware/kernels/common/elementwise.hpp"

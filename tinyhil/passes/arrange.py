@@ -195,10 +195,10 @@ ON_CORE: tuple[Pass[Program], ...] = (
     ),
     Pass(
         "decided",
-        "on DSP cores, products of computed matrices and softmax of bytes are decided by exact integers",
+        "on ARM, products of computed matrices and softmax of bytes are decided by exact integers",
         LOWERED,
         f"{SAME}; scratch for some columns, tables of exponentials",
-        lambda program, core: with_decisions(program) if core in DSP else program,
+        lambda program, core: program if core in AVR else with_decisions(program, pairs=core in DSP),
     ),
     Pass(
         "nibbles",

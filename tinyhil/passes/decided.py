@@ -1,9 +1,10 @@
 """Products of computed matrices, softmax and normalisation -> what decides nearly all of them in exact integers.
 
-For chips that multiply pairs of halfwords. What operations compute stays as it is: of asymmetric bytes, whose results
-are defined in single precision, kernels round exact integers wherever floats can not round otherwise, and fall back to
-floats elsewhere (firmware/kernels/arm/decided.hpp). A product gets scratch for some columns, softmax a table of
-exponentials; normalisation needs neither.
+For ARM chips; in fixed point for those that multiply pairs of halfwords, for others gain nothing there. What
+operations compute stays as it is: of asymmetric bytes, whose results are defined in single precision, kernels round
+exact integers wherever floats can not round otherwise, and fall back to floats elsewhere
+(firmware/kernels/arm/decided.hpp). A product gets scratch for some columns, softmax a table of exponentials;
+normalisation needs neither.
 """
 
 from __future__ import annotations
@@ -32,17 +33,18 @@ MOST_RANGE = 64.0  # of a softmax's operand: beyond it exponentials of floats ar
 LEAST_SCALE = 2.0**-40  # products of three scales and their reciprocals are normal floats
 
 
-def with_decisions(program: Program) -> Program:
-    """`program` for chips with these kernels; the same object if nothing changes."""
+def with_decisions(program: Program, *, pairs: bool = True) -> Program:
+    """`program` for chips with these kernels; the same object if nothing changes. `pairs`: the chip multiplies two
+    halfwords at once."""
     made: dict[Place, Op] = {}
     tensors: dict[str, Tensor] = {}
     tables: dict[str, np.ndarray] = {}
     for op in walk(program.body):
-        if _is_product(program, op):
+        if _is_product(program, op, pairs):
             name = free_name(f"{op.output}.columns", program.tensors, tensors)
             tensors[name] = Tensor(name, _words_of_columns(program, op), WORD, Role.ARENA)
             made[op.kernel, op.output] = replace(op, scratch=name)
-        elif _is_softmax_of_rows(program, op):
+        elif _is_softmax_of_rows(program, op) and (pairs or op.params["outer"] * op.params["along"] >= CODES):
             entries = exponentials(_scale(program, op.inputs[0]))
             name = next((one for one, other in tables.items() if np.array_equal(other, entries)), "")
             if not name:
@@ -87,11 +89,11 @@ def _is_of_bytes(program: Program, op: Op) -> bool:
     )
 
 
-def _is_product(program: Program, op: Op) -> bool:
+def _is_product(program: Program, op: Op, pairs: bool) -> bool:
     if op.kernel not in PRODUCTS or op.crossbar is not None or op.scratch or op.params["inner"] < FEWEST_TERMS:
         return False
     if op.domain == INTEGER:
-        return _is_of_fixed_point(program, op)
+        return pairs and _is_of_fixed_point(program, op)
     return _is_of_bytes(program, op) and op.params["inner"] <= MOST_TERMS and op.params["shift"] == 0
 
 

@@ -95,6 +95,7 @@ void single_normalize(int8_t *out, Real32<Ram<int8_t>> x, Size outer, Size along
     }
 }
 
+#if defined(__ARM_FEATURE_DSP) || defined(HIL_DSP_PORTABLE)
 // ---- normalisation in fixed point
 
 inline Moments moments_of(Ram<int8_t> x, Size count) { return moments_of(x.at, count, 0, 0); }
@@ -205,5 +206,6 @@ void normalize(Out *out, Ram<T> x, Size outer, Size along, Size inner, int32_t u
         }
     }
 }
+#endif
 
 }  // namespace hil

@@ -21,14 +21,23 @@ constexpr Size byte_columns = PackedColumns<int32_t>::count, halfword_columns = 
 
 namespace portable {
 
-// Elements 0 and 2 of each column, then 1 and 3
+// Elements 0 and 2 of each column, then 1 and 3: four columns at a time, whose sums have registers on a Cortex-M3
 inline void times_columns(int32_t *sums, const int8_t *a, const PackedColumns<int32_t> &of) {
-    for (; sums != of.end; sums += 8) {
-        const uint32_t *b = of.packed;
-        for (Size c = 0; c < 8; ++c) sums[c] = of.starts[c];
-        for (Size k = 0; k < of.steps; ++k, a += 4, b += 16) {
-            const uint32_t even = even_bytes(word_at(a)), odd = odd_bytes(word_at(a));
-            for (Size c = 0; c < 8; ++c) sums[c] = add_products(add_products(sums[c], even, b[c]), odd, b[8 + c]);
+    const auto half = [](uint32_t pair, int which) { return which ? high_half(pair) : low_half(pair); };
+    for (; sums != of.end; sums += 8, a += 4 * of.steps) {
+        for (Size first = 0; first < 8; first += 4) {
+            int32_t s[4] = {of.starts[first], of.starts[first + 1], of.starts[first + 2], of.starts[first + 3]};
+            const uint32_t *b = of.packed + first;
+            const int8_t *x = a;
+            for (Size k = 0; k < of.steps; ++k, x += 4, b += 16) {
+#pragma GCC unroll 4
+                for (int n = 0; n < 4; ++n) {
+                    const uint32_t *const words = b + 8 * (n & 1);
+#pragma GCC unroll 4
+                    for (Size c = 0; c < 4; ++c) s[c] += x[n] * half(words[c], n >> 1);
+                }
+            }
+            for (Size c = 0; c < 4; ++c) sums[first + c] = s[c];
         }
     }
 }
