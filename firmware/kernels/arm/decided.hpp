@@ -1,7 +1,7 @@
 // Results that are defined in single precision, made of integers: these are exact, or their error is bounded, and so is the distance of
 // the floats from the true value. Both round alike unless a result lies closer to a tie than both bounds together; there the floats decide.
 #pragma once
-#include "firmware/kernels/arm/dot_dsp.hpp"
+#include "firmware/kernels/arm/dsp.hpp"
 #include "firmware/kernels/common/affine.hpp"
 #include "firmware/kernels/common/single_functions.hpp"
 

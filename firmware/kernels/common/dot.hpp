@@ -61,6 +61,6 @@ inline void accumulate_rows(Acc (&sums)[2], W weights, X x, Size count) {
 #include "firmware/kernels/avr/dot_avr.hpp"
 #endif
 
-#ifdef __ARM_FEATURE_DSP
+#if defined(__ARM_FEATURE_DSP) || defined(HIL_DSP_PORTABLE)
 #include "firmware/kernels/arm/dot_dsp.hpp"
 #endif
