@@ -24,7 +24,7 @@ from benchmarks.peers_models import build_peers, write
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.session import SearchOutcome, run_search
-from tinyhil.harness.train.after_search import HAQ, HAWQ, ONCE, alternate, best_of
+from tinyhil.harness.train.after_search import HAQ, HAWQ, ONCE, Afterwards, alternate, best_of
 from tinyhil.harness.train.session import Tested, TrainOutcome, TrainRequest, run_train
 
 Row = dict[str, Any]
@@ -116,9 +116,8 @@ def within(limits: Iterable[Limited]) -> Iterator[Row]:
     """The answers of a search within each limit, as they are and trained."""
     with tempfile.TemporaryDirectory() as folder:
         for limited in limits:
-            (found,) = alternate(
-                limited.request(Path(folder)), limited.epochs, 1, searched, trained, ONCE, limited.augment
-            )
+            how = Afterwards(limited.epochs, schedule=ONCE, augment=limited.augment)
+            (found,) = alternate(limited.request(Path(folder)), how, searched, trained)
             tested, record = tested_of(found.trained), found.searched.record
             yield {
                 "model": limited.model,
@@ -143,12 +142,12 @@ SCHEDULED = (
 
 
 def _scheduled(request: SearchRequest, epochs: int, schedule: str) -> TrainOutcome:
-    return alternate(request, epochs, 1, searched, trained, schedule)[0].trained
+    return alternate(request, Afterwards(epochs, schedule=schedule), searched, trained)[0].trained
 
 
 def in_turn(request: SearchRequest, epochs: int) -> TrainOutcome:
     """Searched, trained, searched and trained again."""
-    return best_of(alternate(request, epochs // 2, 2, searched, trained, ONCE)).trained
+    return best_of(alternate(request, Afterwards(epochs // 2, 2, ONCE), searched, trained)).trained
 
 
 WAYS: dict[str, Callable[[SearchRequest, int], TrainOutcome]] = {

@@ -37,6 +37,14 @@ def test_every_option_has_a_help_text(command: str) -> None:
     assert not [option.name for option in options if not option.help]
 
 
+@pytest.mark.parametrize("command", ["flash", "diff", "profile", "bench"])
+def test_the_image_that_run_measured_is_asked_for_in_the_same_words(command: str) -> None:
+    says = {"model", "states", "steps", "then", "hop", "rounding", "format_", "assignment", "calibrate", "calibrate_by"}
+    names = {param.name for param in hil.commands[command].params}
+    assert says <= names
+    assert says <= {param.name for param in hil.commands["run"].params}
+
+
 @pytest.mark.parametrize("page", sorted(PAGES))
 def test_generated_page_is_current(page: str) -> None:
     assert unmarked((ROOT / page).read_text()) == PAGES[page](), "run: python -m tools.docs"

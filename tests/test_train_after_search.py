@@ -16,7 +16,7 @@ from test_train import DIGITS, graph_of
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import write_assignment
-from tinyhil.harness.train.after_search import alternate
+from tinyhil.harness.train.after_search import Afterwards, alternate
 from tinyhil.harness.train.session import TrainRequest
 from tinyhil.language.assignment import Assignment, load_assignment
 from tinyhil.search.evaluator import Score
@@ -60,7 +60,7 @@ class Recorded:
 
 
 def rounds_of(outcome: SimpleNamespace, train: Recorded, epochs: int, schedule: str) -> Any:
-    return alternate(outcome.request, epochs, 1, lambda _: outcome, train, schedule)  # type: ignore[arg-type, return-value]
+    return alternate(outcome.request, Afterwards(epochs, schedule=schedule), lambda _: outcome, train)  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.parametrize("clipped", [(), ("fc1_w",), ("fc1_w", "relu1")])
@@ -98,6 +98,6 @@ def test_training_cuts_ranges_as_the_search_did(augment: float, teacher: float, 
     """Of moved samples the model's own scores are known, labels are not."""
     train, outcome = Recorded(0.9), found(tmp_path / "found.yaml", ())
     request = replace(outcome.request, calibrate_by="percentile")
-    alternate(request, 2, 1, lambda _: outcome, train, "once", augment)  # type: ignore[arg-type, return-value]
+    alternate(request, Afterwards(2, 1, "once", augment), lambda _: outcome, train)  # type: ignore[arg-type, return-value]
     (asked,) = train.asked
     assert (asked.calibrate_by, asked.augment, asked.teacher) == ("percentile", augment, teacher)

@@ -20,10 +20,7 @@ AT_LEAST_ONE = click.IntRange(min=1)
 
 @click.command()
 @click.option("--board", required=True, help="Board to measure, as for `hil run`; see `hil boards`.")
-@common.MODEL_OPTION
-@common.stream_options
-@common.tflite_options
-@common.format_options
+@common.model_options
 @click.option(
     "--inputs", type=click.Path(path_type=Path), help=".npz or .npy to run on; default: the model's data set."
 )

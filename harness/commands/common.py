@@ -242,6 +242,11 @@ def then_options(command: Command) -> Command:
     return cast(Command, second(hop(joined)))
 
 
+def model_options(command: Command) -> Command:
+    """Which model, over how many steps, in whose integers and which formats: what says what the firmware is."""
+    return cast(Command, MODEL_OPTION(stream_options(tflite_options(format_options(command)))))
+
+
 def read_boards(path: Path | None, bench: Path | None = None) -> Boards:
     """The boards of `path`, or of the boards.yaml at hand, with the instances of the user's bench file."""
     from tinyhil.harness.settings.bench_file import default_bench

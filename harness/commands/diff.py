@@ -16,10 +16,7 @@ from tinyhil.harness.commands.common import read_boards, say
 @click.command()
 @click.argument("engines", nargs=-1, metavar="[A B]")
 @click.option("--board", help="Board to compare with this computer, named as for `hil run`. With A B: default host.")
-@common.MODEL_OPTION
-@common.stream_options
-@common.tflite_options
-@common.format_options
+@common.model_options
 @common.INPUTS_OPTION
 @common.calibrate_options
 @common.memory_options

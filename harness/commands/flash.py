@@ -15,9 +15,7 @@ from tinyhil.harness.commands.common import read_boards, say
 @click.option(
     "--board", required=True, help="Board to flash: uno, due, h747, or a name of the bench file; see `hil boards`."
 )
-@common.MODEL_OPTION
-@common.stream_options
-@common.format_options
+@common.model_options
 @common.calibrate_options
 @common.MODE_OPTION
 @common.memory_options

@@ -13,10 +13,7 @@ from tinyhil.harness.commands.common import end_with, read_boards, say
 
 @click.command()
 @click.option("--board", required=True, help="Board to measure on, named as for `hil run`.")
-@common.MODEL_OPTION
-@common.stream_options
-@common.tflite_options
-@common.format_options
+@common.model_options
 @common.INPUTS_OPTION
 @common.calibrate_options
 @common.memory_options

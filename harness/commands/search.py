@@ -15,6 +15,7 @@ from tinyhil.preference import RAM
 if TYPE_CHECKING:
     from tinyhil.harness.search.request import SearchRequest
     from tinyhil.harness.settings.config import Boards
+    from tinyhil.harness.train.after_search import Afterwards
     from tinyhil.harness.train.session import TrainOutcome, TrainRequest
 
 
@@ -142,23 +143,15 @@ def search(
     boards_file: Path | None,
     bench_file: Path | None,
     boards: tuple[str, ...],
-    epochs: int | None,
-    rounds: int,
-    schedule: str,
-    augment: float,
     **options: Any,
 ) -> None:
     """Choose a format for every tensor under limits of RAM and cost, so that the fewest outputs differ from float."""
-    import json
-
-    from rich.console import Console
-
     from tinyhil.harness.python import calls
     from tinyhil.harness.search.request import SearchRequest
-    from tinyhil.harness.search.show import print_outcome, search_progress
-    from tinyhil.harness.train.after_search import Round, alternate, best_of, require_trainable
-    from tinyhil.harness.train.show import epoch_line, lines_of_rounds
+    from tinyhil.harness.train.after_search import Afterwards, require_trainable
 
+    training = {name: options.pop(name) for name in ("epochs", "rounds", "schedule", "augment")}
+    how = None if training["epochs"] is None else Afterwards(**training)
     request = SearchRequest(**options, board=boards[0] if boards else None, also=boards[1:])
     known = boards_for(request.board, boards_file, bench_file)
     if assist:
@@ -166,12 +159,25 @@ def search(
         say(f"search: over; {answers} answers were given from here")
         return
     if each:
-        if epochs is not None:
+        if how is not None:
             raise ConfigError("search: --train and --each exclude each other; train for one board at a time")
         _search_each(request, known, as_json)
         return
-    if epochs is not None:
+    if how is not None:
         require_trainable(request)
+    _search(request, how, known, as_json)
+
+
+def _search(request: SearchRequest, how: Afterwards | None, known: Boards | None, as_json: bool) -> None:
+    """One answer for all boards, and weights trained for it if that is asked for."""
+    import json
+
+    from rich.console import Console
+
+    from tinyhil.harness.python import calls
+    from tinyhil.harness.search.show import print_outcome, search_progress
+    from tinyhil.harness.train.after_search import Round, alternate, best_of
+    from tinyhil.harness.train.show import epoch_line, lines_of_rounds
 
     def ask(wanted: SearchRequest) -> Any:
         with search_progress(Console(stderr=True), wanted.evaluations) as progress:
@@ -180,12 +186,8 @@ def search(
     def train(wanted: TrainRequest) -> TrainOutcome:
         return calls.train(wanted, say, lambda epoch: say(epoch_line(epoch)))
 
-    found: tuple[Round, ...] = ()
-    if epochs is None:
-        outcome = ask(request)
-    else:
-        found = alternate(request, epochs, rounds, ask, train, schedule, augment)
-        outcome = best_of(found).searched
+    found: tuple[Round, ...] = () if how is None else alternate(request, how, ask, train)
+    outcome = best_of(found).searched if found else ask(request)
     if as_json:
         of_rounds = {"rounds": [each.printed for each in found]} if found else {}
         trained = {"trained": best_of(found).trained.printed} if found else {}

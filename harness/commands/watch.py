@@ -35,8 +35,7 @@ def watch(
     once: bool,
     as_json: bool,
     every_board: bool,
-    bench_file: Path | None,
-    boards_file: Path | None,
+    **files: Path | None,
 ) -> None:
     """Show boards, locks, unfinished runs and the last records, until Ctrl-C; nothing is opened or changed.
 
@@ -52,7 +51,7 @@ def watch(
 
     if (runs or port) and not page:
         raise click.UsageError("--runs and --port are of --page")
-    boards = read_boards(boards_file, bench_file)
+    boards = read_boards(files["boards_file"], files["bench_file"])
     if as_json:
         click.echo(json.dumps(snapshot(boards, results)))
     elif page:

@@ -33,6 +33,17 @@ ALL = 1.0  # of samples that are moved the model's scores are known, labels only
 HAQ, HAWQ, ONCE = "haq", "hawq", "once"
 CANDIDATES = 3  # that HAQ's schedule trains for an epoch each, at most half of all epochs
 
+
+@dataclass(frozen=True, slots=True)
+class Afterwards:
+    """How weights are trained for what was found: the options of `hil search --train`."""
+
+    epochs: int
+    rounds: int = 1
+    schedule: str = HAQ
+    augment: float = 0.0
+
+
 Ask = Callable[[SearchRequest], SearchOutcome]
 Train = Callable[[TrainRequest], TrainOutcome]
 
@@ -65,24 +76,16 @@ def require_trainable(request: SearchRequest) -> None:
         )
 
 
-def alternate(
-    request: SearchRequest,
-    epochs: int,
-    rounds: int,
-    ask: Ask,
-    train: Train,
-    schedule: str = HAQ,
-    augment: float = 0.0,
-) -> tuple[Round, ...]:
-    """Rounds of search and training, until the formats stay or `rounds` are over."""
+def alternate(request: SearchRequest, how: Afterwards, ask: Ask, train: Train) -> tuple[Round, ...]:
+    """Rounds of search and training, until the formats stay or `how.rounds` are over."""
     found: list[Round] = []
-    with _as_files(request) if rounds > 1 else _unchanged(request) as files:
-        for number in range(1, rounds + 1):
+    with _as_files(request) if how.rounds > 1 else _unchanged(request) as files:
+        for number in range(1, how.rounds + 1):
             asked = request if number == 1 else _searched_again(request, files, found[-1], number)
             searched = ask(asked)
             if found and _formats(searched) == _formats(found[-1].searched):
                 break
-            found.append(_round(searched, _training(asked, searched, epochs, augment), train, schedule))
+            found.append(_round(searched, _training(asked, searched, how), train, how.schedule))
     return tuple(found)
 
 
@@ -105,7 +108,7 @@ def _round(searched: SearchOutcome, wanted: TrainRequest, train: Train, schedule
     return Round(searched, train(replace(wanted, assignment=path, progressive=schedule == HAWQ)), arena_bytes)
 
 
-def _training(request: SearchRequest, searched: SearchOutcome, epochs: int, augment: float) -> TrainRequest:
+def _training(request: SearchRequest, searched: SearchOutcome, how: Afterwards) -> TrainRequest:
     """On the samples that the search saw, reported on those it did not; the file lies beside the assignment. Scales are
     learned unless there are loops, each step of which would see a scale jump."""
     is_recurrent = any(node.body is not None for node in searched.space.graph.walk())
@@ -114,14 +117,14 @@ def _training(request: SearchRequest, searched: SearchOutcome, epochs: int, augm
         out=Path(searched.record["assignment_file"]).with_suffix(".onnx"),
         data=request.inputs,
         held_out=request.held_out,
-        epochs=epochs,
+        epochs=how.epochs,
         batch=None,
         rate=None,
         seed=request.seed,
-        teacher=ALL if augment > 0 else TEACHER,
+        teacher=ALL if how.augment > 0 else TEACHER,
         learn_scales=False if is_recurrent else None,
         calibrate_by=request.calibrate_by,
-        augment=augment,
+        augment=how.augment,
     )
 
 

@@ -72,12 +72,15 @@ class Tables:
     def named(self, of: str, table: np.ndarray, out: Format) -> str:
         """The name of a table `of` something in flash, of codes of `out`."""
         table = table & ((1 << 8 * out.storage_bytes) - 1)
+        return self.kept(f"{of}_codes", table, Fixed(8 * out.storage_bytes, 0))
+
+    def kept(self, wish: str, table: np.ndarray, fmt: Fixed) -> str:
+        """The name of a table of `fmt`: that of an equal one, else as it is wished if nothing is called so."""
         for name, other in self.tables.items():
-            if np.array_equal(other, table) and self.tensors[name].format.storage_bytes == out.storage_bytes:
+            if np.array_equal(other, table) and self.tensors[name].format == fmt:
                 return name
-        name = free_name(f"{of}_codes", self._program.tensors, self.tensors)
-        self.tensors[name] = Tensor(name, table.size, Fixed(8 * out.storage_bytes, 0), Role.TABLE)
-        self.tables[name] = table
+        name = free_name(wish, self._program.tensors, self.tensors)
+        self.tensors[name], self.tables[name] = Tensor(name, table.size, fmt, Role.TABLE), table
         return name
 
 

@@ -18,6 +18,7 @@ from tinyhil.formats.format import AFFINE, INTEGER, SINGLE
 from tinyhil.language.program import Op, Program, Role, Tensor, walk
 from tinyhil.names import free_name
 from tinyhil.ops import batched, linear, real_functions
+from tinyhil.passes.code_tables import Tables
 from tinyhil.passes.exchange import Place, exchanged
 
 PRODUCTS = (batched.BATCH_MATMUL.form, linear.MATMUL.form)
@@ -37,23 +38,19 @@ def with_decisions(program: Program, *, pairs: bool = True) -> Program:
     """`program` for chips with these kernels; the same object if nothing changes. `pairs`: the chip multiplies two
     halfwords at once."""
     made: dict[Place, Op] = {}
-    tensors: dict[str, Tensor] = {}
-    tables: dict[str, np.ndarray] = {}
+    tables = Tables(program)
     for op in walk(program.body):
         if _is_product(program, op, pairs):
-            name = free_name(f"{op.output}.columns", program.tensors, tensors)
-            tensors[name] = Tensor(name, _words_of_columns(program, op), WORD, Role.ARENA)
+            name = free_name(f"{op.output}.columns", program.tensors, tables.tensors)
+            tables.tensors[name] = Tensor(name, _words_of_columns(program, op), WORD, Role.ARENA)
             made[op.kernel, op.output] = replace(op, scratch=name)
         elif _is_softmax_of_rows(program, op) and (pairs or op.params["outer"] * op.params["along"] >= CODES):
             entries = exponentials(_scale(program, op.inputs[0]))
-            name = next((one for one, other in tables.items() if np.array_equal(other, entries)), "")
-            if not name:
-                name = free_name(f"{op.output}.exponentials", program.tensors, tensors)
-                tensors[name], tables[name] = Tensor(name, CODES, WORD, Role.TABLE), entries
+            name = tables.kept(f"{op.output}.exponentials", entries, WORD)
             params = {key: op.params[key] for key in ("outer", "along", "shift")}
             form = real_functions.SOFTMAX_DECIDED.form
             made[op.kernel, op.output] = replace(op, kernel=form, inputs=(name, *op.inputs), params=params)
-    return exchanged(program, made, tensors, tables) if made else program
+    return exchanged(program, made, tables.tensors, tables.tables) if made else program
 
 
 def _words_of_columns(program: Program, op: Op) -> int:

@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from tinyhil.formats.fixed import Fixed
-from tinyhil.language.program import Op, Program, Role, Tensor, walk
-from tinyhil.names import free_name
+from tinyhil.language.program import Op, Program, walk
 from tinyhil.ops import softmax
+from tinyhil.passes.code_tables import Tables
 from tinyhil.passes.exchange import Place, exchanged
 
 WORD = Fixed(32, 0)
@@ -24,21 +24,17 @@ MOST_FRACTION_BITS = 12  # exponentials are at most 2^19, sums below 2^31
 def with_softmax_tables(program: Program) -> Program:
     """`program` with such rows by table, with more elements than a table has entries; the same object if none."""
     made: dict[Place, Op] = {}
-    tensors: dict[str, Tensor] = {}
-    tables: dict[str, np.ndarray] = {}
+    tables = Tables(program)
     for op in walk(program.body):
         if not _is_of_bytes(program, op):
             continue
         shared = program.constants[op.inputs[0]].reshape(-1)
         entries = softmax.exp_negative(np.arange(DISTANCES), op.params["scale"] - softmax.FRACTION_BITS, shared)
-        name = next((one for one, other in tables.items() if np.array_equal(other, entries)), "")
-        if not name:
-            name = free_name(f"{op.output}.exponentials", program.tensors, tensors)
-            tensors[name], tables[name] = Tensor(name, DISTANCES, WORD, Role.TABLE), entries
+        name = tables.kept(f"{op.output}.exponentials", entries, WORD)
         params = {key: op.params[key] for key in ("outer", "count", "fraction_bits")}
         form = softmax.LOOKED_UP.form
         made[op.kernel, op.output] = replace(op, kernel=form, inputs=(name, *op.inputs[1:]), params=params)
-    return exchanged(program, made, tensors, tables) if made else program
+    return exchanged(program, made, tables.tensors, tables.tables) if made else program
 
 
 def _is_of_bytes(program: Program, op: Op) -> bool:
