@@ -269,7 +269,8 @@ def test_a_compiler_that_will_not_do_gets_one_error(compiler: str, tmp_path: Pat
     [
         (["digits_mlp", "--out", "x.tar"], 2, "is one .zip file"),
         (["digits_mlp", "--out", "nowhere/x.zip"], 2, "there is no folder"),
-        (["digits_mlp", "--out", "x.zip", "--name", "class"], 2, "no name for a C library"),
+        (["digits_mlp", "--out", "x.zip", "--name", "class"], 2, "no name for a C library; try 'class_net'"),
+        (["digits_mlp", "--out", "x.zip", "--name", "a__b"], 2, "try 'a_b'"),
         (["digits_mlp", "--out", "x.zip", "--name", "Ünïcode"], 2, "no name for a C library"),
         (["digits_mlp", "--out", "x.zip", "--classes", "a,b"], 2, "2 class names, but the model has 10 outputs"),
         (["digits_mlp", "--out", "x.zip", "--format", "fixed99"], 2, "fixed99"),

@@ -122,9 +122,10 @@ def library_of(compiled: Compiled, model: str, name: str | None, arena: str, cla
 def prefix_of(name: str, *, given: bool) -> str:
     """What every name of the library begins with; a name that the user gave must serve as it is.
 
-    ConfigError if it is no name in C.
+    ConfigError if it is no name in C. Two underscores in a row, as in `model_` and `_predict`, are C++'s own.
     """
-    made = next(iter(identifiers([name]).values())).lower()[:MAX_PREFIX]
+    made = re.sub(r"_{2,}", "_", next(iter(identifiers([name]).values())).lower()[:MAX_PREFIX])
+    made += "net" if made.endswith("_") else ""
     if given and (made != name or not re.fullmatch(r"[a-z]\w*", name, re.ASCII)):
         raise ConfigError(f"--name {name!r}: no name for a C library; try {made!r}")
     return made
