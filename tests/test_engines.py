@@ -15,6 +15,7 @@ from tinyhil.errors import BuildError, ConfigError, DoesNotFit, HilError, ModelE
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.engines import comparison, registry, standing
 from tinyhil.harness.engines.contest_page import contest_page
+from tinyhil.harness.engines.difference import diff_engines
 from tinyhil.harness.engines.engine import Built, Engine, Task
 from tinyhil.harness.engines.engine_run import run_engine
 from tinyhil.harness.engines.firmware_run import Bench
@@ -218,7 +219,7 @@ def test_engines_of_others_agree_with_the_float_model(engine: str, model: str, e
 @pytest.mark.slow
 @pytest.mark.data("engines", "tflite/microwakeword/v2_okay_nabu.tflite")
 def test_a_network_with_states_begins_where_its_file_says(tmp_path: Path) -> None:
-    """A wake word's first step, by TFLM's variables and by the float model: the same code."""
+    """A wake word's first step, by TFLM's variables and by the float model: the same code; by ours: every tensor."""
     x = np.random.default_rng(0).integers(-128, 128, (1, 1, 3, 40))
     np.savez(tmp_path / "x.npz", x=x.astype(np.float32))
     model = str(data_file("tflite/microwakeword/v2_okay_nabu.tflite"))
@@ -226,3 +227,6 @@ def test_a_network_with_states_begins_where_its_file_says(tmp_path: Path) -> Non
     record, _ = run_engine("tflm", data_file("engines"), asked, bench())
     assert record["input"] == "int8 1 0"
     assert record["largest_output_error"] <= 1
+    found = diff_engines(("tinyhil", "tflm"), data_file("engines"), replace(asked, format="int8"), 0, bench())
+    assert found.first is None
+    assert len(found.tensors) >= 17

@@ -62,11 +62,12 @@ def _of_ours(request: Request, sample: int, bench: Bench) -> dict[str, EngineTen
     plain = (ROWS.name,)  # by rows no layer is ever there as a whole; its integers are the same
     compiled = compile_for(board, bench.boards, opened.model, job.assignment, job.ranges, wish_of(request), plain)
     integers, _ = quantize_inputs(compiled.program, shape_inputs(graph, x))
+    shapes = graph.all_shapes()
     wanted, arrays = board_tensors(device, compiled, integers[0])
     formats = {op.output: compiled.program.tensors[op.output].format for op, _ in wanted}
     found = {}
     for (op, _), codes in zip(wanted, arrays, strict=True):
-        if prod(graph.shapes.get(op.output, ())) != codes.size:
+        if op.output not in shapes or prod(shapes[op.output]) != codes.size:
             continue  # a part of a tensor, or laid out for a kernel
         fmt = formats[op.output]
         step = None if fmt.grid is None else float(fmt.grid[0])
@@ -115,10 +116,10 @@ def in_words_of(
 ) -> dict[str, EngineTensor]:
     """Tensors of a file as those of the graph that was read from it. A file's maps have channels innermost, the graph's
     are planes: where a shape allows for both, what is nearer to the float model."""
-    found = {}
+    found, shapes = {}, graph.all_shapes()
     for tap, codes in zip(taps, arrays, strict=True):
         name = name_in(graph, tap.name)
-        if name is None or prod(graph.shapes[name]) != codes.size:
+        if name is None or name not in floats or prod(shapes[name]) != codes.size:
             continue
         reals = tap.port.reals(codes)
         ways = [reals]
@@ -130,12 +131,14 @@ def in_words_of(
 
 
 def name_in(graph: Graph, name: str) -> str | None:
-    """The tensor of the graph that holds what a file's tensor does: of what reading has made of one operator the last
-    that is no rearrangement."""
+    """The tensor of the graph, or of a loop's body, that holds what a file's tensor does: of what reading has made of
+    one operator the last that is no rearrangement and no codes."""
+    shapes = graph.all_shapes()
     for candidate in (f"{name}.fakequantize", name):
-        if candidate in graph.shapes:
+        if candidate in shapes:
             return candidate
-    made = [out for node in graph.nodes if node.op != "Transpose" for out in node.outputs if out.startswith(f"{name}.")]
+    nodes = (node for node in graph.walk() if node.op not in ("Transpose", "ToCodes"))
+    made = [out for node in nodes for out in node.outputs if out.startswith(f"{name}.")]
     return made[-1] if made else None
 
 
