@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 from kernel_cases import Case
+from onnx_models import compiled, load, model, node, samples_for
 from onnx_models import graph as onnx_graph
-from onnx_models import load, model, node
 from scan_models import scan
 
 from tinyhil.codegen.kernel_calls import name_of
@@ -171,3 +172,16 @@ def random_cases(first: int, count: int, folder: Path) -> list[Case]:
         if case is not None:
             cases.append(case)
     return cases
+
+
+def cases_of(
+    folder: Path, default: str, models: Iterable[tuple[str, onnx.ModelProto, Sequence[int]]], rows: int = 7
+) -> list[Case]:
+    """Models by name with the shape of their input: each in one format, and with the input in another; at its ends."""
+    found = []
+    for name, proto, shape in models:
+        graph = load(proto, folder)
+        for exceptions in ({}, {"x": "fixed8" if default == "fixed16" else "fixed16"}):
+            program = compiled(graph, samples_for(shape, 4), default, **exceptions)
+            found.append(Case(f"{name} {default} {exceptions}", program, extreme_inputs(program, 3)[-rows:]))
+    return found

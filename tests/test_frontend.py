@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from mutants import damaged_bytes
 from onnx import TensorProto, helper
 from onnx_models import compiled, floats, graph, load, node, onnxruntime_outputs, samples_for, simple, tensors
 from scan_models import H0, HIDDEN, SCANS, STEPS, WIDTH, U, cell, classifier, scan
 
-from tinyhil.errors import HilError, ModelError
+from tinyhil.errors import ModelError
 from tinyhil.frontend.onnx import load_onnx
-from tinyhil.language.graph import Graph
-from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.references.evaluate import evaluate
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
@@ -351,92 +348,3 @@ def test_the_hash_is_that_of_the_file(tmp_path: Path) -> None:
     loaded = load_onnx(path)
     assert loaded.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert loaded.graph.name == "m"
-
-
-# ---- damaged files: any bytes whatever
-
-
-ORIGINALS = [good, *SCANS.values()]
-OPERATORS = [*OPERATOR_BY_NAME, *LOOP_BY_NAME, "Constant", "Exp"]
-
-
-def damaged_graph(chance: random.Random, proto: onnx.ModelProto) -> bytes:
-    """A well-formed file with another meaning: operators, operands, shapes, attributes and weights exchanged."""
-    levels = [proto.graph]
-    for level in levels:
-        levels += [a.g for n in level.node for a in n.attribute if a.type == onnx.AttributeProto.GRAPH]
-    level = chance.choice(levels)
-    item = chance.choice(level.node)
-    names = [info.name for one in levels for info in (*one.input, *one.initializer)]
-    names += [name for one in levels for n in one.node for name in n.output]
-    match chance.randrange(8):
-        case 0:
-            item.op_type = chance.choice(OPERATORS)
-        case 1 if item.input:
-            item.input[chance.randrange(len(item.input))] = chance.choice(names)
-        case 2:
-            item.input[:] = item.input[: chance.randrange(len(item.input) + 1)]
-        case 3:
-            item.input.append(chance.choice(names))
-        case 4 if level.initializer:
-            tensor = chance.choice(level.initializer)
-            tensor.dims[:] = [chance.choice((0, 1, 2, 3, 4, 12, -1, 1 << 40)) for _ in range(chance.randrange(4))]
-        case 5:
-            dims = chance.choice(level.input).type.tensor_type.shape.dim if level.input else []
-            for dim in dims[chance.randrange(2) :]:
-                dim.dim_value = chance.choice((0, 1, 2, 3, 4, 6, 12, -1, 1 << 40))
-        case 6 if item.attribute:
-            attribute = chance.choice(item.attribute)
-            attribute.i = chance.choice((-9, -1, 0, 1, 2, 5, 1 << 40))
-            attribute.ints[:] = [chance.choice((-9, -1, 0, 1, 2, 5)) for _ in range(chance.randrange(3))]
-        case _:
-            item.output[:] = [chance.choice(names), *item.output[1:]] if item.output else []
-    return proto.SerializeToString()
-
-
-def mutants(seed: int) -> Iterator[bytes]:
-    """Endless damage to valid models, half of it below the file format and half above."""
-    chance = random.Random(seed)
-    files = [make().SerializeToString() for make in ORIGINALS]
-    while True:
-        yield damaged_bytes(chance, chance.choice(files))
-        yield damaged_graph(chance, onnx.load_model_from_string(chance.choice(files)))
-
-
-def survive(seed: int, count: int, folder: Path) -> int:
-    """Feed mutants to the whole tool down to the integers; returns how many were accepted."""
-    path = folder / "m.onnx"
-    accepted, lines = 0, set()
-    for number, data in zip(range(count), mutants(seed), strict=False):
-        path.write_bytes(data)
-        try:
-            loaded = load_onnx(path).graph
-            accepted += 1
-            lower_and_run(loaded)
-        except HilError as error:
-            lines.add(str(error).count("\n"))
-        except Exception as error:
-            saved = folder / "culprit.onnx"
-            saved.write_bytes(data)
-            raise AssertionError(f"mutant {number} of seed {seed} ({saved}): {error!r}") from error
-    assert lines <= {0}
-    return accepted
-
-
-def lower_and_run(loaded: Graph) -> None:
-    elements = np.prod(loaded.shapes[loaded.inputs[0]], dtype=float)
-    if not 0 < elements <= 10_000:  # a damaged shape; nothing is wrong with it but its cost
-        return
-    x = samples_for(loaded.shapes[loaded.inputs[0]], count=2)
-    with np.errstate(all="ignore"):
-        program = compiled(loaded, x)
-    run_reference(program, quantize_inputs(program, x)[0])
-
-
-def test_damaged_bytes(tmp_path: Path) -> None:
-    assert survive(seed=1, count=600, folder=tmp_path) > 20
-
-
-@pytest.mark.slow
-def test_much_more_damage(tmp_path: Path) -> None:
-    assert survive(seed=2, count=10_000, folder=tmp_path) > 500

@@ -5,7 +5,7 @@ Floats as onnxruntime, integers near them, kernels equal to numpy natively and o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ from ops_models import (
     rnn_pool,
     shape_of,
 )
-from random_models import extreme_inputs
+from random_models import cases_of
 
 from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.compiler.lower import lower
@@ -92,19 +92,13 @@ def test_integers_stay_near_the_floats(name: str, tmp_path: Path) -> None:
     assert error <= units * 2.0**-12
 
 
-def cases(folder: Path, default: str, names: Sequence[str], rows: int = 7) -> list[Case]:
-    found = []
-    for name in names:
-        graph = load(proto(name), folder)
-        for exceptions in ({}, {"x": "fixed8" if default == "fixed16" else "fixed16"}):
-            program = compiled(graph, samples_for(shape_of(name), 4), default, **exceptions)
-            found.append(Case(f"{name} {default} {exceptions}", program, extreme_inputs(program, 3)[-rows:]))
-    return found
+def cases(folder: Path, default: str, names: Iterable[str], rows: int = 7) -> list[Case]:
+    return cases_of(folder, default, ((name, proto(name), shape_of(name)) for name in names), rows)
 
 
 @pytest.mark.parametrize("default", ["fixed8", "fixed16"])
 def test_kernels_equal_the_reference(default: str, tmp_path: Path) -> None:
-    made = cases(tmp_path, default, tuple(ALL))
+    made = cases(tmp_path, default, ALL)
     assert first_difference(made, run_natively(made, tmp_path, *UNDEFINED)) == ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from boards_under_test import EMULATED, by_compiler
 from kernel_cases import UNDEFINED, Case, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, onnxruntime_outputs, samples_for, simple
-from random_models import extreme_inputs
+from random_models import cases_of, extreme_inputs
 from test_ops_windows import MODELS as WINDOWS
 
 from tinyhil.harness.settings.config import load_boards
@@ -169,19 +169,13 @@ def test_integers_stay_near_the_floats(name: str, tmp_path: Path) -> None:
     assert error <= units * 2.0**-12
 
 
-def cases(folder: Path, default: str, names: Sequence[str], rows: int = 7) -> list[Case]:
-    found = []
-    for name in names:
-        graph = load(proto(name), folder)
-        for exceptions in ({}, {"x": "fixed8" if default == "fixed16" else "fixed16"}):
-            program = compiled(graph, samples_for(MODELS[name][1], 4), default, **exceptions)
-            found.append(Case(f"{name} {default} {exceptions}", program, extreme_inputs(program, 3)[-rows:]))
-    return found
+def cases(folder: Path, default: str, names: Iterable[str], rows: int = 7) -> list[Case]:
+    return cases_of(folder, default, ((name, proto(name), MODELS[name][1]) for name in names), rows)
 
 
 @pytest.mark.parametrize("default", ["fixed8", "fixed16"])
 def test_kernels_equal_the_reference(default: str, tmp_path: Path) -> None:
-    made = cases(tmp_path, default, tuple(MODELS))
+    made = cases(tmp_path, default, MODELS)
     assert first_difference(made, run_natively(made, tmp_path, *UNDEFINED)) == ""
 
 
