@@ -33,7 +33,7 @@ from tinyhil.train.loss import loss_of  # noqa: E402
 from tinyhil.train.network import Network, network, with_constants  # noqa: E402
 from tinyhil.train.quantizers import quantizers, straight_through  # noqa: E402
 from tinyhil.train.samples import divide  # noqa: E402
-from tinyhil.train.schedule import Epoch, Job, Schedule  # noqa: E402
+from tinyhil.train.schedule import Epoch, Job, Schedule, Trained  # noqa: E402
 from tinyhil.train.write import trained_onnx  # noqa: E402
 
 DIGITS = data.load("digits")
@@ -166,6 +166,21 @@ def job(epochs: int, checkpoint: Path | None = None, tell=lambda epoch: None, **
     samples = divide(DIGITS.x_train[:300], DIGITS.y_train[:300], 0)
     judge = Judge(graph, Assignment("fixed4"), samples.calibration, NumpyExecutor())
     return Job(judge, samples, Schedule(epochs, rate=2e-3, **options), tell, checkpoint, "mine")
+
+
+def goes_on_as_if_nothing_had_happened(given: Job, whole: Trained, number: int, folder: Path) -> bool:
+    """Whether training that is interrupted after an epoch ends, by its checkpoint, where the `whole` one did."""
+
+    def stop(epoch: Epoch) -> None:
+        if epoch.number == number:
+            raise KeyboardInterrupt
+
+    path = folder / "c.npz"
+    with pytest.raises(KeyboardInterrupt):
+        train(replace(given, checkpoint=path, tell=stop))
+    resumed = train(replace(given, checkpoint=path))
+    assert resumed.epochs[1:] == whole.epochs[1:]
+    return all(np.array_equal(resumed.constants[name], array) for name, array in whole.constants.items())
 
 
 def test_an_interrupted_training_gives_the_same_weights(tmp_path: Path) -> None:

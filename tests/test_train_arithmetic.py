@@ -10,14 +10,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from test_train import job  # noqa: E402
+from test_train import goes_on_as_if_nothing_had_happened, job  # noqa: E402
 
 from tinyhil.errors import ConfigError, TrainingError  # noqa: E402
 from tinyhil.train.fit import train  # noqa: E402
 from tinyhil.train.limited_precision import Half, Limited, LossScale, holder, parse  # noqa: E402
 from tinyhil.train.loss import loss_of  # noqa: E402
 from tinyhil.train.network import network, with_constants  # noqa: E402
-from tinyhil.train.schedule import Epoch, Schedule  # noqa: E402
+from tinyhil.train.schedule import Schedule  # noqa: E402
 
 NUMBERS = torch.tensor([-9.0, -0.375, -0.25, -0.1, 0.0, 0.124, 0.125, 0.126, 0.375, 0.5, 9.0])
 
@@ -161,17 +161,7 @@ def test_a_loss_scaled_too_far_is_named_instead_of_leaving_out_all_steps() -> No
 @pytest.mark.parametrize("arithmetic", [Limited(4, 12, True), Half()])
 def test_resumed_training_draws_the_same(arithmetic: Limited | Half, tmp_path: Path) -> None:
     given = replace(job(2), arithmetic=arithmetic, schedule=Schedule(2, rate=0.01))
-    whole = train(given)
-
-    def stop(epoch: Epoch) -> None:
-        if epoch.number == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(replace(given, checkpoint=tmp_path / "c.npz", tell=stop))
-    resumed = train(replace(given, checkpoint=tmp_path / "c.npz"))
-    assert resumed.epochs[1:] == whole.epochs[1:]
-    assert all(np.array_equal(resumed.constants[name], array) for name, array in whole.constants.items())
+    assert goes_on_as_if_nothing_had_happened(given, train(given), 2, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from test_train import job  # noqa: E402
+from test_train import goes_on_as_if_nothing_had_happened, job  # noqa: E402
 
 from tinyhil.compiler.calibrate import calibrate, load_ranges, save_ranges  # noqa: E402
 from tinyhil.compiler.lower import lower  # noqa: E402
 from tinyhil.train.augment import augmented  # noqa: E402
 from tinyhil.train.fit import train  # noqa: E402
-from tinyhil.train.schedule import Epoch, Schedule  # noqa: E402
+from tinyhil.train.schedule import Schedule  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -57,16 +57,8 @@ def test_moved_samples_choose_the_epoch_and_are_taught() -> None:
 
 
 def test_interrupted_training_draws_the_same(tmp_path: Path) -> None:
-    def stop(epoch: Epoch) -> None:
-        if epoch.number == 2:
-            raise KeyboardInterrupt
-
-    whole = train(job(3, augment=0.2, teacher=0.5))
-    with pytest.raises(KeyboardInterrupt):
-        train(job(3, tmp_path / "c.npz", stop, augment=0.2, teacher=0.5))
-    resumed = train(job(3, tmp_path / "c.npz", augment=0.2, teacher=0.5))
-    assert resumed.epochs[1:] == whole.epochs[1:]
-    assert all(np.array_equal(resumed.constants[name], array) for name, array in whole.constants.items())
+    given = job(3, augment=0.2, teacher=0.5)
+    assert goes_on_as_if_nothing_had_happened(given, train(given), 2, tmp_path)
 
 
 @pytest.mark.parametrize("by", ["percentile", "mse", "kl"])

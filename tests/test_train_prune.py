@@ -12,7 +12,7 @@ from hil_command import hil
 
 torch = pytest.importorskip("torch")
 
-from test_train import graph_of, job  # noqa: E402
+from test_train import goes_on_as_if_nothing_had_happened, graph_of, job  # noqa: E402
 
 from tinyhil.compiler.lower import lower  # noqa: E402
 from tinyhil.errors import ConfigError  # noqa: E402
@@ -21,7 +21,6 @@ from tinyhil.language.assignment import Assignment  # noqa: E402
 from tinyhil.train.fit import train  # noqa: E402
 from tinyhil.train.network import with_constants  # noqa: E402
 from tinyhil.train.prune import Pruning, mask, matrices, parse_pruning  # noqa: E402
-from tinyhil.train.schedule import Epoch  # noqa: E402
 
 HALF = Pruning({"fc1_w": 0.5, "fc2_w": 0.25}, 2)
 
@@ -76,16 +75,7 @@ def test_zeros_are_in_the_integers_and_an_interrupted_training_has_the_same(tmp_
     for name, share in HALF.shares.items():
         assert np.mean(whole.constants[name] == 0) >= share
         assert np.mean(program.constants[name] == 0) >= share
-
-    def stop(epoch: Epoch) -> None:
-        if epoch.number == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(replace(given, checkpoint=tmp_path / "c.npz", tell=stop))
-    resumed = train(replace(given, checkpoint=tmp_path / "c.npz"))
-    assert resumed.epochs[1:] == whole.epochs[1:]
-    assert all(np.array_equal(resumed.constants[name], array) for name, array in whole.constants.items())
+    assert goes_on_as_if_nothing_had_happened(given, whole, 3, tmp_path)
 
 
 def test_a_format_without_zero_is_refused() -> None:
