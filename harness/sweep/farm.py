@@ -128,6 +128,8 @@ class Farm:
             running.update((self._submit(attempt, order), attempt) for attempt in fresh)
             while running:
                 for future in self._done(running):
+                    if not future.done():  # its worker has died with what it had computed: another one does it again
+                        continue
                     attempt = running.pop(future)
                     outcome, texts = self._result(future)
                     other = self._other(attempt, outcome)
@@ -239,6 +241,9 @@ class Farm:
             said = f"within {self._worker_timeout_s:.0f} s no worker came that can carry it out; see docs/sweep.md"
         else:
             error = future.exception()
+            if error is None:  # computed again meanwhile
+                again: tuple[Outcome, dict[str, str]] = future.result()
+                return again
             said = f"no worker could carry it out: {type(error).__name__}: {error}".splitlines()[0]
         return {"exit_code": errors.EXIT_NO_BOARD, "error": said, "record": None, "search": None}, {}
 
