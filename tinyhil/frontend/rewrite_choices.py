@@ -179,8 +179,25 @@ def places_along(shape: Sequence[int], index: np.ndarray, axis: int) -> np.ndarr
 
 
 def _gather_elements(site: Site) -> Results:
+    if site.value(site.input(1)) is None:
+        return _gathered_at(site)
     shape, index = site.shape(site.input(0)), site.static(1, "indices").astype(np.int64)
     return _taken(site, places_along(shape, index, range(len(shape))[int(site.attr("axis", 0))]), index.shape)
+
+
+def _gathered_at(site: Site) -> Results:
+    """Indices computed at run time, from behind if they are below 0: places in the whole tensor."""
+    x, index = site.input(0), site.input(1)
+    shape, wanted = site.shape(x), site.shape(index)
+    axis = range(len(shape))[int(site.attr("axis", 0))]
+    side = site.constant("side", shape[axis], np.int64)
+    zero = site.constant("zero", 0, np.int64)
+    index = site.make("Where", site.make("Less", index, zero), site.make("Add", index, side), index)
+    inner = site.constant("inner", element_count(shape[axis + 1 :]), np.int64)
+    starts = places_along(shape, np.zeros(wanted, np.int64), axis)
+    places = site.make("Add", site.make("Mul", index, inner), site.constant("starts", starts, np.int64))
+    flat = _reshaped(site, x, (element_count(shape),), "flat")
+    return site.last("Gather", flat, places, axis=0)
 
 
 def places_of_blocks(site: Site, index: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
@@ -239,6 +256,6 @@ REWRITES = (
     Rewrite("Trilu", "constant diagonal", _trilu, ("upper",)),
     Rewrite("OneHot", "constant depth and values", _one_hot, ("axis",)),
     Rewrite("Hardmax", "any axis", _hard_max, ("axis",)),
-    Rewrite("GatherElements", "constant indices", _gather_elements, ("axis",)),
+    Rewrite("GatherElements", "constant indices, or indices computed at run time", _gather_elements, ("axis",)),
     Rewrite("GatherND", "constant indices", _gather_nd, ("batch_dims",)),
 )
