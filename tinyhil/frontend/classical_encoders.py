@@ -39,7 +39,8 @@ def _numbers(node: onnx.NodeProto, attrs: Attributes, *names: str) -> np.ndarray
 
 
 def one_hot(node: onnx.NodeProto, attrs: Attributes, _: set[str]) -> Plain:
-    """1 where the number is the category; nothing for others, whether the converter allows them or not."""
+    """1 where the number is the category; nothing for others, whether the converter allows them or not. ModelError for
+    strings."""
     out, categories = node.output[0], _numbers(node, attrs, "cats_int64s")
     last, known = whole(f"{out}.last", -1), constant(f"{out}.categories", categories, categories.size)
     nodes = [
@@ -51,7 +52,7 @@ def one_hot(node: onnx.NodeProto, attrs: Attributes, _: set[str]) -> Plain:
 
 
 def label_encoder(node: onnx.NodeProto, attrs: Attributes, _: set[str]) -> Plain:
-    """The value of a key, `default` of any other number."""
+    """The value of a key, `default` of any other number. ModelError for strings and NaN."""
     out = node.output[0]
     keys = _numbers(node, attrs, "keys_int64s", "keys_floats", "keys_tensor").reshape(-1)
     values = _numbers(node, attrs, "values_floats", "values_int64s", "values_tensor").reshape(-1).astype(np.float64)

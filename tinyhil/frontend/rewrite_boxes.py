@@ -67,8 +67,8 @@ def _left(site: Site, scores: str) -> tuple[str, str]:
     if site.input(4):
         least = float(site.static(4, "score threshold").reshape(-1)[0])
         threshold, never = site.constant("threshold", least), site.constant("never", least - 1)
-        kept = site.make("Where", site.make("Greater", scores, threshold), scores, never)
-        return kept, site.constant("above", least - 0.5)
+        counted = site.make("Where", site.make("Greater", scores, threshold), scores, never)
+        return counted, site.constant("above", least - 0.5)
     smallest = site.make("ReduceMin", scores, keepdims=1, axes=[0, 1])
     return scores, site.make("Sub", smallest, site.constant("half", 0.5))
 

@@ -91,20 +91,20 @@ def _masked(site: Site, scores: str, mask: str) -> str:
     batch, _, steps, keys = site.shape(scores)
     never = site.builder.constant(f"{site.stem}.never", np.array(-np.inf, np.float32))
     if int(site.attr("unidirectional", 0)):
-        kept = site.constant("past", np.tri(steps, keys, keys - steps), bool)
-        scores = site.make("Where", kept, scores, never)
+        seen = site.constant("past", np.tri(steps, keys, keys - steps), bool)
+        scores = site.make("Where", seen, scores, never)
     if not mask:
         return scores
     shape = site.shape(mask)
     if shape == (batch,):  # how many keys count
         lengths = reshaped(site, mask, batch, 1, 1, 1)
-        kept = site.make("Less", site.constant("key", np.arange(keys), np.int64), lengths)
+        seen = site.make("Less", site.constant("key", np.arange(keys), np.int64), lengths)
     elif shape in ((batch, keys), (batch, steps, keys)):
         flags = reshaped(site, mask, batch, 1, *([1] if len(shape) == 2 else []), *shape[1:])
-        kept = site.make("Greater", flags, site.constant("zero", 0, np.int64))
+        seen = site.make("Greater", flags, site.constant("zero", 0, np.int64))
     else:
         raise site.refuse(f"a mask {list(shape)} for {steps} steps and {keys} keys", "lengths or rows are supported")
-    return site.make("Where", kept, scores, never)
+    return site.make("Where", seen, scores, never)
 
 
 def _require_no_past(site: Site, places: Sequence[int]) -> None:
