@@ -115,11 +115,12 @@ def table() -> list[str]:
 def main() -> None:
     """Measure, keep, make the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--from-run", type=int, default=0, help="leave out so many that this commit has measured")
-    first, before = parser.parse_args().from_run, provenance()
-    for run in RUNS[first:]:
-        write_record(run[0], order_of(*run))
-        print(*run, flush=True)
+    parser.add_argument("--only", default="", help="measure those alone whose line has this, as 'due int8'")
+    only, before = parser.parse_args().only, provenance()
+    for run in RUNS:
+        if only in " ".join(map(str, run)):
+            write_record(run[0], order_of(*run))
+            print(*run, flush=True)
     replace_between(PAGE, BEGIN, END, "\n".join(table()), before)
 
 
