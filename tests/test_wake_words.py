@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,3 +94,11 @@ def test_exported_libraries_give_every_step_of_a_thousand(arena: str, tmp_path: 
         if PACKAGES[kind].own_memory == (arena == CALLER):  # these packages bring the arena themselves
             files = packed(kind, replace(made.library, arena=STATIC), [])
             assert any(body in text for text in files.values()), kind
+    if arena == STATIC:
+        page = (MODELS.parent / "docs/tutorials/arduino.md").read_text()
+        (sketch,) = (text for text in re.findall(r"```cpp\n(.*?)```", page, re.DOTALL) if made.prefix in text)
+        serial = "struct { void begin(long) {} void println(const char *) {} } Serial;\n"
+        (tmp_path / "sketch.cpp").write_text(serial + sketch)
+        sources = tmp_path / made.prefix / "src"
+        flags = ["-std=c++11", "-Wall", "-Werror", "-fsyntax-only", f"-I{sources}"]
+        subprocess.run(["g++", *flags, str(tmp_path / "sketch.cpp")], check=True)
