@@ -104,8 +104,9 @@ def _execute_single(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np
 
 
 def _evaluate_bits(node: Node, arrays: Arrays) -> list[np.ndarray]:
-    a, b = (np.rint(array).astype(np.int64) for array in align(arrays))
-    return [np.asarray(BITS[node.op](a, b)).astype(np.float32)]
+    a, b = align(arrays)
+    made = BITS[node.op](np.rint(a).astype(np.int64), np.rint(b).astype(np.int64))
+    return [np.asarray(made).astype(np.result_type(a, b))]  # what float32 does not hold is given in wider types
 
 
 def _lower_bits(node: Node, lowering: Lowering) -> None:
