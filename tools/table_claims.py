@@ -213,11 +213,11 @@ def _search() -> Iterator[Claim]:
 def _language_models() -> Iterator[Claim]:
     for row in read("language_models"):
         name = f"docs/measured/attention.md: {row['model']} {row['format']}{' in blocks' if row['blocks'] else ''}"
-        command, measure = "python -m benchmarks.language_models", partial(_given, partial(_told, row))
+        command, measure = "python -m benchmarks.language_models", partial(_given, partial(_tokens_of, row))
         yield Claim(name, command, LONG_S, row, measure, tries=STACK_TRIES)
 
 
-def _told(row: Row) -> Row:
+def _tokens_of(row: Row) -> Row:
     from benchmarks import language_models  # and torch with it
 
     asked = language_models.Row(row["model"], row["format"], row["blocks"])
