@@ -63,7 +63,7 @@ mutate: setup-dev
 # Committed tables, measured anew from a clean tree (needs HIL_DATA or the network for the data). ALL=1: those too that take hours:
 # networks of other systems, searches, plans, training; of the papers and of ReRAM what is missing yet.
 LONG_TABLES := calibration unsigned "onnx_backend --write" peers engines "latency_table --measure" "peers_models --measure" search op_costs "op_costs --page docs/measured/search_method.md" "training --all" \
-    sweep_scaling passes attention language_models sequence_models papers reram "reram pages" "hard_planning --write docs/measured/memplan.md" "planners --write docs/measured/memplan.md" \
+    sweep_scaling passes attention language_models sequence_models "wake_words --write" papers reram "reram pages" "hard_planning --write docs/measured/memplan.md" "planners --write docs/measured/memplan.md" \
     "arena_mixes --write docs/measured/memplan.md"
 tables: setup-dev
 	$(BIN)/python -m tools.tables && $(BIN)/python -m benchmarks.zoo accuracy && $(BIN)/python -m tools.docs

@@ -1,18 +1,18 @@
 """Attention on emulated boards: python -m benchmarks.attention
 
 Runs a compact transformer (benchmarks/transformers.py) in each format and board, and Deeploy's networks where HIL_DATA
-has them (language models: benchmarks/language_models.py), each by `hil run`'s own path; puts the table into
-docs/measured/attention.md. A row whose integers differ from the reference is none: it ends the program.
+has them (language models: benchmarks/language_models.py), each by `hil run`'s own path; keeps each as a golden record
+(results/attention/, held by tests/test_attention_records.py) and makes the table of docs/measured/attention.md of all
+of them. A run whose integers differ from the reference ends the program.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -20,17 +20,19 @@ import onnx
 from benchmarks.bench import quiet
 from benchmarks.marked import replace_between
 from benchmarks.transformers import Shape, compact
-from tinyhil.harness.job.job import Request
-from tinyhil.harness.python import calls
+from tinyhil.harness.measure.golden import Bench, Order, make_golden, measure, path_of, read_golden, write_golden
 from tinyhil.harness.settings.config import load_boards
-from tools.measured import ROOT, provenance
+from tinyhil.native import default_cache_dir
+from tinyhil.preference import BALANCED
+from tools.measured import RESULTS, ROOT, provenance
 
 PAGE = ROOT / "docs" / "measured" / "attention.md"
 BEGIN, END = "<!-- attention: begin -->", "<!-- attention: end -->"
+FOLDER = RESULTS / "attention"
 RUNS = (
-    *(("CCT-2", "h747", fmt, "balanced") for fmt in ("int8", "fixed8", "fixed16")),
-    ("CCT-2", "nucleo_l4r5", "int8", "balanced"),
-    *(("CCT-2", "due", fmt, "balanced") for fmt in ("int8", "fixed8")),
+    *(("CCT-2", "h747", fmt, None) for fmt in ("int8", "fixed8", "fixed16")),
+    ("CCT-2", "nucleo_l4r5", "int8", None),
+    *(("CCT-2", "due", fmt, None) for fmt in ("int8", "fixed8")),
     *(("CCT_1_32_32_8", "h747", "int8", prefer) for prefer in ("latency", "ram")),
 )
 DEEPLOY = {
@@ -60,32 +62,67 @@ def files(name: str, folder: Path) -> tuple[Path, Path] | None:
     return given / "network.onnx", inputs
 
 
-def rows() -> Iterator[str]:
-    """Lines of the table; AssertionError where integers differ from the reference."""
-    for name, board, fmt, prefer in RUNS:
-        with tempfile.TemporaryDirectory() as folder:
-            found = files(name, Path(folder))
-            if found is None:
-                continue
-            model, inputs = found
-            wanted = Request(board, str(model), fmt, inputs=inputs, calibrate=inputs, samples=1, prefer=prefer)
-            record, _ = calls.run(replace(wanted, results=Path(folder)), load_boards(None), quiet, quiet)
-        assert record["bit_exact"], (name, board, fmt)
-        yield f"| {name} | {board} | {fmt} | {prefer} | {' | '.join(f'{n:,.0f}' for n in _figures(record))} |"
+def order_of(name: str, board: str, fmt: str, prefer: str | None) -> Order:
+    """What is run; its paths start at the folder of the network's files."""
+    return Order(board, f"{name}.onnx", fmt, inputs="x.npz", calibrate="x.npz", samples=1, prefer=prefer)
 
 
-def _figures(record: dict[str, Any]) -> tuple[float, ...]:
-    latency, memory = record["latency"], record["memory"]
-    return (
-        latency["median"],
-        latency["instructions"],
+def bench_in(name: str, folder: Path) -> Bench | None:
+    """The bench whose folder has the network's files; None if it is Deeploy's and not here."""
+    found = files(name, folder)
+    if found is None:
+        return None
+    if found[0].parent != folder:
+        shutil.copy(found[0], folder / f"{name}.onnx")
+    return Bench(load_boards(None), default_cache_dir(), quiet, root=folder, timeout_s=120.0)
+
+
+def write_record(name: str, order: Order) -> None:
+    """The golden record of a run; none without the network's files. AssertionError where its integers differ from the
+    reference."""
+    with tempfile.TemporaryDirectory() as folder:
+        bench = bench_in(name, Path(folder))
+        if bench is None:
+            print(f"{name}: its files are not in HIL_DATA", flush=True)
+            return
+        record = measure(order, bench)
+    assert record["bit_exact"], order
+    write_golden(path_of(order, FOLDER), make_golden(order, record))
+
+
+def line(order: Order) -> str:
+    """The row of the table that a golden record gives."""
+    _, record = read_golden(path_of(order, FOLDER))
+    memory = record["memory"]
+    figures = (
+        record["latency"]["median"],
+        record["raw"]["instructions"][0],
         memory["arena_bytes"],
         memory["total_bytes"],
         record["flash_bytes"],
     )
+    what = (record["model"], order.board, order.format, order.prefer or BALANCED)
+    return f"| {' | '.join([*what, *(f'{n:,.0f}' for n in figures)])} |"
+
+
+def table() -> list[str]:
+    """Head, and a row of each run that has a record."""
+    orders = [order_of(*run) for run in RUNS]
+    rows = [line(order) for order in orders if path_of(order, FOLDER).is_file()]
+    return [HEAD, "|" + "---|" * HEAD.count(" | ") + "---|", *rows]
+
+
+def main() -> None:
+    """Measure, keep, make the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", default="", help="measure those alone whose line has this, as 'due int8'")
+    only, before = parser.parse_args().only, provenance()
+    for run in RUNS:
+        if only in " ".join(map(str, run)):
+            write_record(run[0], order_of(*run))
+            print(*run, flush=True)
+    replace_between(PAGE, BEGIN, END, "\n".join(table()), before)
 
 
 if __name__ == "__main__":
-    before = provenance()
-    lines = [HEAD, "|" + "---|" * HEAD.count(" | ") + "---|", *rows()]
-    replace_between(PAGE, BEGIN, END, "\n".join(lines), before)
+    main()

@@ -48,11 +48,11 @@ class PacedServer(SerialServer):
 
     baud = 9600
 
-    def told(self, data: bytes) -> bytes:
+    def sent(self, data: bytes) -> bytes:
         time.sleep(BITS * len(data) / self.baud)
         return data
 
-    answered = told
+    answered = sent
 
 
 @dataclass(slots=True)

@@ -61,10 +61,11 @@ def export(
     samples: Path | None = None,
     board: str | None = None,
     endless: bool = False,
+    steps: int | None = None,
 ) -> Exported:
-    """`samples`: to calibrate on, and to count the steps of a stream in. `board`: to arrange it for. `endless`: a model
-    that speaks shows its newest letter."""
-    opened = open_model(model, None, Streamed(samples=samples), endless=endless)
+    """`samples`: to calibrate on, and to count the steps of a stream in, if `steps` do not say. `board`: to arrange it
+    for. `endless`: a model that speaks shows its newest letter."""
+    opened = open_model(model, None, Streamed(steps=steps, samples=samples), endless=endless)
     boards = [] if board is None else [load_boards().board(board)]
     ranges, names = opened.required_ranges(samples), [one.name for one in boards]
     compiled = compile_model(opened.model, opened.assignment(None, format_), ranges, boards, names)

@@ -10,6 +10,7 @@ import onnx
 from onnx import TensorProto, helper
 from onnx_models import graph as onnx_graph
 from onnx_models import model, node, samples_for
+from plane_models import PLANES
 
 from tinyhil.ops import batched, curve, decisions, division, exponential, index, normalize, slope, top, upsample
 
@@ -488,7 +489,7 @@ REWRITTEN: dict[str, tuple[Model, int]] = {
     ),
 }
 NEWER |= REWRITTEN
-ALL |= NEWER
+ALL |= NEWER | PLANES
 
 RUNTIME_LACKS = {"rms normalization", "swish", "product cumulated"}  # onnxruntime of older releases
 RUNTIME_LACKS |= {"rnn pool", "rnn pool of a row"}  # of this project's own domain: tests/test_rnn_pool.py

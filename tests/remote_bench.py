@@ -70,7 +70,7 @@ class SerialServer:
         """What the client is given of what the board says."""
         return data
 
-    def told(self, data: bytes) -> bytes:
+    def sent(self, data: bytes) -> bytes:
         """What the board is given of what the client says."""
         return data
 
@@ -98,7 +98,7 @@ class SerialServer:
                 data = client.recv(CHUNK)
                 if not data:
                     return
-                self.serial.write(self.told(b"".join(manager.filter(data)) if manager else data))
+                self.serial.write(self.sent(b"".join(manager.filter(data)) if manager else data))
             if self.serial.fileno() in ready:
                 data = self.answered(self.serial.read(CHUNK))
                 self.passed += len(data)

@@ -84,6 +84,22 @@ def test_hard_swish_of_pulp(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.reshape(x.shape), x * np.clip(x + 76, 0, 153) * 33)
 
 
+def test_affine_of_pulp_rounds_downwards(tmp_path: Path) -> None:
+    """iNoNorm in a file whose nodes are in another order than they compute."""
+    draws = np.random.default_rng(4)
+    x, w, b = (draws.integers(low, -low, size) for low, size in ((-128, (40, 3, 4)), (-100, (3, 4)), (-4000, 4)))
+    constants = {"w": w.astype(np.float32), "b": b.astype(np.float32)}
+    nodes = [node("iNoNorm", "i w b", "y", D=65536, mul=425, n_levels=256), node("Identity", "x", "i")]
+    graph = load(of_opset(10, nodes, constants), tmp_path)
+    given = x[:, None].astype(np.float32)
+    wanted = np.clip((x * w + b) * 425 // 65536, -128, 127)
+    np.testing.assert_array_equal(evaluate(graph, given).reshape(x.shape), wanted)
+    program = lower(graph, Assignment("fixed8"), calibrate(graph, given, {}))
+    case = Case("affine", program, quantize_inputs(program, given)[0])
+    assert first_difference([case], run_natively([case], tmp_path)) == ""
+    np.testing.assert_array_equal(dequantize_outputs(program, expected([case]).outputs[0]).reshape(x.shape), wanted)
+
+
 @pytest.mark.parametrize(("div", "says"), [(65535.0, "a divisor of 65535"), (0.5, "'div' is no whole number")])
 def test_requant_shift_that_is_none(div: float, says: str, tmp_path: Path) -> None:
     changed = node("RequantShift", "x m m", "y", div=div, n_levels=256, signed=1)

@@ -89,6 +89,10 @@ def scan_of_opset_8() -> onnx.ModelProto:
     return proto
 
 
+GRAMS = dict.fromkeys(("max_gram_length", "min_gram_length"), 1) | {"max_skip_count": 0}
+GRAMS |= {"ngram_counts": [0], "ngram_indexes": [0], "pool_int64s": [1]}
+
+
 BAD: dict[str, tuple[Callable[[], onnx.ModelProto | bytes], str]] = {
     "empty": (lambda: b"", "not a valid ONNX model"),
     "random bytes": (lambda: random.Random(1).randbytes(500), "not a valid ONNX model"),
@@ -96,11 +100,15 @@ BAD: dict[str, tuple[Callable[[], onnx.ModelProto | bytes], str]] = {
     "truncated": (lambda: good().SerializeToString()[:-20], "not a valid ONNX model"),
     "unsupported operator": (
         lambda: simple([node("RandomNormalLike", "x", "y")], X),
-        "'RandomNormalLike_y': operator RandomNormalLike is not supported.*; docs/operators.md lists those that are",
+        "'RandomNormalLike_y': operator RandomNormalLike is not possible: a board has no random numbers",
+    ),
+    "operator that is missing": (
+        lambda: simple([node("TfIdfVectorizer", "x", "y", mode="TF", **GRAMS)], X),
+        "'TfIdfVectorizer_y': operator TfIdfVectorizer is not supported.*; docs/operators.md lists those that are",
     ),
     "unsupported operator in a body": (
         lambda: classifier([scan("h0 x", "h_n", cell([node("RandomNormalLike", "h", "h_next")]))]),
-        "node 'RandomNormalLike_h_next': operator RandomNormalLike is not supported",
+        "node 'RandomNormalLike_h_next': operator RandomNormalLike is not possible",
     ),
     "operator of another domain": (
         lambda: edited(

@@ -319,7 +319,7 @@ def test_a_model_of_no_benchmark(tmp_path: Path) -> None:
     with pytest.raises(
         ModelError, match="32 inputs and 4 outputs are no benchmark of MLPerf Tiny; known: kws01 490 -> 12"
     ):
-        benchmark_of(model.graph, "t.onnx")
+        benchmark_of(model.graph, tmp_path / "t.onnx")
 
 
 def test_a_generated_project_has_the_firmware(tiny: dict[str, str], tmp_path: Path) -> None:

@@ -120,37 +120,86 @@ def test_damaged_files_end_in_one_line(tmp_path: Path) -> None:
             assert len(said.splitlines()) == 1, said
 
 
-REFUSED = {
+RUN = {
     "SimpleImputer": ("sklearn.impute", {}),
-    "KNNImputer": ("sklearn.impute", {}),
-    "PowerTransformer": ("sklearn.preprocessing", {}),
-    "QuantileTransformer": ("sklearn.preprocessing", {"n_quantiles": 20}),
     "OneHotEncoder": ("sklearn.preprocessing", {"handle_unknown": "ignore", "sparse_output": False}),
     "OrdinalEncoder": ("sklearn.preprocessing", {}),
     "AdaBoostRegressor": ("sklearn.ensemble", {"n_estimators": 3}),
     "OneVsOneClassifier": ("sklearn.multiclass", None),
 }
+REFUSED = {
+    "KNNImputer": ("sklearn.impute", {}),
+    "PowerTransformer": ("sklearn.preprocessing", {}),
+    "QuantileTransformer": ("sklearn.preprocessing", {"n_quantiles": 20}),
+}
+
+
+def exported(name: str, folder: Path) -> tuple[Path, np.ndarray]:
+    """A file of one estimator, before a LogisticRegression where it transforms, and inputs; the test is skipped
+    without the converter."""
+    skl2onnx = pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
+    datasets = pytest.importorskip("sklearn.datasets")
+    linear, pipeline = importlib.import_module("sklearn.linear_model"), importlib.import_module("sklearn.pipeline")
+    module, options = {**RUN, **REFUSED}[name]
+    kind = getattr(importlib.import_module(module), name)
+    x, y = datasets.load_iris(return_X_y=True)
+    x = np.round(x).astype(np.float32)
+    one = kind(linear.LogisticRegression()) if options is None else kind(**options)
+    model = pipeline.make_pipeline(one, linear.LogisticRegression()) if hasattr(one, "transform") else one
+    (folder / "m.onnx").write_bytes(skl2onnx.to_onnx(model.fit(x, y), x[:1]).SerializeToString())
+    return folder / "m.onnx", x
+
+
+def row_of(name: str) -> str:
+    page = (Path(__file__).resolve().parent.parent / "docs/exporters.md").read_text()
+    (row,) = (line for line in page.splitlines() if f"`{name}`" in line and line.startswith("|"))
+    return row
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", RUN)
+def test_what_the_page_says_runs_does(name: str, tmp_path: Path) -> None:
+    path, x = exported(name, tmp_path)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    wanted = session.run(None, {session.get_inputs()[0].name: x})[-1]
+    if isinstance(wanted, list):
+        wanted = np.array([list(row.values()) for row in wanted])
+    graph = load_model(path).graph
+    got = evaluate(graph, x[:, None]).reshape(len(x), -1)
+    np.testing.assert_allclose(got, np.asarray(wanted).reshape(got.shape), atol=1e-5)
+    program = compiled(graph, x[:, None])
+    run = run_reference(program, quantize_inputs(program, x[:, None])[0])
+    np.testing.assert_allclose(dequantize_outputs(program, run.outputs), got, atol=1e-3)
+    assert "| yes" in row_of(name)
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_the_page_says_is_refused_is(name: str, tmp_path: Path) -> None:
     """One that runs one day moves to the other rows of docs/exporters.md, where each has its reason."""
+    path, x = exported(name, tmp_path)
+    with pytest.raises((ModelError, DataError), match=r"m\.onnx: node '\S+'|value '\w+' is not finite"):
+        compiled(load_model(path).graph, x[:, None])
+    assert "| no: " in row_of(name)
+
+
+@pytest.mark.parametrize("name", ["iris", "wine", "breast_cancer"])
+def test_naive_bayes_on_raw_features_is_within_a_point_of_floats(name: str, tmp_path: Path) -> None:
+    """Whatever their scales: columns of wine differ a thousandfold."""
     skl2onnx = pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
-    datasets = pytest.importorskip("sklearn.datasets")
-    linear, pipeline = importlib.import_module("sklearn.linear_model"), importlib.import_module("sklearn.pipeline")
-    module, options = REFUSED[name]
-    kind = getattr(importlib.import_module(module), name)
-    x, y = datasets.load_iris(return_X_y=True)
-    x = np.round(x).astype(np.float32)
-    one = kind(linear.LogisticRegression()) if options is None else kind(**options)
-    model = pipeline.make_pipeline(one, linear.LogisticRegression()) if hasattr(one, "transform") else one
-    (tmp_path / "m.onnx").write_bytes(skl2onnx.to_onnx(model.fit(x, y), x[:1]).SerializeToString())
-    with pytest.raises(ModelError, match=r"m\.onnx: node '\w+'"):
-        load_model(tmp_path / "m.onnx")
-    page = (Path(__file__).resolve().parent.parent / "docs/exporters.md").read_text()
-    (row,) = (line for line in page.splitlines() if f"`{name}`" in line and line.startswith("|"))
-    assert "| no: " in row
+    datasets, bayes = pytest.importorskip("sklearn.datasets"), pytest.importorskip("sklearn.naive_bayes")
+    x, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(x))
+    x, y, learnt = x[order].astype(np.float32), y[order], 2 * len(x) // 3
+    model = bayes.GaussianNB().fit(x[:learnt], y[:learnt])
+    (tmp_path / "m.onnx").write_bytes(skl2onnx.to_onnx(model, x[:1]).SerializeToString())
+    graph, asked = load_model(tmp_path / "m.onnx").graph, x[learnt:, None]
+    program = compiled(graph, x[:learnt, None])
+    run = run_reference(program, quantize_inputs(program, asked)[0])
+    found = [evaluate(graph, asked).reshape(len(asked), -1), dequantize_outputs(program, run.outputs)]
+    floats, integers = (float((scores.argmax(axis=1) == y[learnt:]).mean()) for scores in found)
+    assert floats > 0.9
+    assert abs(floats - integers) <= 0.01
 
 
 def test_the_page_names_no_other_refused_estimator() -> None:

@@ -38,6 +38,7 @@ WRITES = {
     "results/zoo.json": "benchmarks.zoo accuracy",
     "results/calibration.json": "benchmarks.calibration",
     "results/unsigned.json": "benchmarks.unsigned",
+    "results/wake_words.json": "benchmarks.wake_words --write",
     "results/onnx_backend.json": "benchmarks.onnx_backend --write",
     "results/networks.json": "benchmarks.peers",
     "results/engines.json": "benchmarks.engines",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from kernel_cases import SANITIZED, Case, first_difference, run_natively
+from kernel_cases import SANITIZED, Case, first_difference, run_natively, run_on_board
 from tflite_files import BOOL, FLOAT, INT8, INT16, INT32, INT64, OPERATOR, UINT8, Grid, Writer
 
 from benchmarks.tflite_files import EVERYWHERE, Verdict, verdict
@@ -18,6 +18,7 @@ from tinyhil.errors import ModelError
 from tinyhil.frontend.ports import Stream
 from tinyhil.frontend.tflite import tflite_model
 from tinyhil.frontend.tflite_file import read_file
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.program import Program
 from tinyhil.references.evaluate import evaluate
@@ -149,6 +150,7 @@ def log_softmax(scale: float) -> bytes:
 
 TINY: Grid = ([0.001], [-128], 0)  # coarser ones shift small quotients by 32 bits and more, undefined in the runtime
 SAME, COLUMN = ([1, 5, 60], [1, 5, 60], [1, 5, 60]), ([1, 5, 60], [5, 1], [1, 5, 60])
+FEW = ([1, 5, 9], [1, 5, 9], [1, 5, 9])
 MATRICES, SHARED = ([2, 5, 7], [2, 6, 7], [2, 5, 6]), ([1, 5, 7], [2, 6, 7], [2, 5, 6])
 WORDS: tuple[Grid, Grid, Grid] = (([0.003], [0], 0), ([0.001], [0], 0), ([0.02], [0], 0))
 ENDS: dict[str, Grid | None] = {"float": None, "int8": ([0.05], [3], 0), "int16": ([0.05], [0], 0)}
@@ -303,6 +305,8 @@ FILES: dict[str, Callable[[], bytes]] = {
     "squares_int16": lambda: paired("SQUARED_DIFFERENCE", "int16", WORDS, SAME),
     "quotients": lambda: paired("DIV", "int8", (ONE, TINY, OTHER), SAME),
     "quotients_broadcast": lambda: paired("DIV", "int8", (LOW, ONE, LOW), COLUMN),
+    "squares_small": lambda: paired("SQUARED_DIFFERENCE", "int8", (ONE, LOW, LOW), FEW),
+    "quotients_small": lambda: paired("DIV", "int8", (ONE, TINY, OTHER), FEW),
     "products": lambda: paired("BATCH_MATMUL", "int8", (ONE, OTHER, LOW), MATRICES),
     "products_shared": lambda: paired("BATCH_MATMUL", "int8", (OTHER, LOW, LOW), SHARED),
     "products_int16": lambda: paired("BATCH_MATMUL", "int16", WORDS, MATRICES),
@@ -355,17 +359,35 @@ def program_of(data: bytes, steps: int) -> Program:
     return lower(graph, Assignment("int8", {}), Ranges.any_of(graph))
 
 
-@pytest.mark.parametrize("flags", [("-O2",), SANITIZED], ids=["fast", "sanitized"])
-def test_kernels_natively(flags: tuple[str, ...], tmp_path: Path) -> None:
+def kernels(names: Iterable[str]) -> list[Case]:
+    """Their programs, with steps over the whole of each input's format."""
     cases, rng = [], np.random.default_rng(6)
-    for name, make in FILES.items():
-        if name in ("svdf", "lstm", "lstm_clipped") or "float" in name or "detector" in name:
-            continue
-        program = program_of(make(), 4)
+    for name in names:
+        program = program_of(FILES[name](), 4)
         fmt = program.tensors[program.input].format
         low, high = max(fmt.lowest, -(1 << 20)), min(fmt.highest, 1 << 20)
         cases.append(Case(name, program, rng.integers(low, high + 1, (6, program.tensors[program.input].count))))
+    return cases
+
+
+OF_FLOATS = ("svdf", "lstm", "lstm_clipped")
+CODED = tuple(n for n in FILES if n not in OF_FLOATS and "float" not in n and "detector" not in n)
+ON_UNO = (  # what its memory holds, in two images: 32 KB of flash
+    ("squares_small", "quotients_small", "log_softmax_0.05", "hard_swish", "cumsum"),
+    ("products", "updated_int8", "updated_int8_run_time", "circular_buffer", "compressed_huffman", "if_int8"),
+)
+
+
+@pytest.mark.parametrize("flags", [("-O2",), SANITIZED], ids=["fast", "sanitized"])
+def test_kernels_natively(flags: tuple[str, ...], tmp_path: Path) -> None:
+    cases = kernels(CODED)
     assert first_difference(cases, run_natively(cases, tmp_path, *flags)) == ""
+
+
+@pytest.mark.parametrize(("board", "names"), [("due", CODED), *(("uno", names) for names in ON_UNO)])
+def test_kernels_on_boards(board: str, names: Sequence[str], tmp_path: Path) -> None:
+    cases = kernels(names)
+    assert first_difference(cases, run_on_board(cases, load_boards().board(board), tmp_path)) == ""
 
 
 @pytest.mark.parametrize(("channels", "axis"), [(6, 0), (5, 1)])

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from export_bench import OnHost, export
 
 from benchmarks.sound_front_end import audio, differing
-from benchmarks.wake_words import board_row_of, ours, program_of, theirs
+from benchmarks.wake_words import board_row_of, ours, program_of, random_rows, theirs
+from tinyhil.codegen.export_kinds import KINDS
+from tinyhil.codegen.exported_library import CALLER, STATIC
+from tinyhil.codegen.packages import PACKAGES
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.ports import Stream
 from tinyhil.harness.job.zoo import STREAM, find_model, pair_name, streaming_names, zoo_names
+from tinyhil.harness.offline.export import packed
 from tinyhil.memplan.arena.placement import place
 
 MODELS = Path(__file__).parent.parent / "models"
@@ -63,3 +71,34 @@ def test_both_are_one_model_by_their_names() -> None:
     model = load_model(source.path, Stream(steps=2, then=source.then, hop=source.hop))
     assert model.graph.shapes[model.graph.inputs[0]] == (2, 3, 160)
     assert len(model.notes[0].split(".next")) == 9  # the overlap, the noise, six variables
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arena", [STATIC, CALLER])
+def test_exported_libraries_give_every_step_of_a_thousand(arena: str, tmp_path: Path) -> None:
+    """One runs here, fed by three rows of features at a time; what packages of all kinds hold is its source."""
+    pytest.importorskip("tflite_micro", reason="tflite-micro is not installed")
+    path, made = find_model("okay_nabu").path, export("okay_nabu", "int8", endless=True, steps=2, arena=arena)
+    library, rows = OnHost(made, tmp_path), random_rows(path, 1000)
+    out, found = np.zeros(1, np.float32), []
+    library.call("begin")
+    for row in rows:
+        library.call("step", row.reshape(-1).astype(np.float32))
+        library.call("finish", out)
+        found.append(int(out[0]) - 128)
+    np.testing.assert_array_equal(found, theirs(path, rows).reshape(-1))
+    assert len(set(found)) > 3
+    (source,) = (text for name, text in made.files.items() if name.endswith(f"{made.prefix}.cpp"))
+    body = source[source.index("\nnamespace") :]
+    for kind in KINDS:
+        if PACKAGES[kind].own_memory == (arena == CALLER):  # these packages bring the arena themselves
+            files = packed(kind, replace(made.library, arena=STATIC), [])
+            assert any(body in text for text in files.values()), kind
+    if arena == STATIC:
+        page = (MODELS.parent / "docs/tutorials/arduino.md").read_text()
+        (sketch,) = (text for text in re.findall(r"```cpp\n(.*?)```", page, re.DOTALL) if made.prefix in text)
+        serial = "struct { void begin(long) {} void println(const char *) {} } Serial;\n"
+        (tmp_path / "sketch.cpp").write_text(serial + sketch)
+        sources = tmp_path / made.prefix / "src"
+        flags = ["-std=c++11", "-Wall", "-Werror", "-fsyntax-only", f"-I{sources}"]
+        subprocess.run(["g++", *flags, str(tmp_path / "sketch.cpp")], check=True)

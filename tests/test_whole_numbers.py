@@ -34,7 +34,7 @@ def typed(kind: int, nodes: Sequence[onnx.NodeProto], output: int | None = None)
     ends = [("x", kind), ("y", output or kind)]
     infos = [helper.make_tensor_value_info(name, one, [1, ELEMENTS]) for name, one in ends]
     made = helper.make_graph(list(nodes), "g", infos[:1], infos[1:], arrays)
-    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
 
 
 WIDE, BYTE, PLAIN = TensorProto.INT32, TensorProto.INT8, TensorProto.FLOAT
@@ -47,6 +47,13 @@ MODELS = {
     "quotients": typed(WIDE, [node("Div", "x m", "y")]),
     "quotients of bytes": typed(BYTE, [node("Div", "x m", "a"), node("Mod", "a two", "y")]),
     "halves of unsigned bytes": typed(TensorProto.UINT8, [node("Div", "x two", "y")]),
+    "bits": typed(
+        WIDE, [node("BitwiseAnd", "x m", "a"), node("BitwiseOr", "a two", "b"), node("BitwiseXor", "b x", "y")]
+    ),
+    "bits of unsigned bytes": typed(
+        TensorProto.UINT8,
+        [node("BitwiseNot", "x", "a"), node("BitwiseAnd", "a m", "b"), node("BitwiseXor", "b x", "y")],
+    ),
     "equal": typed(WIDE, [node("Mod", "x m", "r"), *FLAGS], PLAIN),
     "equal bytes": typed(BYTE, [node("Mod", "x m", "r"), *FLAGS], PLAIN),
     "bytes": typed(BYTE, [node("Mod", "x m", "a"), node("Abs", "a", "b"), node("Mod", "b two", "y")]),

@@ -70,14 +70,16 @@ def _band(row: Row) -> str:
 
 
 def _otherwise(rows: Sequence[Row]) -> Iterator[str]:
-    """Whose decisions are not the float model's, and whose bytes are not ours."""
+    """Whose decisions are not the float model's, whose bytes are not ours, whose tensors are or are not ours."""
     by_engine: dict[str, list[str]] = {}
     for row in rows:
         if row["disagreements"]:
             by_engine.setdefault(f"decides otherwise: {row['engine']}", []).append(row["network"])
         if row["equal"] is not None and row["equal"] < row["samples"]:
             by_engine.setdefault(f"other bytes than ours: {row['engine']}", []).append(row["network"])
-        if row["first"] not in ("", "none") and not row["first"].startswith("not known"):
+        if row["first"] == "none":
+            by_engine.setdefault(f"every tensor is as ours: {row['engine']}", []).append(row["network"])
+        elif row["first"] and not row["first"].startswith("not known"):
             by_engine.setdefault(f"first tensor that is not as ours: {row['engine']}", []).append(
                 f"{row['network']}: {row['first'].removesuffix('.fakequantize')}"
             )

@@ -10,11 +10,13 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import calibration, peers, peers_models
+from benchmarks import calibration, peers, peers_models, wake_words
+from benchmarks.given import given_data
 from benchmarks.papers.paper import STACK_TRIES
 from benchmarks.search.tables import TABLES
 from benchmarks.zoo import accuracy
@@ -25,8 +27,8 @@ from tools.claim import Claim, printed
 from tools.measured import ROOT, read
 
 Row = dict[str, Any]
-# About, of one processor: a model of the zoo, a run on the host, one build, rows of a table.
-ZOO_S, HOST_S, BUILD_S, ROWS_S, LONG_S = 20.0, 3.0, 3.0, 5.0, 60.0
+# About, of one processor: a model of the zoo, a run on the host, one build, a wake word, rows of a table.
+ZOO_S, HOST_S, BUILD_S, WAKE_WORD_S, ROWS_S, LONG_S = 20.0, 3.0, 3.0, 10.0, 5.0, 60.0
 OF_THIS_MACHINE = ("median_us", "ticks", "flash_bytes")  # of a run on the host; no page shows them
 OF_A_CLOCK = ("seconds", "processor_s")
 MLPERF = {
@@ -49,6 +51,7 @@ def every() -> Iterator[Claim]:
     for part in (
         _formats,
         _zoo,
+        _wake_words,
         _mlperf,
         _networks,
         _peers,
@@ -99,6 +102,20 @@ def _anywhere(row: dict[str, Any]) -> dict[str, Any]:
 def _zoo() -> Iterator[Claim]:
     for model, row in read("zoo").items():
         yield Claim(f"docs/zoo.md: {model}", "python -m benchmarks.zoo accuracy", ZOO_S, row, partial(accuracy, model))
+
+
+def _wake_words() -> Iterator[Claim]:
+    for row in read(wake_words.NAME):
+        name, measure = (
+            f"docs/zoo.md: wake word {row['name']} on {row['board']}",
+            partial(_given, partial(_wake_word, row)),
+        )
+        yield Claim(name, f"python -m benchmarks.wake_words FOLDER --board {row['board']}", WAKE_WORD_S, row, measure)
+
+
+def _wake_word(row: dict[str, Any]) -> dict[str, Any]:
+    path = given_data() / wake_words.FOLDER / f"{row['name']}.tflite"
+    return asdict(wake_words.board_row_of(path, row["steps"], row["board"]))
 
 
 def _mlperf() -> Iterator[Claim]:
@@ -196,11 +213,11 @@ def _search() -> Iterator[Claim]:
 def _language_models() -> Iterator[Claim]:
     for row in read("language_models"):
         name = f"docs/measured/attention.md: {row['model']} {row['format']}{' in blocks' if row['blocks'] else ''}"
-        command, measure = "python -m benchmarks.language_models", partial(_given, partial(_told, row))
+        command, measure = "python -m benchmarks.language_models", partial(_given, partial(_tokens_of, row))
         yield Claim(name, command, LONG_S, row, measure, tries=STACK_TRIES)
 
 
-def _told(row: Row) -> Row:
+def _tokens_of(row: Row) -> Row:
     from benchmarks import language_models  # and torch with it
 
     asked = language_models.Row(row["model"], row["format"], row["blocks"])

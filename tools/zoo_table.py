@@ -31,17 +31,34 @@ LIMIT_BYTES = {
     "fastgrnn_mnist10": 1280,
 }
 Record = Mapping[str, Any]
+TITLES = {"due": "Due", "nucleo_l4r5": "NUCLEO-L4R5ZI", "h747": "H747"}
 CYCLES_PER_US = 16  # of the Uno
 
 
 def page() -> str:
     """docs/zoo.md with its measured tables made anew."""
     text = PAGE.read_text()
-    for name, lines in (("measured", measured()), ("peers", peers())):
+    for name, lines in (("wake words", wake_words()), ("measured", measured()), ("peers", peers())):
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         before, rest = text.split(begin)
         text = "\n".join([before + begin, *lines, end + rest.split(end)[1]])
     return text
+
+
+def wake_words() -> list[str]:
+    """Cycles of a step of each of microWakeWord's networks on each board, and whether every step was equal."""
+    rows = read("wake_words")
+    cycles = {(row["name"], row["board"]): row["cycles"] for row in rows}
+    names, boards = (list(dict.fromkeys(key[place] for key in cycles)) for place in (0, 1))
+    equal = "all" if not any(row["unequal"] for row in rows) else "NOT all"
+    lines = [
+        f"{rows[0]['steps']:,} steps of each, {equal} equal on {len(boards)} emulated boards. {line('wake_words')}",
+        "Cycles of a step (30 ms, the first two 10 ms):",
+        "",
+        f"| Network | {' | '.join(TITLES[board] for board in boards)} |",
+        f"|---{'|--:' * len(boards)}|",
+    ]
+    return [*lines, *(f"| `{name}` | {' | '.join(f'{cycles[name, board]:,}' for board in boards)} |" for name in names)]
 
 
 def measured() -> list[str]:

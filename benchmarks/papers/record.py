@@ -62,8 +62,8 @@ def measure(
         return done
     source = provenance()
     of_today = {key for key in finished if done[key]["commit"] == source["commit"]}
-    if kept := sum(cell.key in of_today for cell in missing):
-        say(f"{name}: {kept} of {len(missing)} cells were measured at this commit already")
+    if count := sum(cell.key in of_today for cell in missing):
+        say(f"{name}: {count} of {len(missing)} cells were measured at this commit already")
     missing = [cell for cell in missing if cell.key not in of_today]
     for number, cell in enumerate(missing, 1):
         begin = _processor_s()

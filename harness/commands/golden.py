@@ -14,6 +14,7 @@ from tinyhil.harness.commands.common import (
     BOARDS_OPTION,
     WAIT_OPTION,
     calibrate_options,
+    prefer_option,
     read_boards,
     say,
 )
@@ -87,6 +88,7 @@ def check(
 @click.option("--assignment", type=click.Path(path_type=Path), help="With --model: a format per value.")
 @click.option("--inputs", type=click.Path(path_type=Path), help="With --model: samples; default: drawn from a seed.")
 @calibrate_options
+@prefer_option()
 @click.option("--samples", type=click.IntRange(min=1), default=16, show_default=True, help="With --model: how many.")
 @WAIT_OPTION
 @BENCH_OPTION
@@ -136,8 +138,8 @@ def _orders(options: dict[str, Any]) -> list[Any]:
     if not options["board_names"]:
         raise click.UsageError("--model needs --board, once or more")
     rest = {key: str(options[key]) if options[key] else None for key in ("assignment", "inputs", "calibrate")}
-    by, samples = options["calibrate_by"], options["samples"]
+    rest |= {key: options[key] for key in ("calibrate_by", "prefer")}
     return [
-        Order(board, options["model"], options["format_"], **rest, calibrate_by=by, samples=samples)
+        Order(board, options["model"], options["format_"], **rest, samples=options["samples"])
         for board in options["board_names"]
     ]

@@ -33,7 +33,7 @@ def prepare_engine(
     """As session.prepare, with the inference of `engine` from the checkout `source`. HilError of what failed;
     ConfigError for a board that does not speak the protocol."""
     opened = open_model(wanted.model, say)
-    benchmark, graph = benchmark_of(opened.model.graph, opened.model.path.name), opened.model.graph
+    benchmark, graph = benchmark_of(opened.model.graph, opened.model.path), opened.model.graph
     if wanted.accuracy:
         evaluation(benchmark)  # DataError before anything is built and timed
     bench = Bench(boards, cache_dir, say, lambda done, total: None)

@@ -31,7 +31,8 @@ from tinyhil.harness.records.schema import read_record
 from tinyhil.harness.records.side_by_side import Row, changes
 from tinyhil.harness.records.verdict import invalid_because
 from tinyhil.harness.settings.config import Boards
-from tinyhil.harness.settings.limits import AtLeast, require
+from tinyhil.harness.settings.limits import AtLeast, OneOf, require
+from tinyhil.preference import PREFERENCES
 
 FOLDER = Path("results/golden")
 SAMPLES = 16
@@ -57,6 +58,7 @@ class Order:
     calibrate: str | None = None
     calibrate_by: str | None = None
     samples: Annotated[int, AtLeast(1)] = SAMPLES
+    prefer: Annotated[str, OneOf(PREFERENCES)] | None = None  # None: as the assignment file says, else balanced
 
     def __post_init__(self) -> None:
         require("golden", self)
@@ -110,6 +112,7 @@ def request_of(order: Order, bench: Bench, folder: Path, samples: int | None) ->
         calibrate=bench.root / order.calibrate if order.calibrate else None,
         calibrate_by=order.calibrate_by,
         samples=min(samples or order.samples, order.samples),
+        prefer=order.prefer,
         port=bench.port,
         timeout_s=bench.timeout_s,
         wait_s=bench.wait_s,
@@ -183,9 +186,11 @@ def make_golden(order: Order, record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def path_of(order: Order, folder: Path, physical: bool = False) -> Path:
-    """<folder>/<board>/<model>-<format>.json; the times of a physical board are in a file of their own."""
+    """<folder>/<board>/<model>-<format>.json, with what is preferred behind it if that is said; the times of a physical
+    board are in a file of their own."""
     name = Path(order.model).stem if "/" in order.model or "." in order.model else order.model
     what = Path(order.assignment).stem if order.assignment else order.format
+    what += f"-{order.prefer}" if order.prefer else ""
     return folder / order.board / f"{name}-{what}{PHYSICAL if physical else ''}.json"
 
 

@@ -94,7 +94,7 @@ def _wanted(model: str, modes: tuple[str, ...], options: Mapping[str, Any]) -> W
 
 def _write_datasets(model: str, folder: Path, samples: int, say: Say) -> None:
     opened = open_model(model)
-    benchmark = benchmark_of(opened.model.graph, opened.model.path.name)
+    benchmark = benchmark_of(opened.model.graph, opened.model.path)
     data = evaluation(benchmark)
     place = official_folder(benchmark, data, folder, samples)
     say(f"{place}: {min(samples, len(data.raw))} inputs of {data.name}")

@@ -93,11 +93,13 @@ def _wake_words(path: Path) -> Evaluation:
 FILES: dict[str, tuple[str, Callable[[Path], Evaluation]]] = {
     "kws01": ("small/kws12_mfcc_test.npz", _words),
     "ic01": ("small/cifar10_test500.npz", _pictures),
+    "ic02": ("small/cifar10_test500.npz", _pictures),
     "vww01": ("large/coco256_jpeg.npz", _people),
     "ad01": ("small/ad01_normal_sample.npz", _machines),
     "sww01": ("small/wakeword_marvin.npz", _wake_words),
 }
-OF_TRAINING = {"ic01": ("large/cifar10_train50k_jpeg.npz", _training_pictures)}  # where training data is at hand, too
+# where training data is at hand, too
+OF_TRAINING = dict.fromkeys(("ic01", "ic02"), ("large/cifar10_train50k_jpeg.npz", _training_pictures))
 
 
 def evaluation(benchmark: Benchmark) -> Evaluation:

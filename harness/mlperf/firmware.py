@@ -57,7 +57,7 @@ def compile_mlperf(
     energy: bool = False,
 ) -> Compiled:
     """As compile_model, for the boards that can speak the protocol; ConfigError for a required one that can not."""
-    benchmark = benchmark_of(model.graph, model.path.name)
+    benchmark = benchmark_of(model.graph, model.path)
     required = set(required)
     for board in boards:
         why = refusal(board)

@@ -26,7 +26,7 @@ def generate_mlperf(wanted: Project, boards: Boards, say: Say) -> tuple[int, int
     if (out / OUR_SESSION).is_file():
         raise ConfigError(f"{out}: holds a project that speaks our own protocol; choose a new folder")
     opened = open_model(wanted.model, say, by=method_of(wanted.assignment, wanted.calibrate_by))
-    benchmark = benchmark_of(opened.model.graph, opened.model.path.name)
+    benchmark = benchmark_of(opened.model.graph, opened.model.path)
     ranges = ranges_at_hand(opened, benchmark, wanted.calibrate, say)
     formats, specs = opened.assignment(wanted.assignment, wanted.format), list(boards.entries.values())
     compiled = compile_mlperf(opened.model, formats, ranges, specs, (), energy=wanted.energy)

@@ -87,7 +87,7 @@ class Ready:
 def prepare(wanted: Wanted, boards: Boards, cache_dir: Path, say: Say) -> Ready:
     """Compile and build; raises HilError of the stage that failed."""
     opened = open_model(wanted.model, say, by=method_of(wanted.assignment, wanted.calibrate_by))
-    benchmark = benchmark_of(opened.model.graph, opened.model.path.name)
+    benchmark = benchmark_of(opened.model.graph, opened.model.path)
     if wanted.accuracy:
         evaluation(benchmark)  # DataError before anything is built and timed
     place = locate(boards, wanted.board, wanted.port)

@@ -148,6 +148,7 @@ class Order(Part):
     calibrate: Word | None = None
     calibrate_by: Word | None = None
     samples: Annotated[int, Field(ge=1)] = 16
+    prefer: Word | None = None
 
 
 class Layer(Part):

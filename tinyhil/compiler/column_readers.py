@@ -1,4 +1,4 @@
-"""What reads the input of a model column by column: a Scaler, trees, a layer (tinyhil/compiler/columns.py)."""
+"""What reads the input of a model column by column: a Scaler, trees, a layer, distances (columns.py)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,18 @@ class Layer:
     bias_name: str
 
 
-Reader = Tree | Layer
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """Squares of what the input differs by from constants, times constants, as naive Bayes has it: the names of both,
+    of the difference and of its square."""
+
+    centres: str
+    weights: str
+    difference: str
+    square: str
+
+
+Reader = Tree | Layer | Distance
 
 
 def aliases(graph: Graph, source: str) -> set[str]:
@@ -121,7 +132,7 @@ def _step(graph: Graph, node: Node, names: set[str], count: int) -> tuple[np.nda
 
 
 def readers_of(graph: Graph) -> list[Reader]:
-    """All that read the input; empty if one of them is neither trees nor a layer."""
+    """All that read the input; empty if one of them is neither trees nor a layer nor distances."""
     source = graph.inputs[0]
     names, uses = aliases(graph, source), _uses(graph)
     makers = {name: node for node in graph.walk() for name in node.outputs}
@@ -129,7 +140,7 @@ def readers_of(graph: Graph) -> list[Reader]:
         return []
     found: list[Reader] = []
     for node in _real_readers(graph, names):
-        reader = _layer(graph, node, uses) or _tree(graph, node, uses, makers)
+        reader = _layer(graph, node, uses) or _tree(graph, node, uses, makers) or _distance(graph, node, uses)
         if reader is None:
             return []
         found.append(reader)
@@ -139,12 +150,36 @@ def readers_of(graph: Graph) -> list[Reader]:
 def _layer(graph: Graph, node: Node, uses: Counter[str]) -> Layer | None:
     if node.op not in ("Gemm", "MatMul") or node not in graph.nodes:
         return None
-    own = all(name in graph.constants and uses[name] == 1 and name not in graph.steps for name in node.inputs[1:])
+    own = all(_is_own(graph, name, uses) for name in node.inputs[1:])
     shape = graph.shapes[node.inputs[0]]
     if not own or len(shape) != 2 or shape[0] != 1 or graph.constants[node.inputs[1]].ndim != 2:
         return None
     plain = attr(node, "alpha", 1.0) == attr(node, "beta", 1.0) == 1.0 and not attr(node, "transA", 0)
     return Layer(node, free_name(f"{node.outputs[0]}.offset", graph.all_shapes())) if plain else None
+
+
+def _distance(graph: Graph, node: Node, uses: Counter[str]) -> Distance | None:
+    """(x - centres)^2 * weights."""
+    shape = graph.shapes.get(node.inputs[0], ())
+    if node.op != "Sub" or not shape or shape[-1] != element_count(shape) or not _is_own(graph, node.inputs[1], uses):
+        return None
+    (difference,) = node.outputs
+    square = next((n for n in graph.nodes if n.op == "Mul" and n.inputs == (difference, difference)), None)
+    if square is None or uses[difference] != 2 or uses[square.outputs[0]] != 1:
+        return None
+    product = next((n for n in graph.nodes if n.op == "Mul" and n.inputs[0] == square.outputs[0]), None)
+    if product is None or not _is_own(graph, product.inputs[1], uses):
+        return None
+    centres, weights = node.inputs[1], product.inputs[1]
+    columns = shape[-1]
+    if any(graph.constants[name].shape[-1:] != (columns,) for name in (centres, weights)):
+        return None
+    return Distance(centres, weights, difference, square.outputs[0])
+
+
+def _is_own(graph: Graph, name: str, uses: Counter[str]) -> bool:
+    """Whether a constant is read once, and is no integer with a scale."""
+    return name in graph.constants and uses[name] == 1 and name not in graph.steps
 
 
 def _tree(graph: Graph, node: Node, uses: Counter[str], makers: dict[str, Node]) -> Tree | None:

@@ -2,8 +2,9 @@
 
 Raw features may differ a thousandfold, and one scale for all of them leaves nothing of the small ones at 8 bits. So the
 host maps each column to within -1..1 before it quantizes, and the model takes that into its constants: a Scaler (Sub,
-Mul, Add, Div by constants) is left out, thresholds of trees move along, weights are divided. Thresholds say all that
-matters of a column that only trees read: it is cut off beyond them and its codes are spread between them.
+Mul, Add, Div by constants) is left out, thresholds of trees and centres of distances move along, weights are divided.
+Thresholds say all that matters of a column that only trees read: it is cut off beyond them and its codes are spread
+between them.
 
 Done for integer formats only, and only where columns differ: floats have a scale for every number.
 """
@@ -16,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from tinyhil.compiler.calibrate import Ranges
-from tinyhil.compiler.column_readers import Layer, Tree, aliases, readers_of, scaler_of
+from tinyhil.compiler.column_readers import Distance, Layer, Tree, aliases, readers_of, scaler_of
 from tinyhil.compiler.masks import with_near_masks
 from tinyhil.compiler.record_scales import Scaled, with_part_scales, with_result_scales
 from tinyhil.compiler_pass import Pass, Stage, fold
@@ -90,8 +91,8 @@ def _mapped(given: Scaled) -> Scaled:
     if not readers:
         return given
     trees = [reader for reader in readers if isinstance(reader, Tree)]
-    only_trees = len(trees) == len(readers)
-    if not only_trees and not _is_uneven(low, high):
+    only_trees, has_distances = len(trees) == len(readers), any(isinstance(reader, Distance) for reader in readers)
+    if not only_trees and not has_distances and not _is_uneven(low, high):
         return given
     bounded = np.zeros(len(low), bool)
     if only_trees:
@@ -101,15 +102,18 @@ def _mapped(given: Scaled) -> Scaled:
     half = half / (REACH if only_trees else REACH * SEEN)
     columns = Columns.of(offset, 1 / half, bounded)
     constants, nodes = dict(graph.constants), dict[str, Node]()
+    values = dict(given.ranges.values)
     for reader in readers:
         if isinstance(reader, Tree):
             features = graph.constants[reader.features].astype(np.int64)
             moved = columns.applied(graph.constants[reader.thresholds], features)
             constants[reader.thresholds] = np.where(reader.asked, moved, np.float32(0))
+        elif isinstance(reader, Distance):
+            values |= _distances_over_columns(reader, offset, half, constants)
         else:
             nodes[reader.node.name] = _over_columns(reader, offset, half, constants)
     names = [*aliases(graph, source), *(name for tree in trees for name in tree.values)]
-    values = {**given.ranges.values, **dict.fromkeys(names, (-REACH, REACH))}
+    values |= dict.fromkeys(names, (-REACH, REACH))
     shapes = {**graph.shapes, **{name: array.shape for name, array in constants.items()}}
     changed = tuple(nodes.get(node.name, node) for node in graph.nodes)
     return Scaled(
@@ -162,6 +166,17 @@ def _over_columns(layer: Layer, offset: np.ndarray, half: np.ndarray, constants:
         return node
     constants[layer.bias_name] = moved
     return replace(node, op="Gemm", inputs=(*node.inputs, layer.bias_name))
+
+
+def _distances_over_columns(
+    reader: Distance, offset: np.ndarray, half: np.ndarray, constants: dict[str, np.ndarray]
+) -> dict[str, tuple[float, float]]:
+    """Centres and weights for an input of mapped columns; the ends of differences and squares, which are others now."""
+    moved = (constants[reader.centres].astype(np.float64) - offset) / half
+    constants[reader.centres] = moved.astype(np.float32)
+    constants[reader.weights] = (constants[reader.weights].astype(np.float64) * half**2).astype(np.float32)
+    low, high = -REACH - float(moved.max()), REACH - float(moved.min())
+    return {reader.difference: (low, high), reader.square: (0.0, max(low**2, high**2))}
 
 
 GIVEN: Stage[Scaled] = Stage("graph, formats asked for, ranges", lambda scaled: faults_of_graph(scaled.graph))

@@ -13,6 +13,7 @@ from tinyhil.compiler.columns import scaled_columns
 from tinyhil.compiler.never_negative import never_negative
 from tinyhil.compiler.pins import asymmetric_weights, grouped_weights, moved_constants, pinned_formats, stated_operands
 from tinyhil.compiler.shared_scales import leaders_of, ranges_together, share_scales
+from tinyhil.compiler.whole_parts import check_whole_parts
 from tinyhil.compiler_pass import Pass, Stage, fold
 from tinyhil.formats import named
 from tinyhil.formats.clipping import METHODS
@@ -83,6 +84,7 @@ def lower(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collect
     scaled = scaled_columns(graph, assignment, ranges, without)
     graph, ranges = scaled.graph, scaled.ranges
     chosen = formats(graph, scaled.assignment, ranges, without)
+    check_whole_parts(graph, chosen, ranges)
     graph = fuse_graph(graph, chosen, without)
     lowering = Lowering(graph, chosen, KERNEL_OF, lower_node, ranges.magnitude, ranges.zeros)
     source = graph.inputs[0]

@@ -1,6 +1,6 @@
 """Two's complement fixed point with a power-of-two scale: real = integer * 2**exponent.
 
-The exponent follows Shiftry and MinUn (facts: section "Semantics"): the smallest one for which the largest magnitude
+The exponent follows Shiftry and MinUn: the smallest one for which the largest magnitude
 stays below 2**(bits - 1 + exponent), so a profiled value saturates only if it lies within half a step of that end.
 
 Rounding, everywhere: to nearest, ties towards plus infinity, floor((x + half) / step). NaN encodes to 0, counted.

@@ -17,6 +17,7 @@ from tinyhil.errors import ModelError
 from tinyhil.formats.format import Format
 from tinyhil.frontend.constant_folding import folded
 from tinyhil.frontend.fold import fold_into_layers
+from tinyhil.frontend.impossible import REASONS
 from tinyhil.frontend.listing import Block, Call, Ends, Listing
 from tinyhil.frontend.unread import without_unread
 from tinyhil.language.graph import Graph, Node, Shape, element_count
@@ -278,6 +279,8 @@ def _check(call: Call) -> None:
     """ModelError if the operator or one of its attributes is unknown, or inputs are left out that may not be."""
     known = OPERATOR_BY_NAME.get(call.op) or LOOP_BY_NAME.get(call.op)
     if known is None:
+        if call.op in REASONS:
+            raise ModelError(f"node '{call.name}': operator {call.op} is not possible: {REASONS[call.op]}")
         near = difflib.get_close_matches(call.op, [*OPERATOR_BY_NAME, *LOOP_BY_NAME], 1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise ModelError(

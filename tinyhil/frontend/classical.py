@@ -14,6 +14,7 @@ import onnx
 from onnx import helper
 
 from tinyhil.errors import ModelError
+from tinyhil.frontend.classical_encoders import imputer, joined, label_encoder, labels, one_hot
 from tinyhil.frontend.classical_nodes import Attributes, Plain, constant, plain_node, text, whole
 from tinyhil.frontend.classical_trees import Forest, read_forest, walk_forest
 from tinyhil.frontend.classical_vectors import svm_classifier, svm_regressor
@@ -64,14 +65,16 @@ def _plain(node: onnx.NodeProto, index: int, normalized: set[str], read: set[str
             f"node '{name}': operator {DOMAIN}.{node.op_type} is not supported; of {DOMAIN} there are "
             f"{', '.join(sorted(REWRITES))}"
         )
-    if node.op_type.endswith("Classifier") and node.output[0] in read:
+    wants_labels = node.op_type.endswith("Classifier") and node.output[0] in read
+    if wants_labels and node.op_type == "SVMClassifier":
         raise ModelError(f"{where}: its labels are used; export the scores alone (docs/exporters.md)")
     attrs = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     named = onnx.NodeProto()
     named.CopyFrom(node)
     named.name = name
     try:
-        return rewrite(named, attrs, normalized)
+        made = rewrite(named, attrs, normalized)
+        return joined(made, labels(named, attrs)) if wants_labels else made
     except (ValueError, LookupError, TypeError, ArithmeticError, MemoryError) as error:
         raise ModelError(f"{where}: its attributes make no sense ({error}); the file is damaged") from None
 
@@ -212,9 +215,12 @@ def _binarizer(node: onnx.NodeProto, attrs: Attributes, _: set[str]) -> Plain:
 REWRITES: dict[str, Callable[[onnx.NodeProto, Attributes, set[str]], Plain]] = {
     "ArrayFeatureExtractor": _columns,
     "Binarizer": _binarizer,
+    "Imputer": imputer,
+    "LabelEncoder": label_encoder,
     "LinearClassifier": _linear_classifier,
     "LinearRegressor": _linear_regressor,
     "Normalizer": _normalizer,
+    "OneHotEncoder": one_hot,
     "SVMClassifier": svm_classifier,
     "SVMRegressor": svm_regressor,
     "Scaler": _scaler,

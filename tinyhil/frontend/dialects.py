@@ -36,7 +36,8 @@ OPSET, AXES_OPERANDS = 17, 13  # from the second one on axes are operands, and S
 
 
 def in_onnx(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """`proto` as ONNX has it; itself if none of its operators is before its time."""
+    """`proto` as ONNX has it; itself if none of its operators is before its time, and all are in order."""
+    proto = _in_order(proto)
     opset = max((entry.version for entry in proto.opset_import if not entry.domain), default=OPSET)
     used = {node.op_type for node in proto.graph.node if not node.domain}
     is_pulp = any(node.op_type in OF_PULP or _is_old_pad(node, opset) for node in proto.graph.node)
@@ -64,6 +65,31 @@ def in_onnx(proto: onnx.ModelProto) -> onnx.ModelProto:
     known = [helper.make_opsetid(*pair) for pair in (("", max(opset, OPSET)), (MICROSOFT, 1), (PULP, 1))]
     made.opset_import.extend([*known, *others])
     return made
+
+
+def _in_order(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """`proto` with nodes behind those whose results they read, otherwise as they were; itself if they are, or in a
+    circle."""
+    waiting = list(proto.graph.node)
+    unknown = {name for node in waiting for name in node.output}
+    ordered: list[onnx.NodeProto] = []
+    while waiting:
+        late = []
+        for node in waiting:
+            if unknown.isdisjoint(node.input):
+                ordered.append(node)
+                unknown.difference_update(node.output)
+            else:
+                late.append(node)
+        in_order = not late and len(waiting) == len(proto.graph.node)
+        if in_order or len(late) == len(waiting):
+            return proto
+        waiting = late
+    result = onnx.ModelProto()
+    result.CopyFrom(proto)
+    del result.graph.node[:]
+    result.graph.node.extend(ordered)
+    return result
 
 
 def _is_old_pad(node: onnx.NodeProto, opset: int) -> bool:

@@ -28,7 +28,8 @@ from tinyhil.frontend.onnx_versions import STANDARD_DOMAINS, brought_up, standar
 from tinyhil.frontend.ports import ANY_STREAM, REAL, WHOLE, Fill, Port, Stream, connect
 from tinyhil.frontend.rewrite import MICROSOFT, Site, sensible
 from tinyhil.frontend.rewrite_control import choose, repeat
-from tinyhil.frontend.rewrite_quantized import input_kind
+from tinyhil.frontend.rewrite_optimized import FUSED_ATTENTION
+from tinyhil.frontend.rewrite_quantized import NHWC_CONV, input_kind
 from tinyhil.frontend.rewrites import CONTROL, DOMAINS, REWRITE_BY_NAME, rewritten
 from tinyhil.frontend.whole_types import INTEGERS, note_types, require_whole
 from tinyhil.language.graph import Shape
@@ -42,6 +43,8 @@ WHOLE_TYPES = {onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.
 
 _FEW = {"INT4": np.int8, "UINT4": np.uint8, "INT2": np.int8, "UINT2": np.uint8}
 FEW_BITS = {kind: _FEW[name] for name, kind in onnx.TensorProto.DataType.items() if name in _FEW}
+RENAMED_MICROSOFT = {"Attention": FUSED_ATTENTION, "QLinearConv": NHWC_CONV}  # what means something else there
+BLOCKED = "com.microsoft.nchwc"
 ALSO_MICROSOFT = frozenset({"Gelu"})  # operators of either domain that mean the same
 Local = dict[str, str]  # the file's names to those of the builder
 
@@ -314,8 +317,14 @@ def _resolve(name: str, local: Mapping[str, str], where: str) -> str:
 
 def _call(item: onnx.NodeProto, index: int, local: Local) -> Call:
     name = item.name or f"{item.op_type}_{index}"
-    is_alike = item.domain == MICROSOFT and item.op_type in ALSO_MICROSOFT
-    is_known = is_alike or item.domain == DOMAINS.get(item.op_type)
+    is_microsoft = item.domain == MICROSOFT
+    op = RENAMED_MICROSOFT.get(item.op_type, item.op_type) if is_microsoft else item.op_type
+    is_known = (is_microsoft and op in ALSO_MICROSOFT) or item.domain == DOMAINS.get(op)
+    if item.domain == BLOCKED:
+        raise ModelError(
+            f"node '{name}': operator {BLOCKED}.{item.op_type} has the layout of one processor's vectors; "
+            "let onnxruntime optimize up to ORT_ENABLE_EXTENDED"
+        )
     if item.domain not in STANDARD_DOMAINS and not is_known:
         raise ModelError(f"node '{name}': operator {item.domain}.{item.op_type} is not standard ONNX")
     attrs: dict[str, Any] = {}
@@ -324,7 +333,7 @@ def _call(item: onnx.NodeProto, index: int, local: Local) -> Call:
             attrs[attribute.name] = onnx.helper.get_attribute_value(attribute)
     where = f"node '{name}' ({item.op_type})"
     inputs = tuple(_resolve(value, local, where) if value else "" for value in item.input)
-    return Call(item.op_type, name, inputs, tuple(item.output), attrs)
+    return Call(op, name, inputs, tuple(item.output), attrs)
 
 
 def _constant_value(call: Call) -> np.ndarray:

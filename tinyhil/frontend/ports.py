@@ -80,7 +80,7 @@ def connect(start: Start, inputs: Sequence[Port], outputs: Sequence[str], stream
         beside = " beside its states" if states else ""
         raise ModelError(f"{len(given)} inputs{beside} and {len(outputs)} outputs; one of each at least is needed")
     kinds = {port.kind for port in given}
-    if len(kinds) > 1:
+    if len(kinds) > 1 and kinds != {REAL, WHOLE}:
         listed = ", ".join(f"'{port.name}' ({port.kind})" for port in given)
         raise ModelError(f"inputs of several kinds: {listed}; they share one record: make them one kind")
     if states:
@@ -133,8 +133,9 @@ def _core(words: Sequence[str]) -> tuple[str, ...]:
 def _record(given: Sequence[Port]) -> tuple[str, tuple[Part, ...]]:
     """The record's name and what lies in it."""
     parts, at = [], 0
+    is_mixed = len({port.kind for port in given}) > 1
     for port in given:
-        parts.append(Part(port.name, at, port.shape))
+        parts.append(Part(port.name, at, port.shape, is_mixed and port.kind == WHOLE))
         at += element_count(port.shape)
     return (given[0].name if len(given) == 1 else INPUTS), tuple(parts)
 
@@ -155,11 +156,20 @@ def _unpacked(builder: Builder, record: str, parts: Sequence[Part], given: Seque
     values = {}
     for part, port in zip(parts, given, strict=True):
         value = record if len(parts) == 1 else _cut(builder, record, part)
+        if part.is_whole:  # lengths, say: the format that all of the record has may hold them nearly
+            value = _nearest(builder, value)
         if port.kind == WHOLE:  # tokens, say: floats that are read by this cast alone
             cast = Call("Cast", f"{value}.whole", (value,), (f"{value}.whole",), {"to": TensorProto.INT64})
             (value,) = builder.add(cast)
         values[port.name] = value
     return values
+
+
+def _nearest(builder: Builder, value: str) -> str:
+    """floor(value + 1/2)"""
+    half = builder.constant(f"{value}.half", np.array(0.5, np.float32))
+    (raised,) = builder.add(Call("Add", f"{value}.raise", (value, half), (f"{value}.raised",)))
+    return builder.add(Call("Floor", f"{value}.floor", (raised,), (f"{value}.nearest",)))[0]
 
 
 def _cut(builder: Builder, record: str, part: Part) -> str:

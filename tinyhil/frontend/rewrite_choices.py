@@ -1,5 +1,5 @@
 """Rewrites of choices by constant places and of what exporters and onnxruntime fuse: one-hot rows, triangles,
-elements gathered and scattered, running products, group normalization, GELU with its bias, skips."""
+elements gathered, running products, group normalization, GELU with its bias, skips."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinyhil.frontend.rewrite import MICROSOFT, Results, Rewrite, Site
-from tinyhil.frontend.rewrite_caches import placed_elements, placed_nd
 from tinyhil.language.graph import element_count
 
 MOST_FACTORS = 256  # of a running product: an operation each
@@ -172,7 +171,7 @@ def _taken(site: Site, places: np.ndarray, shape: Sequence[int]) -> Results:
     return _last_reshape(site, rows, shape)
 
 
-def _places(shape: Sequence[int], index: np.ndarray, axis: int) -> np.ndarray:
+def places_along(shape: Sequence[int], index: np.ndarray, axis: int) -> np.ndarray:
     """Flat places of elements of `shape`, at `index` along `axis` and at their own places along the others."""
     axes = [np.broadcast_to(a, index.shape) for a in np.ogrid[tuple(slice(side) for side in index.shape)]]
     axes[axis] = np.where(index < 0, index + shape[axis], index)
@@ -180,11 +179,28 @@ def _places(shape: Sequence[int], index: np.ndarray, axis: int) -> np.ndarray:
 
 
 def _gather_elements(site: Site) -> Results:
+    if site.value(site.input(1)) is None:
+        return _gathered_at(site)
     shape, index = site.shape(site.input(0)), site.static(1, "indices").astype(np.int64)
-    return _taken(site, _places(shape, index, range(len(shape))[int(site.attr("axis", 0))]), index.shape)
+    return _taken(site, places_along(shape, index, range(len(shape))[int(site.attr("axis", 0))]), index.shape)
 
 
-def _blocks(site: Site, index: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
+def _gathered_at(site: Site) -> Results:
+    """Indices computed at run time, from behind if they are below 0: places in the whole tensor."""
+    x, index = site.input(0), site.input(1)
+    shape, wanted = site.shape(x), site.shape(index)
+    axis = range(len(shape))[int(site.attr("axis", 0))]
+    side = site.constant("side", shape[axis], np.int64)
+    zero = site.constant("zero", 0, np.int64)
+    index = site.make("Where", site.make("Less", index, zero), site.make("Add", index, side), index)
+    inner = site.constant("inner", element_count(shape[axis + 1 :]), np.int64)
+    starts = places_along(shape, np.zeros(wanted, np.int64), axis)
+    places = site.make("Add", site.make("Mul", index, inner), site.constant("starts", starts, np.int64))
+    flat = _reshaped(site, x, (element_count(shape),), "flat")
+    return site.last("Gather", flat, places, axis=0)
+
+
+def places_of_blocks(site: Site, index: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
     """Flat places (..., elements) of the blocks that the rows of `index` name, and the shape of a block."""
     shape = site.shape(site.input(0))
     depth = index.shape[-1]
@@ -201,38 +217,11 @@ def _gather_nd(site: Site) -> Results:
     if batch:
         own = np.indices(index.shape[:-1])[:batch]
         index = np.concatenate([np.moveaxis(own, 0, -1), index], axis=-1)
-    places, block = _blocks(site, index)
+    places, block = places_of_blocks(site, index)
     return _taken(site, places, (*index.shape[:-1], *block))
 
 
-def _scattered(site: Site, places: np.ndarray) -> Results:
-    """The first operand with the elements of the third at flat `places`, the last of equal ones."""
-    if str(site.attr("reduction", "none")) != "none":
-        raise site.refuse(f"reduction {site.attr('reduction', '')}", "only 'none' is supported")
-    shape, updates = site.shape(site.input(0)), site.shape(site.input(2))
-    count = element_count(shape)
-    chosen = np.arange(count)
-    chosen[places.reshape(-1)] = count + np.arange(places.size)
-    parts = [_reshaped(site, site.input(n), (element_count(s),), "flat") for n, s in ((0, shape), (2, updates))]
-    both = site.make("Concat", *parts, axis=0)
-    return _last_reshape(site, site.make("Gather", both, site.constant("chosen", chosen, np.int64), axis=0), shape)
-
-
-def _scatter_elements(site: Site) -> Results:
-    if site.value(site.input(1)) is None:
-        return placed_elements(site)
-    shape, index = site.shape(site.input(0)), site.static(1, "indices").astype(np.int64)
-    return _scattered(site, _places(shape, index, range(len(shape))[int(site.attr("axis", 0))]))
-
-
-def _scatter_nd(site: Site) -> Results:
-    if site.value(site.input(1)) is None:
-        return placed_nd(site)
-    return _scattered(site, _blocks(site, site.static(1, "indices").astype(np.int64))[0])
-
-
 _POOL = ("auto_pad", "ceil_mode", "pads", "strides", "kernel_shape", "dilations", "p")
-SCATTERED = "constant indices, or one row at a computed place; no reduction"
 REWRITES = (
     Rewrite("Swish", "as Mul and Sigmoid", _swish, ("alpha",)),
     Rewrite("QuickGelu", "as Mul and Sigmoid", _swish, ("alpha",), MICROSOFT),
@@ -267,13 +256,6 @@ REWRITES = (
     Rewrite("Trilu", "constant diagonal", _trilu, ("upper",)),
     Rewrite("OneHot", "constant depth and values", _one_hot, ("axis",)),
     Rewrite("Hardmax", "any axis", _hard_max, ("axis",)),
-    Rewrite("GatherElements", "constant indices", _gather_elements, ("axis",)),
+    Rewrite("GatherElements", "constant indices, or indices computed at run time", _gather_elements, ("axis",)),
     Rewrite("GatherND", "constant indices", _gather_nd, ("batch_dims",)),
-    Rewrite(
-        "ScatterElements",
-        SCATTERED,
-        _scatter_elements,
-        ("axis", "reduction"),
-    ),
-    Rewrite("ScatterND", SCATTERED, _scatter_nd, ("reduction",)),
 )

@@ -1,4 +1,4 @@
-"""Rewrites of what constant places choose: rows turned around, rows kept, parts of no elements, bits moved."""
+"""Rewrites of what constant places choose: rows turned around, rows kept, parts of no elements."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ import onnx
 
 from tinyhil.frontend.rewrite import Results, Rewrite, Site
 from tinyhil.frontend.rewrite_linear import reshaped
-from tinyhil.frontend.whole_types import NARROW
 from tinyhil.language.graph import element_count
-
-MOST_BITS = 24  # of whole numbers that float32 holds
 
 
 def _reverse_sequence(site: Site) -> Results:
@@ -47,24 +44,6 @@ def _eye_like(site: Site) -> Results:
     return (site.constant("eye", np.eye(*shape, int(site.attr("k", 0))), kind),)
 
 
-def _bit_shift(site: Site) -> Results:
-    """By constant counts: a product, or the whole part of a quotient. Types of 8 and 16 bits lose what leaves them."""
-    x, counts = site.input(0), site.static(1, "count").astype(np.int64)
-    direction = site.attr("direction", "")
-    if direction not in ("LEFT", "RIGHT") or counts.min(initial=0) < 0 or counts.max(initial=0) >= MOST_BITS:
-        shown = f"{counts.min(initial=0)} to {counts.max(initial=0)}"
-        raise site.refuse(f"direction '{direction}' by {shown} bits", f"0 to {MOST_BITS - 1} bits are supported")
-    factors = site.constant("factors", 2.0 ** (counts if direction == "LEFT" else -counts))
-    moved = site.make("Mul", x, factors)
-    if direction == "RIGHT":
-        return site.last("Floor", moved)
-    if site.builder.kinds.get(x) not in NARROW:
-        return site.last("Identity", moved)
-    low, values = NARROW[site.builder.kinds[x]]
-    inside = site.make("Mod", site.make("Sub", moved, site.constant("low", low)), site.constant("values", values))
-    return site.last("Add", inside, site.constant("back", low))
-
-
 def _split(site: Site) -> Results:
     """Parts of no elements are constants; None if there are none."""
     if not site.input(1):
@@ -93,7 +72,6 @@ REWRITES = (
     Rewrite("ReverseSequence", "constant lengths", _reverse_sequence, ("batch_axis", "time_axis")),
     Rewrite("Compress", "constant condition", _compress, ("axis",)),
     Rewrite("EyeLike", "folded", _eye_like, ("dtype", "k")),
-    Rewrite("BitShift", "by constant counts; results below 2^24", _bit_shift, ("direction",)),
     Rewrite("Split", "constant parts", _split, ("axis", "num_outputs")),
     Rewrite("Concat", "any axis", _concat, ("axis",)),
 )

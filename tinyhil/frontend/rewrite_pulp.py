@@ -14,6 +14,7 @@ PULP = "PACTOps"
 MOST_BITS = 22  # of a divisor: what is beyond a result of 8 bits stays below 2**31
 LOW, LEVELS = -128, 256  # of a byte
 PRODUCT = "WholeProduct"
+LIFT = 1 << 30  # of a sum whose quotient is rounded downwards: above 0 it is cut
 MOST_SUM = 1 << 31  # of a sum times its factor, as PULP's kernels hold it
 
 
@@ -200,7 +201,30 @@ def _hard_swish(site: Site) -> Results:
     return site.last("WholePair", value, sixth, whole="int32", function="mul")
 
 
+def _affine(site: Site) -> Results:
+    """(x * weights + bias) * mul / D, rounded downwards, within the levels: iNoNorm."""
+    x, weights, bias = site.input(0), *(np.rint(site.static(n, part)) for n, part in ((1, "weights"), (2, "bias")))
+    factor, divisor, levels = (_number(site, name) for name in ("mul", "D", "n_levels"))
+    most = (levels // 2 * np.abs(weights).max(initial=0) + np.abs(bias).max(initial=0)) * abs(factor)
+    if divisor < 1 or LIFT % divisor or most >= LIFT or not 2 <= levels <= LEVELS:
+        raise site.refuse(f"sums up to {most:.0f} over {divisor} of {levels} levels", f"the limit is {LIFT}")
+    value = x
+    steps = (("mul", weights), ("add", bias), ("mul", factor), ("add", LIFT), ("div", divisor))
+    ends = (("sub", LIFT // divisor), ("max", -(levels // 2)), ("min", levels // 2 - 1))
+    for at, (function, number) in enumerate((*steps, *ends)):
+        name = site.constant(f"{function}{at}", np.asarray(number), np.int64)
+        value = site.make("WholePair", value, name, whole="int32", function=function)
+    return site.last("Identity", value)
+
+
 REWRITES = (
+    Rewrite(
+        "iNoNorm",
+        "PULP's dialect: (x * weights + bias) * mul / D of whole numbers",
+        _affine,
+        ("D", "mul", "n_levels"),
+        PULP,
+    ),
     *(_pair_of(op) for op in ("Add", "Sub", "Mul")),
     Rewrite("iMatMul", "PULP's dialect: MatMul beside its operators, of whole numbers", _matmul, (), PULP),
     Rewrite(

@@ -22,6 +22,7 @@ from tinyhil.ops.quantize import FROM_CODES, TO_CODES, nearest
 
 # (bits, what ONNX's integers exceed ours by)
 KINDS = {"int8": (8, 0), "uint8": (8, 128), "int16": (16, 0), "uint16": (16, 32768)}
+NHWC_POOL, NHWC_CONV = "NhwcMaxPool", "NhwcQLinearConv"  # the latter is QLinearConv of com.microsoft
 DYNAMIC = "onnxruntime.quantization.quantize_static makes the scales constants"
 
 
@@ -192,11 +193,25 @@ def _scale_of(site: Site, *indices: int) -> np.ndarray:
     return made
 
 
+def _in_planes(site: Site, op: str, x: str, *others: str) -> str:
+    """What `op` makes of `x`; around it channels are moved to the front and back where they are the last axis."""
+    attrs = {name: value for name, value in site.call.attrs.items() if name != "channels_last"}
+    rank, is_last = len(site.shape(x)), site.call.op == NHWC_POOL or int(site.attr("channels_last", 0))
+    if not is_last:
+        return site.make(op, x, *others, **attrs)
+    made = site.make(op, site.make("Transpose", x, perm=[0, rank - 1, *range(1, rank - 1)]), *others, **attrs)
+    return site.make("Transpose", made, perm=[0, *range(2, rank), 1])
+
+
 def _qlinear_conv(site: Site) -> Results:
     weights = _operand(site, 3, 0)
     bias = _bias(site, 8, _scale_of(site, 1, 4))
-    y = site.make("Conv", _operand(site, 0), weights, *bias, **site.call.attrs)
+    y = _in_planes(site, "Conv", _operand(site, 0), weights, *bias)
     return (_quantized(site, y, _grid(site, 6, 7)),)
+
+
+def _nhwc_max_pool(site: Site) -> Results:
+    return (_in_planes(site, "MaxPool", site.input(0)),)
 
 
 def _qlinear_matmul(site: Site) -> Results:
@@ -229,10 +244,7 @@ POOL = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "s
 
 
 def _pool(site: Site) -> Results:
-    if int(site.attr("channels_last", 0)):
-        raise site.refuse("channels_last 1", "export with channels first")
-    attrs = {name: value for name, value in site.call.attrs.items() if name != "channels_last"}
-    y = site.make(site.call.op.removeprefix("QLinear"), _operand(site, 0), **attrs)
+    y = _in_planes(site, site.call.op.removeprefix("QLinear"), _operand(site, 0))
     return (_quantized(site, y, _grid(site, 3, 4)),)
 
 
@@ -270,6 +282,7 @@ def input_kind(element_type: int) -> str:
     return name if name in KINDS else ""
 
 
+CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 _AXIS = ("axis", "block_size")
 REWRITES = (
     Rewrite(
@@ -289,14 +302,22 @@ REWRITES = (
         "QLinearConv",
         "as Conv between quantized values; weights per channel",
         _qlinear_conv,
-        ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"),
+        CONV,
     ),
+    Rewrite(
+        NHWC_CONV,
+        "QLinearConv of onnxruntime, channels first or last",
+        _qlinear_conv,
+        (*CONV, "channels_last"),
+        MICROSOFT,
+    ),
+    Rewrite(NHWC_POOL, "as MaxPool between Transpose", _nhwc_max_pool, POOL, MICROSOFT),
     Rewrite("QLinearMatMul", "as MatMul between quantized values; weights per column", _qlinear_matmul),
     Rewrite(
         "ConvInteger",
         "as Conv of codes less their zero points",
         _conv_integer,
-        ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"),
+        CONV,
     ),
     Rewrite("MatMulInteger", "as MatMul of codes less their zero points", _matmul_integer),
     Rewrite("QGemm", "as Gemm between quantized values", _q_gemm, ("alpha", "transA", "transB"), MICROSOFT),

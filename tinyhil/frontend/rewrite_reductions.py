@@ -1,14 +1,20 @@
-"""Rewrites of reductions, running sums and the k largest elements."""
+"""Rewrites of reductions, running sums, determinants and the k largest elements."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import combinations
 
 import numpy as np
 
 from tinyhil.frontend.listing import Call
 from tinyhil.frontend.rewrite import Results, Rewrite, Site
+from tinyhil.frontend.rewrite_linear import reshaped
+from tinyhil.language.graph import element_count
 
 MOST_FACTORS = 64  # of a product: one multiplication each
 TRIANGLE = 64  # a longer axis is summed by a loop: a matrix of ones takes its square
+MOST_SIDE = 8  # of a matrix whose determinant is made of minors
 AXES = ("axes", "keepdims", "noop_with_empty_axes")
 
 
@@ -145,6 +151,32 @@ def _summed_by_loop(site: Site, x: str, axis: int, behind: int) -> str:
     return site.builder.loop(call, [f"{site.stem}.sum", f"{site.stem}.x"], fill)[1]
 
 
+# ---- determinants
+
+
+def _det(site: Site) -> Results:
+    """By minors: those of the first rows and each choice of columns are made of those with a row less."""
+    x, shape = site.input(0), site.shape(site.input(0))
+    side, batch = shape[-1], shape[:-2]
+    if len(shape) < 2 or shape[-2] != side or side > MOST_SIDE:
+        raise site.refuse(f"matrices {list(shape)}", f"square ones of up to {MOST_SIDE} rows are supported")
+    rows = reshaped(site, x, element_count(batch), side * side)
+    minors, before = _columns(site, rows, range(side)), list(combinations(range(side), 1))
+    for row in range(1, side):
+        chosen, total = list(combinations(range(side), row + 1)), ""
+        for at in reversed(range(row + 1)):  # the last has the sign of the sum
+            less = [before.index(columns[:at] + columns[at + 1 :]) for columns in chosen]
+            entries = _columns(site, rows, [row * side + columns[at] for columns in chosen])
+            term = site.make("Mul", entries, _columns(site, minors, less))
+            total = term if not total else site.make("Sub" if (row - at) % 2 else "Add", total, term)
+        minors, before = total, chosen
+    return site.last("Reshape", minors, site.constant("shape", batch, np.int64))
+
+
+def _columns(site: Site, rows: str, numbers: Iterable[int]) -> str:
+    return site.make("Gather", rows, site.constant("columns", [*numbers], np.int64), axis=1)
+
+
 # ---- the k largest
 
 
@@ -171,5 +203,6 @@ REWRITES = (
     Rewrite("ReduceLogSumExp", "as Exp, ReduceSum and Log, of distances to the largest", _reduce_log_sum_exp, AXES),
     Rewrite("ReduceProd", f"up to {MOST_FACTORS} factors along an axis", _reduce_prod, AXES),
     Rewrite("CumSum", "constant axis; forward, reverse, exclusive", _cum_sum, ("exclusive", "reverse")),
+    Rewrite("Det", f"as products of up to {MOST_SIDE} rows; batches", _det),
     Rewrite("TopK", "constant k; sorted, the first of equals first", _top_k, ("axis", "largest", "sorted")),
 )

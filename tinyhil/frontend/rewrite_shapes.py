@@ -81,9 +81,12 @@ def _space_to_depth(site: Site) -> Results:
 # ---- means that count their padding
 
 
-def _average_pool(site: Site) -> Results:
+def average_pool(site: Site) -> Results:
     """With ceil_mode a window may reach beyond the padding, which it does not count: padding becomes part of the
-    plane. A window that would begin behind the plane and the padding in front of it is left out."""
+    plane. A window that would begin behind the plane and the padding in front of it is left out.
+
+    ModelError for a damaged file.
+    """
     x, attrs = site.input(0), dict(site.call.attrs)
     if not (int(attrs.get("ceil_mode", 0)) and int(attrs.pop("count_include_pad", 0))):
         return None
@@ -214,10 +217,7 @@ def _moved_axes(shape: Shape, perm: list[int]) -> int:
 
 
 _BLOCKS = "batch of 1"
-_POOL = ("auto_pad", "ceil_mode", "count_include_pad", "dilations", "kernel_shape", "pads", "strides")
-_MEAN = "mean; besides its rounding wrong by at most n * 2^-16 units of the operand for n elements"
 REWRITES = (
-    Rewrite("AveragePool", f"1-D and 2-D; any padding, ceil_mode; {_MEAN}", _average_pool, _POOL),
     Rewrite("Transpose", "any order of the axes", _transpose, ("perm",)),
     Rewrite("Tile", "constant repeats", _tile),
     Rewrite("DepthToSpace", f"both modes; {_BLOCKS}", _depth_to_space, ("blocksize", "mode")),

@@ -41,11 +41,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Where one of several inputs or outputs lies in the record that they share: from element `start` on, flat."""
+    """Where one of several inputs or outputs lies in the record that they share: from element `start` on, flat.
+    `is_whole`: whole numbers beside floats."""
 
     name: str
     start: int
     shape: Shape
+    is_whole: bool = False
 
     @property
     def count(self) -> int:

@@ -17,9 +17,10 @@ from tinyhil.language.graph import Graph, Node
 FLAG, INDEX, LONG = Fixed(8, 0), Fixed(16, 0), Fixed(32, 0)
 # results in -1..1, from whatever operands
 FLAGS = frozenset({"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "And", "Or", "Not", "Sign"})
-WHOLE = frozenset({"ArgMax", "FloorDiv", "TopIndices", "Truncate"})
+BITS = frozenset({"BitwiseAnd", "BitwiseOr", "BitwiseXor"})
+WHOLE = BITS | frozenset({"ArgMax", "FloorDiv", "TopIndices", "Truncate"})
 # whole numbers of whole numbers
-CLOSED = frozenset(
+CLOSED = BITS | frozenset(
     {"Add", "Sub", "Mul", "Neg", "Abs", "Min", "Max", "Relu", "Identity", "Dropout", "Reshape", "Flatten", "Squeeze"}
     | {
         "Unsqueeze",

@@ -154,7 +154,7 @@ AVERAGE_POOL_INSIDE = Kernel(
 )
 KERNELS = (MAX_POOL, AVERAGE_POOL, AVERAGE_POOL_INSIDE)
 
-_MEAN = "mean; besides its rounding wrong by at most n * 2^-16 units of the operand for n elements"
+MEAN = "mean; besides its rounding wrong by at most n * 2^-16 units of the operand for n elements"
 
 OPERATORS = (
     Operator(
@@ -167,12 +167,12 @@ OPERATORS = (
     ),
     Operator(
         "AveragePool",
-        f"1-D and 2-D; {_MEAN}",
+        f"1-D and 2-D; {MEAN}",
         _infer,
         _evaluate,
         by_domain(_lower_average, affine=affine_moves.lower_mean),
         ("ceil_mode", "count_include_pad", *window.ATTRIBUTES),
     ),
-    Operator("GlobalAveragePool", _MEAN, _infer, _evaluate, by_domain(_lower_average, affine=affine_moves.lower_mean)),
+    Operator("GlobalAveragePool", MEAN, _infer, _evaluate, by_domain(_lower_average, affine=affine_moves.lower_mean)),
     Operator("GlobalMaxPool", "largest element of each channel", _infer, _evaluate, by_domain(_lower_max)),
 )

@@ -1,4 +1,5 @@
-"""Mod and FloorDiv: what a division leaves, and how often it goes; exact on the quantized values, rounded once."""
+"""Mod and FloorDiv: what a division leaves, and how often it goes; exact on the quantized values, rounded once.
+BitwiseAnd and its kin, of whole numbers in two's complement."""
 
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ from tinyhil.ops.operator import (
     attr,
     broadcast,
     by_domain,
+    refuse,
 )
 
 MOST_BITS = 64  # of operands that are moved to one unit; beyond it they are divided in single precision
@@ -98,6 +100,43 @@ def _execute_single(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np
     return requantize(f.whole_quotient(a, b, rest) if p["quotient"] else rest, p["shift"], out)
 
 
+# ---- bits
+
+
+def _evaluate_bits(node: Node, arrays: Arrays) -> list[np.ndarray]:
+    a, b = align(arrays)
+    made = BITS[node.op](np.rint(a).astype(np.int64), np.rint(b).astype(np.int64))
+    return [np.asarray(made).astype(np.result_type(a, b))]  # what float32 does not hold is given in wider types
+
+
+def _lower_bits(node: Node, lowering: Lowering) -> None:
+    """Fractions are cut off; in integers where operands and result are fixed point, else by single precision."""
+    formats = [lowering.format(name) for name in (*node.inputs, *node.outputs)]
+    (a_name, a_period), (b_name, b_period) = (repeated(node, lowering, value) for value in node.inputs)
+    loaded = [lowering.loaded(value) for value in node.inputs]
+    is_fixed = all(fmt.is_binary_point for fmt in formats)
+    out = lowering.define(node.outputs[0])
+    params = {"count": out.count, "a_period": a_period, "b_period": b_period, "a_power": loaded[0].exponent}
+    params |= {"b_power": loaded[1].exponent, "mode": list(BITS).index(node.op), "shift": out.format.exponent}
+    if is_fixed and any(not -31 <= fmt.exponent <= 0 for fmt in formats):
+        raise refuse(node, f"bits of numbers in {formats[0]}", "cast to an integer type before it")
+    bits = accumulator_bits(1 << max(fmt.bits for fmt in loaded) - 1, out.format.exponent) if is_fixed else 32
+    kernel, domain = (BITWISE, INTEGER) if is_fixed else (SINGLE_BITWISE, SINGLE)
+    lowering.emit(node, Op(kernel.form, node.name, (a_name, b_name), out.name, params, bits, domain=domain))
+
+
+def _execute_bits(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    p = op.params
+    a, b = (tiled(array, p["count"]) for array in arrays)
+    if op.domain == SINGLE:
+        a, b = (np.trunc(f.scaled(x, p[power])).astype(np.int64) for x, power in ((a, "a_power"), (b, "b_power")))
+        result = tuple(BITS.values())[p["mode"]](a, b).astype(np.float32)
+    else:
+        result = tuple(BITS.values())[p["mode"]](a >> -p["a_power"], b >> -p["b_power"])
+    return requantize(result, p["shift"], out)
+
+
+BITS = {"BitwiseAnd": np.bitwise_and, "BitwiseOr": np.bitwise_or, "BitwiseXor": np.bitwise_xor}
 _PERIODS = ("count", "a_period", "b_period")
 MOD = Kernel(
     Form("mod"),
@@ -117,7 +156,17 @@ SINGLE_MOD = Kernel(
     in_place=True,
     coded=SINGLE,
 )
-KERNELS = (MOD, SINGLE_MOD)
+_BITS = (*_PERIODS, "a_power", "b_power", "mode", "shift")
+BITWISE = Kernel(Form("bitwise"), "and, or, exclusive or of whole numbers", _execute_bits, _BITS, _BITS, codes=(0, 1))
+SINGLE_BITWISE = Kernel(
+    Form("bitwise", Arithmetic.SINGLE),
+    "and, or, exclusive or of whole numbers that floats hold",
+    _execute_bits,
+    _BITS,
+    _BITS,
+    coded=SINGLE,
+)
+KERNELS = (MOD, SINGLE_MOD, BITWISE, SINGLE_BITWISE)
 
 OPERATORS = (
     Operator(
@@ -136,4 +185,5 @@ OPERATORS = (
         by_domain(_lower),
         ("fmod",),
     ),
+    *(Operator(name, "of whole numbers; broadcast", _infer, _evaluate_bits, by_domain(_lower_bits)) for name in BITS),
 )

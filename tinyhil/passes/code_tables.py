@@ -72,9 +72,9 @@ class Tables:
     def named(self, of: str, table: np.ndarray, out: Format) -> str:
         """The name of a table `of` something in flash, of codes of `out`."""
         table = table & ((1 << 8 * out.storage_bytes) - 1)
-        return self.kept(f"{of}_codes", table, Fixed(8 * out.storage_bytes, 0))
+        return self.shared(f"{of}_codes", table, Fixed(8 * out.storage_bytes, 0))
 
-    def kept(self, wish: str, table: np.ndarray, fmt: Fixed) -> str:
+    def shared(self, wish: str, table: np.ndarray, fmt: Fixed) -> str:
         """The name of a table of `fmt`: that of an equal one, else as it is wished if nothing is called so."""
         for name, other in self.tables.items():
             if np.array_equal(other, table) and self.tensors[name].format == fmt:

@@ -46,7 +46,7 @@ def with_decisions(program: Program, *, pairs: bool = True) -> Program:
             made[op.kernel, op.output] = replace(op, scratch=name)
         elif _is_softmax_of_rows(program, op) and (pairs or op.params["outer"] * op.params["along"] >= CODES):
             entries = exponentials(_scale(program, op.inputs[0]))
-            name = tables.kept(f"{op.output}.exponentials", entries, WORD)
+            name = tables.shared(f"{op.output}.exponentials", entries, WORD)
             params = {key: op.params[key] for key in ("outer", "along", "shift")}
             form = real_functions.SOFTMAX_DECIDED.form
             made[op.kernel, op.output] = replace(op, kernel=form, inputs=(name, *op.inputs), params=params)

@@ -30,7 +30,7 @@ def with_softmax_tables(program: Program) -> Program:
             continue
         shared = program.constants[op.inputs[0]].reshape(-1)
         entries = softmax.exp_negative(np.arange(DISTANCES), op.params["scale"] - softmax.FRACTION_BITS, shared)
-        name = tables.kept(f"{op.output}.exponentials", entries, WORD)
+        name = tables.shared(f"{op.output}.exponentials", entries, WORD)
         params = {key: op.params[key] for key in ("outer", "count", "fraction_bits")}
         form = softmax.LOOKED_UP.form
         made[op.kernel, op.output] = replace(op, kernel=form, inputs=(name, *op.inputs[1:]), params=params)

@@ -56,6 +56,18 @@ void mod(Out *out, A a, B b, Count count, P a_period, Q b_period, L a_lift, R b_
     }
 }
 
+// of whole numbers, held with a_power and b_power <= 0
+template <class Acc, class Out, class A, class B, class Count, class P, class Q, class APower, class BPower, class Mode, class Shift>
+void bitwise(Out *out, A a, B b, Count count, P a_period, Q b_period, APower a_power, BPower b_power, Mode mode, Shift shift) {
+    auto i = walk(a_period, count);
+    auto j = walk(b_period, count);
+    for (Size n = 0; n < static_cast<Size>(count); ++n) {
+        const int32_t left = static_cast<int32_t>(a[i.next(n)]) >> -int(a_power),
+                      right = static_cast<int32_t>(b[j.next(n)]) >> -int(b_power);
+        out[n] = requantize<Out>(static_cast<Acc>(bits_of(int(mode), left, right)), shift);
+    }
+}
+
 // floor(sqrt(radicand)), bit by bit
 template <class Unsigned>
 inline Unsigned whole_root(Unsigned radicand) {

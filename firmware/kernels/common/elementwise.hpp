@@ -7,6 +7,9 @@
 
 namespace hil {
 
+// What BITS of tinyhil/ops/remainder.py has, in its order.
+inline int32_t bits_of(int mode, int32_t a, int32_t b) { return mode == 0 ? a & b : mode == 1 ? a | b : a ^ b; }
+
 // The index of element n of an operand that repeats after `period` elements, without a division.
 template <class Period, class Count>
 class Walk {

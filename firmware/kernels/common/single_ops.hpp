@@ -59,6 +59,17 @@ void single_mod(Out *out, A a, B b, Count count, P a_period, Q b_period, APower 
     }
 }
 
+template <class Acc, class Out, class A, class B, class Count, class P, class Q, class APower, class BPower, class Mode, class Shift>
+void single_bitwise(Out *out, A a, B b, Count count, P a_period, Q b_period, APower a_power, BPower b_power, Mode mode, Shift shift) {
+    auto i = walk(a_period, count);
+    auto j = walk(b_period, count);
+    for (Size n = 0; n < static_cast<Size>(count); ++n) {
+        const float left = scaled(static_cast<float>(a[i.next(n)]), a_power), right = scaled(static_cast<float>(b[j.next(n)]), b_power);
+        const int32_t bits = bits_of(int(mode), static_cast<int32_t>(left), static_cast<int32_t>(right));
+        out[n] = requantize<Out>(static_cast<float>(bits), shift);
+    }
+}
+
 template <class Acc, class Out, class X, class Centre, class Mean, class Power, class Shift>
 void single_normalize(Out *out, X x, Size outer, Size along, Size inner, Centre centre, Mean mean, uint32_t epsilon_bits, Power power,
                       Shift shift) {
