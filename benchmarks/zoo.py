@@ -1,6 +1,6 @@
 """The zoo, measured: what docs/zoo.md shows, made by `python -m tools.docs` from what this writes.
 
-    python -m benchmarks.zoo accuracy    all test samples by the host engine, into results/zoo.json
+    python -m benchmarks.zoo accuracy [MODEL ...]    all test samples by the host engine, into results/zoo.json
     python -m benchmarks.zoo golden [MODEL ...]      golden records of the emulated boards (docs/regression.md)
 
 Each in 8 and in 16 bits, and by the assignments that lie beside the model. What does not fit a board is said and left
@@ -10,8 +10,9 @@ out. Needs the data sets (HIL_DATA, or a network).
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from tinyhil.references.classes import classes_of
 from tinyhil.references.evaluate import evaluate
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs
 from tinyhil.search.engine.library import load_engine
-from tools.measured import BOARDS, provenance, write
+from tools.measured import BOARDS, RESULTS, provenance, write
 
 ROOT = Path(__file__).resolve().parents[1]
 FORMATS = ("fixed8", "fixed16")
@@ -103,13 +104,18 @@ def _manifest(source: ModelSource) -> dict[str, Any]:
     return loaded
 
 
-def write_accuracies() -> None:
+def write_accuracies(models: Sequence[str]) -> None:
+    """Of all models, or of these beside what is known of others; the table names the commits of both."""
     measured_at, rows = provenance(), {}
-    for model in sorted(zoo_names()):
+    if models:
+        known = json.loads((RESULTS / "zoo.json").read_text())
+        measured_at["commit"] = " ".join(dict.fromkeys([*known["provenance"]["commit"].split(), measured_at["commit"]]))
+        rows = known["rows"]
+    for model in models or zoo_names():
         rows[model] = accuracy(model)
         for name, row in rows[model].items():
             print(model, name, row, flush=True)
-    write("zoo", measured_at, rows)
+    write("zoo", measured_at, dict(sorted(rows.items())))
 
 
 def write_goldens(model: str) -> None:
@@ -136,11 +142,11 @@ def _golden(variant: Variant, board: str, bench: Bench) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("accuracy", "golden"))
-    parser.add_argument("models", nargs="*", help="of golden; default: all bundled models")
+    parser.add_argument("models", nargs="*", help="default: all bundled models")
     args = parser.parse_args()
     try:
         if args.what == "accuracy":
-            write_accuracies()
+            write_accuracies(args.models)
         for model in args.models or zoo_names() if args.what == "golden" else ():
             write_goldens(model)
     except HilError as error:

@@ -71,7 +71,9 @@ class Writer:
             yield from self._let(call, indent)
         results = [self.operand(name) for name in block.outputs]
         text = ", ".join(results[:states])
-        yield indent + (text if states is None or states == len(results) else f"{text}; {', '.join(results[states:])}")
+        yield indent + (
+            text if states is None or states == len(results) else f"{text}; {', '.join(results[states:])}".lstrip()
+        )
 
     def _let(self, call: Call, indent: str) -> Iterator[str]:
         outputs = list(call.outputs)

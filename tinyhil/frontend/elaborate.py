@@ -252,7 +252,7 @@ class Elaborator:
 
     def _loop(self, item: syntax.Loop, wishes: tuple[str, ...]) -> tuple[str, ...]:
         states = [(name, self.operand(first)) for name, first in item.states]
-        if not states:
+        if not states and not item.body.collected:
             raise item.at.error("a loop without state has no result; give it one: loop (t = [0:9], h = h0) { ... }")
         rows = [self._header_row(item, name, source) for name, source in item.rows]
         shadowed = {name for name, _ in (*states, *rows)}

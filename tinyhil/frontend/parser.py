@@ -126,9 +126,11 @@ class Parser:
         at, lets = self._peek().at, []
         while self._at("let"):
             lets.append(self._let())
-        results = [self.expression()]
-        while self._accept(","):
+        results = []
+        if not self._at(";"):  # a loop without states collects alone
             results.append(self.expression())
+            while self._accept(","):
+                results.append(self.expression())
         collected = []
         if self._accept(";"):
             collected.append(self.expression())
