@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ FEW_BITS = {kind: _FEW[name] for name, kind in onnx.TensorProto.DataType.items()
 RENAMED_MICROSOFT = {"Attention": FUSED_ATTENTION, "QLinearConv": NHWC_CONV}  # what means something else there
 BLOCKED = "com.microsoft.nchwc"
 ALSO_MICROSOFT = frozenset({"Gelu"})  # operators of either domain that mean the same
+# the opset from which on another default holds, the attribute, its default before
+DEFAULTS_BEFORE = {"RoiAlign": (16, "coordinate_transformation_mode", "output_half_pixel")}
 Local = dict[str, str]  # the file's names to those of the builder
 
 
@@ -209,7 +212,7 @@ def checked_weights(array: np.ndarray, name: str) -> np.ndarray:
 def _level(proto: onnx.GraphProto, local: Local, builder: Builder) -> tuple[str, ...]:
     """Add the nodes of one level; returns its outputs."""
     for index, item in enumerate(proto.node):
-        call = _call(item, index, local)
+        call = _of_opset(_call(item, index, local), builder.opset)
         if call.op == "Constant":
             results: tuple[str, ...] = (builder.constant(call.outputs[0], _constant_value(call)),)
         elif call.op in LOOP_BY_NAME:
@@ -334,6 +337,14 @@ def _call(item: onnx.NodeProto, index: int, local: Local) -> Call:
     where = f"node '{name}' ({item.op_type})"
     inputs = tuple(_resolve(value, local, where) if value else "" for value in item.input)
     return Call(op, name, inputs, tuple(item.output), attrs)
+
+
+def _of_opset(call: Call, opset: int) -> Call:
+    """`call` with what its opset takes where nothing is said: it may be written as of a newer one."""
+    since, name, default = DEFAULTS_BEFORE.get(call.op, (0, "", ""))
+    if opset >= since or name in call.attrs:
+        return call
+    return replace(call, attrs={**call.attrs, name: default})
 
 
 def _constant_value(call: Call) -> np.ndarray:

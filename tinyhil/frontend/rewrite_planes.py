@@ -163,7 +163,7 @@ def _roi_align(site: Site) -> Results:
     """Means of samples between pixels: one matrix takes rows of them, one columns."""
     x, rois, samples = site.input(0), site.input(1), int(site.attr("sampling_ratio", 0))
     mode, shape, count = site.attr("mode", "avg"), site.shape(x), site.shape(rois)[0]
-    half = site.attr("coordinate_transformation_mode", "half_pixel" if site.builder.opset >= 16 else "")
+    half = site.attr("coordinate_transformation_mode", "half_pixel")
     if shape[0] != 1 or len(shape) != 4 or mode != "avg":
         raise site.refuse(f"mode {mode} of {list(shape)}", "means of one sample's planes are supported")
     if samples < 1:
