@@ -163,7 +163,7 @@ BAD: dict[str, tuple[Callable[[], onnx.ModelProto | bytes], str]] = {
     "missing output": (lambda: raw([node("Relu", "x", "z")]), "'y' is not an output of any node"),
     "unknown value": (lambda: raw([node("Add", "x ghost", "y")]), "ghost"),
     "cycle": (lambda: raw([node("Add", "x b", "a"), node("Relu", "a", "b"), node("Relu", "b", "y")]), "not a valid"),
-    "used before computed": (lambda: raw([node("Relu", "b", "y"), node("Relu", "x", "b")]), "not a valid ONNX model"),
+    "computed of itself": (lambda: raw([node("Relu", "b", "y"), node("Add", "x y", "b")]), "not a valid ONNX model"),
     "no nodes": (lambda: edited(lambda p: p.graph.ClearField("node")), "'y' is not an output of any node"),
     "inner dimensions": (lambda: raw([MATMUL], {"w": np.ones((3, 2))}), r"\(MatMul\): inner dimensions of \[1, 4\]"),
     "shapes that do not broadcast": (lambda: raw([node("Add", "x w", "y")], {"w": np.ones(3)}), "do not broadcast"),
