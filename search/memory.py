@@ -1,4 +1,5 @@
-"""Planned RAM of a candidate, memoised, and whether it fits: the bound first, then a quick plan, then the compiler's.
+"""Planned RAM of a candidate, memoised, and whether it fits: the bound first, then a quick plan, then the compiler's;
+last, with rows or windows computed again, where the limit asks for that.
 
 What counts is the whole candidate, not the bytes it stores: parts are shown within their whole where both have one
 format and scale, a window's patch has the format of what it is cut from, and constants decide which fusions apply.
@@ -16,6 +17,7 @@ from tinyhil.language.program import Program
 from tinyhil.memplan import Plan, Problem
 from tinyhil.search.space import Candidate, Choice, Space
 
+MORE_SAVED = 1.25  # times what computing again saves of one format for all, it may save of a mixture
 UNLIMITED = 1 << 40  # bytes, beside an accelerator, or where limits are swept over
 
 
@@ -38,28 +40,65 @@ class Placement(Protocol):
 @dataclass(frozen=True, slots=True)
 class Memory:
     """`place` plans a program as the compiler does; `quick`, if given, cheaply and perhaps with more bytes; `floor`, if
-    given, tells without planning what no plan can undercut."""
+    given, tells without planning what no plan can undercut. `again`, if given, plans a program that would need more
+    within so many bytes by computing products again, the fewest it can; None if it can not at a price that is paid.
+    `smallest`, if given, plans with the fewest bytes to be had so."""
 
     space: Space
     place: Callable[[Program], Placement]
     quick: Callable[[Program], Plan] | None = None
     floor: Callable[[Program], int] | None = None
+    again: Callable[[Program, int], Placement | None] | None = None
+    smallest: Callable[[Program], Placement] | None = None
     option: str = "--ram"  # by which the limit was asked for
     _planned: dict[Candidate, int] = field(default_factory=dict)
     _at_most: dict[Candidate, int] = field(default_factory=dict)
     _at_least: dict[Candidate, int] = field(default_factory=dict)
+    _smallest: dict[Candidate, Placement] = field(default_factory=dict)  # of the candidate of least RAM
+    _again: dict[Candidate, tuple[int, int | None]] = field(default_factory=dict)  # limit, and bytes planned for it
 
-    def planned_bytes(self, candidate: Candidate) -> int:
-        """The arena that the compiler would plan, the model input not counted."""
+    def planned_bytes(self, candidate: Candidate, within: int = UNLIMITED) -> int:
+        """The arena that the compiler would plan, `within` so many bytes if it can; the model input not counted."""
         if candidate not in self._planned:
-            self.placed(candidate)
-        return self._planned[candidate]
+            self._planned[candidate] = self.place(self.space.lower(candidate)).plan.peak_bytes
+        if self._planned[candidate] <= within or self.again is None:
+            return self._planned[candidate]
+        if not self._may_fit(candidate, within):
+            return self._planned[candidate]
+        limit, found = self._again.get(candidate, (-1, None))
+        if within > limit or (found is not None and found > within):
+            placed = self.again(self.space.lower(candidate), within)
+            found = None if placed is None else placed.plan.peak_bytes
+            self._again[candidate] = within, found
+        return self._planned[candidate] if found is None else found
 
-    def placed(self, candidate: Candidate) -> Placement:
-        """As the compiler would place it; only its bytes are remembered."""
-        found = self.place(self.space.lower(candidate))
-        self._planned[candidate] = found.plan.peak_bytes
-        return found
+    def _may_fit(self, candidate: Candidate, within: int) -> bool:
+        """Whether it is worth to plan what is computed again."""
+        if self.smallest is None:
+            return True
+        least = self.least()
+        saved = self._planned[least] / max(1, self._fewest(least).plan.peak_bytes)
+        return self._planned[candidate] <= MORE_SAVED * saved * within
+
+    def _fewest(self, least: Candidate) -> Placement:
+        if least not in self._smallest:
+            self._smallest[least] = (self.smallest or self.place)(self.space.lower(least))
+        return self._smallest[least]
+
+    def placed(self, candidate: Candidate, within: int = UNLIMITED) -> Placement:
+        """As the compiler would place it."""
+        program = self.space.lower(candidate)
+        found = None
+        if self.again is not None and self.planned_bytes(candidate) > within:
+            found = self.again(program, within)
+        return found or self.place(program)
+
+    def schedule_limit(self, candidate: Candidate, planned_bytes: int, within: int) -> int | None:
+        """The bytes for which a candidate's schedule is to be chosen again, as `planned_bytes` were; None where nothing
+        is computed twice."""
+        if self.again is None or self.planned_bytes(candidate) <= planned_bytes:
+            return None
+        return within if self.again(self.space.lower(candidate), planned_bytes) is None else planned_bytes
 
     def fits(self, candidate: Candidate, limit_bytes: int) -> bool:
         """No plan is needed where the bound does not fit, no other where the quick one does; what can not be lowered
@@ -67,11 +106,11 @@ class Memory:
         try:
             if candidate not in self._planned and candidate not in self._at_least:
                 self._look(candidate, limit_bytes)
-            if self._at_least.get(candidate, 0) > limit_bytes:
+            if self.again is None and self._at_least.get(candidate, 0) > limit_bytes:
                 return False
             if self._at_most.get(candidate, limit_bytes + 1) <= limit_bytes:
                 return True
-            return self.planned_bytes(candidate) <= limit_bytes
+            return self.planned_bytes(candidate, limit_bytes) <= limit_bytes
         except ModelError:
             return False
 
@@ -81,8 +120,8 @@ class Memory:
         if any(self._holds(Choice(name), limit_bytes) for name in self.space.formats):
             return
         candidate = self.least()
-        least = self.planned_bytes(candidate)
-        placed = self.place(self.space.lower(candidate))
+        placed = self._fewest(candidate)
+        least = placed.plan.peak_bytes
         raise Infeasible(
             f"search: {limit_bytes} B of RAM are not feasible, the least is {least} B (every tensor in "
             f"{candidate[0].format}): {_live(placed)}; try {self.option} {least}",
@@ -92,18 +131,23 @@ class Memory:
     def _holds(self, choice: Choice, limit_bytes: int) -> bool:
         """As the compiler plans it; what can not be lowered does not."""
         with suppress(ModelError):
-            return self.planned_bytes(self.space.uniform(choice)) <= limit_bytes
+            return self.planned_bytes(self.space.uniform(choice), limit_bytes) <= limit_bytes
         return False
 
-    def least(self) -> Candidate:
+    def least(self, within: int = UNLIMITED) -> Candidate:
         """One format for all tensors, that of the smallest arena: of formats of one width not every one has the fused
-        operations that save most. ModelError if none can be lowered."""
+        operations that save most. Where none is `within` so many bytes, one that is by computing again. ModelError if
+        none can be lowered."""
+        found = self._least(UNLIMITED)
+        return found if self.again is None or self.planned_bytes(found) <= within else self._least(within)
+
+    def _least(self, within: int) -> Candidate:
         found: Candidate | None = None
         unable: ModelError | None = None
         for name in self.space.formats:
             candidate = self.space.uniform(Choice(name))
             try:
-                if found is None or self.planned_bytes(candidate) < self.planned_bytes(found):
+                if found is None or self.planned_bytes(candidate, within) < self.planned_bytes(found, within):
                     found = candidate
             except ModelError as error:
                 unable = unable or error

@@ -166,7 +166,7 @@ class _Session:
     def _evaluate(self, ask: Ask) -> Trial:
         given = self.problem.answers.get((ask.candidate, ask.probe, _scope(ask)))
         kind, score = self._score(ask) if given is None else given
-        ram_bytes = self.problem.memory.planned_bytes(ask.candidate)
+        ram_bytes = self.problem.planned_bytes(ask.candidate)
         fits = ram_bytes <= self.problem.limit_bytes and self.problem.fits(ask.candidate)
         return Trial(len(self.trials), ask.candidate, kind, ram_bytes, fits, score)
 

@@ -16,7 +16,7 @@ from tinyhil.search.costs import Costs
 from tinyhil.search.evaluator import Evaluator, Score
 from tinyhil.search.executions import executions
 from tinyhil.search.journal import Journal, Query
-from tinyhil.search.memory import UNLIMITED, Memory
+from tinyhil.search.memory import UNLIMITED, Memory, Placement
 from tinyhil.search.space import ARENA, INPUT, Candidate, Choice, Space
 from tinyhil.search.trial import Trial
 
@@ -139,6 +139,14 @@ class SearchProblem:
         """Bytes of RAM that the candidate needs beside its arena."""
         return 0 if self.beside is None else self.beside(candidate)
 
+    def planned_bytes(self, candidate: Candidate) -> int:
+        """The arena that the compiler would plan under the limit."""
+        return self.memory.planned_bytes(candidate, self.limit_bytes - self.beside_bytes(candidate))
+
+    def placed(self, candidate: Candidate) -> Placement:
+        """As the compiler would place it under the limit."""
+        return self.memory.placed(candidate, self.limit_bytes - self.beside_bytes(candidate))
+
     def excess(self, candidate: Candidate) -> float:
         """By which share the limits are exceeded, the worst of them; at most 0 where all are kept to."""
         costs = self.cost_excess(candidate)  # plans the arena, too
@@ -152,12 +160,12 @@ class SearchProblem:
         return max(-1.0 if board.costs is None else board.costs.excess(candidate) for board in self.boards)
 
     def _ram_excess(self, candidate: Candidate) -> float:
-        needed = self.memory.planned_bytes(candidate) + self.beside_bytes(candidate)
+        needed = self.planned_bytes(candidate) + self.beside_bytes(candidate)
         return needed / self.limit_bytes - 1
 
     def fallback(self) -> Candidate:
         """What is known to fit best: the anchor, else the narrowest."""
-        return self.memory.least() if self.anchor is None else self.anchor
+        return self.memory.least(self.limit_bytes) if self.anchor is None else self.anchor
 
     def free(self) -> tuple[int, ...]:
         """Numbers of the groups on which the limits depend: those in RAM; all where latency or flash count."""

@@ -32,7 +32,7 @@ def slimmed(problem: SearchProblem, trial: Trial, wanted: float) -> Trial:
 def _better(problem: SearchProblem, trial: Trial, candidate: Candidate, wanted: float) -> Trial:
     """The candidate's trial if it is good enough, else the one before."""
     try:
-        ram = problem.memory.planned_bytes(candidate)
+        ram = problem.planned_bytes(candidate)
         if ram > trial.ram_bytes or not problem.fits(candidate):
             return trial
         found = replace(

@@ -52,6 +52,7 @@ FIELDS: dict[str, tuple[Any, Any]] = {
     "levels": (5, 4),
     "prefer": ("ram", "latency"),
     "points": (0.5, 0.3),
+    "more_time": (50.0, 10.0),
     "port": (None, "/dev/null"),
     "wait_s": (None, 1.0),
     "out": (None, Path("widths.yaml")),

@@ -11,10 +11,12 @@ PREFERENCES = (BALANCED, LATENCY, RAM, LEAST)
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What counts, whether samples arrive while others are computed, whether each must lie in one slot and outlive its
-    inference there, and how many bytes arena and input may take, if that was said."""
+    inference there, and how many bytes arena and input may take, if that was said. `arena_bytes`: where the arena would
+    take more, as little as possible is computed again; a search has found that it then takes no more."""
 
     prefer: str = BALANCED
     overlapped: bool = False
     whole: bool = False
     keeps_input: bool = False
     ram_bytes: int | None = None
+    arena_bytes: int | None = None

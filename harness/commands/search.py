@@ -55,6 +55,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="With --minimize, or --pareto without accuracy: points of accuracy that may be lost on the search's samples.",
 )
+@click.option(
+    "--more-time",
+    type=common.Finite(min=0),
+    default=50.0,
+    show_default=True,
+    help="Percent of the modelled time for which products may be computed again to keep a limit of RAM; 0: never.",
+)
 @click.option("--strategy", default="lagrange", show_default=True, help="How to search; see docs/search.md.")
 @click.option("--set", "set_", multiple=True, metavar="NAME=VALUE", help="An option of the strategy; may be repeated.")
 @click.option(

@@ -23,7 +23,7 @@ from tinyhil.language.assignment import Assignment, Conditions, load_assignment,
 from tinyhil.language.graph import element_count
 from tinyhil.notice import telling
 from tinyhil.ops.quantize import stated
-from tinyhil.preference import BALANCED, PREFERENCES
+from tinyhil.preference import BALANCED, PREFERENCES, Wish
 
 Say = Callable[[str], None]
 MODES, UARTS, LOADS = ("quiet", "stream"), ("lifted", "true"), ("direct", "flash")
@@ -124,6 +124,12 @@ def preference_of(assignment: Path | None, prefer: str | None = None, usual: str
     return prefer or _found(assignment).prefer or usual
 
 
+def wish_for(assignment: Path | None, prefer: str | None = None) -> Wish:
+    """What counts in planning, and for how many bytes of arena products are computed again: `prefer`, else as the
+    assignment file says."""
+    return Wish(preference_of(assignment, prefer), arena_bytes=None if prefer else _found(assignment).arena)
+
+
 def _found(assignment: Path | None) -> Conditions:
     return Conditions() if assignment is None else load_conditions(assignment)
 
@@ -141,7 +147,7 @@ def say_other_ranges(assignment: Path | None, ranges: Ranges, say: Say) -> None:
     )
 
 
-def conditions(ranges: Ranges, prefer: str | None = None) -> Conditions:
+def conditions(ranges: Ranges, prefer: str | None = None, arena: int | None = None) -> Conditions:
     """Under which an answer found with these ranges holds."""
     source = ranges.source
     count, digest = source.get("samples"), source.get("sha256")
@@ -152,6 +158,7 @@ def conditions(ranges: Ranges, prefer: str | None = None) -> Conditions:
         count if isinstance(count, int) else None,
         str(digest) if digest is not None else None,
         metadata.version("tinyhil"),
+        arena,
     )
 
 

@@ -26,7 +26,7 @@ from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.build.toolchain import find_compiler, platformio_command
 from tinyhil.harness.build.weights import weigh
 from tinyhil.harness.job.inputs import Inputs
-from tinyhil.harness.job.job import Request, Say, load_job, method_of, open_model, preference_of
+from tinyhil.harness.job.job import Request, Say, load_job, method_of, open_model, wish_for
 from tinyhil.harness.job.prompts import teller
 from tinyhil.harness.job.zoo import ModelSource
 from tinyhil.harness.measure.counter import check_sample, check_session, compare_clocks
@@ -118,8 +118,8 @@ class Clock:
 
 def wish_of(request: Request) -> Wish:
     """What a request asks of the plan of memory."""
-    prefer = preference_of(request.assignment, request.prefer)
-    return Wish(prefer, overlapped=request.mode == "stream", ram_bytes=request.ram)
+    wish = wish_for(request.assignment, request.prefer)
+    return replace(wish, overlapped=request.mode == "stream", ram_bytes=request.ram)
 
 
 def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: Progress) -> Outcome:

@@ -18,7 +18,7 @@ from tinyhil.codegen.packages import package, source_of
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.files import write_bytes
 from tinyhil.harness.build.pipeline import Compiled, compile_model, runtime_sources
-from tinyhil.harness.job.job import Streamed, method_of, open_model, preference_of, say_other_ranges
+from tinyhil.harness.job.job import Streamed, method_of, open_model, say_other_ranges, wish_for
 from tinyhil.harness.measure.record import formats_of
 from tinyhil.harness.offline.export_sizes import compilers_for, state_sizes
 from tinyhil.harness.records.schema import Run, read_record
@@ -27,7 +27,6 @@ from tinyhil.harness.settings.assets import asset
 from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.harness.settings.limits import AtLeast, OneOf, require
 from tinyhil.passes.laid import laid_out
-from tinyhil.preference import Wish
 from tinyhil.quoting import markdown
 from tinyhil.references.classes import deciding, ends_in_argmax
 
@@ -79,7 +78,7 @@ def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
     ranges = opened.required_ranges(wanted.calibrate)
     say_other_ranges(wanted.assignment, ranges, say)
     names = [one.name for one in wide]
-    wish = Wish(preference_of(wanted.assignment), keeps_input=True)  # samples are the caller's
+    wish = replace(wish_for(wanted.assignment), keeps_input=True)  # samples are the caller's
     compiled = compile_model(opened.model, assignment, ranges, wide, names, wish=wish)
     classes = opened.source.classes or opened.model.classes
     if wanted.classes is not None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tinyhil.compiler.calibrate import save_ranges
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.harness.build.pipeline import Compiled, compile_model, write_sources
 from tinyhil.harness.job.inputs import calibrated, read_inputs, training_part
-from tinyhil.harness.job.job import NO_STREAM, Streamed, method_of, open_model, preference_of, say_other_ranges
+from tinyhil.harness.job.job import NO_STREAM, Streamed, method_of, open_model, say_other_ranges, wish_for
 from tinyhil.harness.settings.config import Boards
-from tinyhil.preference import Wish
 
 Say = Callable[[str], None]
 
@@ -44,7 +43,7 @@ def generate_project(wanted: Project, boards: Boards, say: Say) -> tuple[int, in
     formats = opened.assignment(wanted.assignment, wanted.format)
     ranges, specs = opened.required_ranges(wanted.calibrate), list(boards.entries.values())
     say_other_ranges(wanted.assignment, ranges, say)
-    wish = Wish(preference_of(wanted.assignment, wanted.prefer), ram_bytes=wanted.ram)
+    wish = replace(wish_for(wanted.assignment, wanted.prefer), ram_bytes=wanted.ram)
     compiled = compile_model(opened.model, formats, ranges, specs, (), wish=wish)
     say_left_out(wanted.model, boards, compiled, say)
     sources = compiled.sources

@@ -11,7 +11,7 @@ from tinyhil.compiler.calibrate import Ranges, load_ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, DoesNotFit
 from tinyhil.harness.build.pipeline import arranged_for, described, fit, limited
-from tinyhil.harness.job.job import Opened, Streamed, open_model, preference_of
+from tinyhil.harness.job.job import Opened, Streamed, open_model, preference_of, wish_for
 from tinyhil.harness.job.zoo import ModelSource
 from tinyhil.harness.offline.memory_map import MemoryMap, memory_map
 from tinyhil.harness.settings.config import Boards, BoardSpec
@@ -223,10 +223,11 @@ def _placed(wanted: Wanted, program: Program, board: BoardSpec | None) -> tuple[
     budget = wanted.budget(None if wanted.seconds is None else wanted.seconds / PLANS_PER_MODEL)
     if wanted.ram is None:
         prefer = preference_of(wanted.assignment, usual=RAM)
-        if prefer == RAM:
+        wish = replace(wish_for(wanted.assignment), prefer=prefer)
+        if prefer == RAM and wish.arena_bytes is None:
             return place(program, wanted.without, wanted.planner, budget), []
         room = None if board is None else board.chip.static_ram_bytes
-        return chosen(program, Wish(prefer), room, wanted.without, budget=budget), [f"as found with --prefer {prefer}"]
+        return chosen(program, wish, room, wanted.without, budget=budget), [f"as found with --prefer {prefer}"]
     if wanted.capacity is not None:
         raise ConfigError("plan: --ram and --capacity exclude each other; --ram chooses a schedule that fits")
     limit_bytes = wanted.ram - (0 if board is None else input_bytes(program))

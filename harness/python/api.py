@@ -19,7 +19,7 @@ from tinyhil.codegen.model import Source
 from tinyhil.errors import ConfigError, DataError, ModelError
 from tinyhil.formats.clipping import METHODS
 from tinyhil.harness.build.pipeline import compile_model
-from tinyhil.harness.job.job import Opened, Request, Streamed, method_of, open_model, preference_of
+from tinyhil.harness.job.job import Opened, Request, Streamed, method_of, open_model, wish_for
 from tinyhil.harness.job.zoo import pair_name
 from tinyhil.harness.python import calls
 from tinyhil.harness.python.wording import FOLDER, in_python, worded_for_python
@@ -27,7 +27,6 @@ from tinyhil.harness.records.view import Record
 from tinyhil.harness.settings.arguments import request
 from tinyhil.harness.settings.bench_file import default_bench
 from tinyhil.harness.settings.config import Boards, load_boards
-from tinyhil.preference import Wish
 
 Say = Callable[[str], None]
 LONGEST_NAME = 200  # of a file, in bytes less its end
@@ -113,7 +112,7 @@ class Model:
             replace(self.opened, by=self.by or method_of(chosen["assignment"])).required_ranges(self.calibration),
             wanted,
             [spec.name for spec in wanted],
-            wish=Wish(preference_of(chosen["assignment"])),
+            wish=wish_for(chosen["assignment"]),
         )
         model = replace(self, formats=chosen, board=board)
         return Compiled(model, built.formats, built.plan.peak_bytes, built.plan.proven, built.sources)

@@ -9,17 +9,17 @@ from tinyhil.harness.build.board_image import build_firmware, compile_for
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.search.task import Task
 from tinyhil.preference import Wish
-from tinyhil.search.space import Candidate
+from tinyhil.search.trial import Trial
 
 
-def require_fit(task: Task, candidate: Candidate, assignment: Path) -> Image:
+def require_fit(task: Task, trial: Trial, assignment: Path) -> Image:
     """Build it and say in one line what it takes. DoesNotFit says where the assignment is nevertheless."""
     board, boards = task.board, task.boards
     assert board is not None
     assert boards is not None
     try:
-        chosen = task.problem.space.assignment(candidate)
-        wish = Wish(task.request.prefer)
+        chosen = task.problem.space.assignment(trial.candidate)
+        wish = Wish(task.request.prefer, arena_bytes=task.schedule_limit(trial))
         compiled = compile_for(board, boards, task.opened.model, chosen, task.ranges, wish)
         image = build_firmware(compiled, board, cache_dir=task.cache_dir, log=lambda line: None)
     except DoesNotFit as error:

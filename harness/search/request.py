@@ -11,6 +11,7 @@ from tinyhil.errors import ConfigError
 from tinyhil.formats.clipping import METHODS
 from tinyhil.harness.job.job import Streamed
 from tinyhil.harness.settings.limits import AtLeast, OneOf, require
+from tinyhil.preference import LEAST as LEAST_RAM
 from tinyhil.preference import PREFERENCES, RAM
 from tinyhil.search.accelerator import AcceleratorLimits
 from tinyhil.search.costs import Limits
@@ -35,7 +36,7 @@ UNKEYED = frozenset({*HASHED_BY_CONTENT, *NO_ANSWER})
 # Beside them those on which no score depends, but which trials there are, and what of RAM and costs they need.
 UNSCORED = UNKEYED | {
     *("seed", "board", "also", "on_device", "every", "device_samples", "port", "prefer", "ram", "arena", "latency_us"),
-    *("energy_uj", "crossbars", "cost", "flash", "minimize", "pareto", "levels", "points"),
+    *("energy_uj", "crossbars", "cost", "flash", "minimize", "pareto", "levels", "points", "more_time"),
 }
 
 LEAST = 1e-12  # of what must be more than nothing
@@ -45,6 +46,7 @@ LEAST = 1e-12  # of what must be more than nothing
 class SearchRequest:
     """What the user asked for; the fields are the options of `hil search`. `ram` None: what the board has. `also`: more
     boards that the one assignment is to serve. `pareto`: what limits are swept over, at so many `levels` each.
+    `more_time`: percent of the modelled time for which products may be computed again to keep a limit of RAM.
     `weights`: formats that weights alone may have, too. `workers`: processes that share a journal; None: no journal."""
 
     model: str
@@ -80,6 +82,7 @@ class SearchRequest:
     levels: Annotated[int, AtLeast(2)] = 5
     prefer: Annotated[str, OneOf(PREFERENCES)] = RAM
     points: Annotated[float, AtLeast(0)] = 0.5
+    more_time: Annotated[float, AtLeast(0)] = 50.0
     port: str | None = None
     wait_s: Annotated[float, AtLeast(0)] | None = None
     out: Path | None = None
@@ -162,6 +165,13 @@ class SearchRequest:
     def limits(self) -> Limits:
         """Microseconds and bytes of flash of the board; None: no limit."""
         return Limits(self.latency_us, self.flash)
+
+    @property
+    def computes_again(self) -> bool:
+        """Whether a candidate that needs more RAM than the limit may compute products again; not where RAM itself is
+        what is looked for, or several boards have one schedule each but one file."""
+        looked_for = self.minimize == "ram" or "ram" in self.objectives
+        return self.more_time > 0 and self.prefer != LEAST_RAM and not looked_for and not self.also
 
     @property
     def accelerator_limits(self) -> AcceleratorLimits:

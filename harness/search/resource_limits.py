@@ -51,7 +51,7 @@ class Meter:
     _describe: Callable[[Candidate], Described] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._describe = describer(self.task.problem.memory.placed)
+        self._describe = describer(self.task.problem.placed)
 
     def costs(self, limits: Limits) -> Costs:
         """Estimates that rest on what was measured up to this phase."""
@@ -95,11 +95,13 @@ class Meter:
 
 def limited(task: Task, arenas: Sequence[int]) -> Task:
     """The task with what of each board's limit of RAM is the arena's."""
-    own, *others = (
-        replace(side, arena_bytes=limit, problem=replace(side.problem, limit_bytes=limit))
-        for side, limit in zip(task.sides, arenas, strict=True)
-    )
+    own, *others = (within(side, limit) for side, limit in zip(task.sides, arenas, strict=True))
     return replace(own, others=tuple(others))
+
+
+def within(side: Task, arena_bytes: int) -> Task:
+    """The task of one board with so much of its RAM as the arena's."""
+    return replace(side, arena_bytes=arena_bytes, problem=replace(side.problem, limit_bytes=arena_bytes))
 
 
 def make_meters(task: Task) -> tuple[Meter, ...]:

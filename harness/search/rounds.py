@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tinyhil.errors import BuildError, ConfigError, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
-from tinyhil.harness.search.resource_limits import Meter, anchored, joined, least_of, unbounded
+from tinyhil.harness.search.resource_limits import Meter, anchored, joined, least_of, unbounded, within
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.search.costs import Limits
 from tinyhil.search.search_loop import Budget, Found, search
@@ -76,9 +76,10 @@ def searched_on_device(
     for number in range(MOST_ROUNDS):
         problem = anchored(task, meters, limits, rams)
         made: list[Bench] = []
+        sides = [within(*each) for each in zip(task.sides, rams, strict=True)]
 
-        def bench(log: TrialLog, made: list[Bench] = made) -> Bench:
-            made.extend(make_bench(side, log) for side in task.sides)
+        def bench(log: TrialLog, made: list[Bench] = made, sides: Sequence[Task] = sides) -> Bench:
+            made.extend(make_bench(side, log) for side in sides)
             return made[0]
 
         stem = f"{task.stem(*rams)}{tag}" + (f"-{number}" if meters and number else "")
@@ -105,7 +106,8 @@ def _lowered(side: Task, bench: Bench, ram_bytes: int, finalists: list[Trial]) -
     if over <= 0:
         return ram_bytes
     memory = side.problem.memory
-    lower = max(ram_bytes - over, memory.planned_bytes(memory.least()))
+    wanted = ram_bytes - over
+    lower = max(wanted, memory.planned_bytes(memory.least(wanted), wanted))
     side.say(f"search: no finalist keeps to {side.ram_bytes} B in all; again with {lower} B of arena")
     return lower
 
@@ -147,9 +149,10 @@ def _measured_before(
     for number, run in enumerate(meters[0].costs(limits[0]).runs):
         if problem.fits(run.candidate):
             score = problem.evaluator.score(problem.space.lower(run.candidate))
-            ram = problem.memory.planned_bytes(run.candidate)
+            ram = problem.planned_bytes(run.candidate)
             trials.append(Trial(number, run.candidate, "full", ram, True, score))
-    benches = [make_bench(side, TrialLog(None, problem.space, "")) for side in task.sides]
+    sides = [within(*each) for each in zip(task.sides, rams, strict=True)]
+    benches = [make_bench(side, TrialLog(None, problem.space, "")) for side in sides]
     best = sorted(trials, key=lambda trial: trial.rank)[:FITTING]
     fitting = decide(benches, best, [side.ram_bytes if side.whole else None for side in task.sides], limits)
     if not fitting:

@@ -159,11 +159,11 @@ def _searched(task: Task) -> SearchOutcome:
     record["tried"] = as_tried(found.trials, meters[0].costs(request.limits) if meters else None)
     stem = task.stem(task.ram_bytes)
     out = request.out or task.folder / f"{stem}.yaml"
-    write_assignment(out, task.problem.space, found.best, request.prefer)
+    write_assignment(out, task.problem.space, found.best, request.prefer, task.schedule_limit(found.best))
     record["assignment_file"] = str(out)
     if task.board is not None:
         with task.phases.of("building the firmware"):
-            images = [require_fit(side, found.best.candidate, out) for side in task.sides]
+            images = [require_fit(side, found.best, out) for side in task.sides]
         record["flash_bytes"] = images[0].flash_bytes
     record |= {"phases": task.phases.as_json(), "first_answer": task.phases.first_answer}
     replace_text(task.folder / f"{stem}.json", json.dumps(record, indent=1) + "\n")

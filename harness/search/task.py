@@ -17,6 +17,7 @@ from tinyhil.errors import ConfigError, Infeasible, ModelError
 from tinyhil.harness.boards.locate import EMULATED
 from tinyhil.harness.job.job import Opened, Request, conditions, open_model
 from tinyhil.harness.measure.run import find_place
+from tinyhil.harness.search.again import PLAN_NODES, Again
 from tinyhil.harness.search.device import Bench
 from tinyhil.harness.search.phases import Phases
 from tinyhil.harness.search.request import UNKEYED, UNSCORED, SearchRequest
@@ -52,7 +53,6 @@ FOR_FLASH, FOR_LATENCY = ("fixed8pc", "fixed6", "fixed4pc", "kmeans16"), ("fixed
 USUAL, USUAL_ON_CROSSBARS = "fixed8,fixed16", ",".join(f"fixed{bits}" for bits in range(2, 9))
 MOST_PRODUCTS, FEWEST_SAMPLES = 20_000_000_000, 200  # of one evaluation, a few seconds; whatever a sample takes,
 MANY_PRODUCTS, LEAST_SAMPLES = 80_000_000_000, 8  # unless even so many take much longer
-PLAN_NODES = 20_000  # of one plan: a search makes thousands, and the bound is nearly always met before
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,13 @@ class Task:
     def stem(self, *limit_bytes: int) -> str:
         """`limit_bytes`: of each board."""
         return f"{self.strategy.name}-{'-'.join(map(str, limit_bytes))}-{self.key[:8]}"
+
+    def schedule_limit(self, trial: Trial) -> int | None:
+        """The bytes of arena for which products of an answer are computed again; None where none are."""
+        problem, candidate = self.problem, trial.candidate
+        planned = trial.ram_bytes or problem.planned_bytes(candidate)  # of what is only profiled nobody has said
+        within = problem.limit_bytes - problem.beside_bytes(candidate)
+        return problem.memory.schedule_limit(candidate, planned, within)
 
     @property
     def key(self) -> str:
@@ -255,11 +262,14 @@ def memory_of(
         own = arrange(program, board.chip.core)
         return own if request.arena is not None else with_input(own, board, prefer)
 
+    computed = Again(arranged, request.more_time / 100) if request.computes_again else None
     return Memory(
         space,
         lambda program: placed(arranged(program), ram_bytes, prefer),
         lambda program: quick_plan(arranged(program)),
         lambda program: floor_bytes(arranged(program), again=prefer == LEAST),
+        None if computed is None else computed.within,
+        None if computed is None else computed.smallest,
         option="--ram" if request.arena is None else "--arena",
     )
 
@@ -354,7 +364,7 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
         thin.y,
         calibration,
         log,
-        lambda path, space, trial: write_assignment(path, space, trial, request.prefer),
+        lambda path, space, trial: write_assignment(path, space, trial, request.prefer, task.schedule_limit(trial)),
         task.say,
     )
 
@@ -369,8 +379,9 @@ def quick_plan(program: Program) -> Plan:
     return plan(problem_of(program), budget=PlanBudget(nodes=PLAN_NODES))
 
 
-def write_assignment(path: Path, space: Space, trial: Trial, prefer: str) -> None:
-    """What `hil run --assignment` takes, with the conditions under which the limits are kept."""
+def write_assignment(path: Path, space: Space, trial: Trial, prefer: str, arena_bytes: int | None = None) -> None:
+    """What `hil run --assignment` takes, with the conditions under which the limits are kept. `arena_bytes`: for which
+    products are computed again."""
     import yaml
 
     chosen = space.assignment(trial.candidate)  # values that no group holds have its default in the search as well
@@ -380,7 +391,7 @@ def write_assignment(path: Path, space: Space, trial: Trial, prefer: str) -> Non
     }
     if chosen.offsets:
         content["offsets"] = dict(chosen.offsets)
-    content["found"] = conditions(space.ranges, prefer).as_yaml()
+    content["found"] = conditions(space.ranges, prefer, arena_bytes).as_yaml()
     replace_text(path, yaml.safe_dump(content, sort_keys=False))
 
 

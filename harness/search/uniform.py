@@ -103,7 +103,7 @@ def _evaluated(task: Task, log: TrialLog, trial: Trial | None, number: int, name
     candidate = problem.space.uniform(Choice(name))
     try:
         if trial is None:
-            ram, score = problem.memory.planned_bytes(candidate), asked(problem, Query(candidate))
+            ram, score = problem.planned_bytes(candidate), asked(problem, Query(candidate))
             trial = Trial(number, candidate, "full", ram, problem.fits(candidate), score)
             log.add(trial)
     except ModelError as error:
@@ -151,8 +151,8 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
         raise ConfigError(f"search: {narrowest.board} can not measure its stack; give --arena BYTES, or another board")
     wider = problem.beside_bytes(trial.candidate)  # the input's buffers, which the limit counts apart
     beside, static = (n - narrowest.arena_bytes - wider for n in (narrowest.total_bytes, narrowest.static_bytes))
-    least = trial.ram_bytes + wider
     limit = min(task.ram_bytes - beside, (chip.static_ram_bytes or 0) - static)
+    least = problem.memory.planned_bytes(trial.candidate, limit - wider) + wider
     if limit < least:
         raise Infeasible(
             f"search: {task.ram_bytes} B of RAM in all are not feasible on {task.board.name}: {beside} B of stack and "

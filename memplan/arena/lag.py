@@ -7,6 +7,8 @@ bytes, not both as a whole.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from tinyhil.language.program import Op, Program, Role
@@ -42,6 +44,7 @@ def lag_of(program: Program, op: Op) -> tuple[str, int] | None:
     return (name, lag * result.format.storage_bytes) if lag < result.count else None
 
 
+@lru_cache(maxsize=4096)
 def row_lag(w: Window, *, copies: bool) -> int:
     """How many elements a row of the result must begin below the operand's row, the first that its windows read, so
     that no element is written before it was read. `copies`: a channel's rows are copied before its first result."""

@@ -35,6 +35,9 @@ def chosen(
     if wish.prefer == LEAST:
         return least(program, without, budget=budget).placed
     found = preferred(placements(program, without, budget=budget), ram_bytes, wish.prefer)
+    if wish.arena_bytes is not None and found.plan.peak_bytes > wish.arena_bytes:
+        other = cheapest_within(program, wish.arena_bytes, without, budget=budget).placed
+        found = min(found, other, key=lambda one: one.plan.peak_bytes)
     if not again or ram_bytes is None or _needs(found) <= ram_bytes:
         return found
     other = cheapest_within(program, ram_bytes - input_bytes(program), without, budget=budget).placed

@@ -157,11 +157,20 @@ class Cuts:
 
     `alone`: what the operations of a part touch, without what else is live: no order of the parts needs less.
     `again`: in strips, too, whose halos are computed again, and with windows read in place. `whole`: single operations
-    alone.
+    alone. `like`: others of the same program, whose line buffers are known.
     """
 
-    def __init__(self, program: Program, *, alone: bool = False, again: bool = False, whole: bool = False) -> None:
+    def __init__(
+        self,
+        program: Program,
+        *,
+        alone: bool = False,
+        again: bool = False,
+        whole: bool = False,
+        like: Cuts | None = None,
+    ) -> None:
         self.program, self._alone, self._counts = program, alone, STRIPS if again else ()
+        self._known: dict[tuple[int, int, int, bool], tuple[int, tuple[str, ...], int]] = like._known if like else {}
         self.stages = {} if whole else stages_of(program)
         self._items = program.body
         self._uses = _uses(program)
@@ -298,17 +307,24 @@ class Cuts:
         outside = [name for name in links.makers if name not in inner]
         less = self._overwritten_outside(part, links, end)
         found = list[Part]()
+
+        def known(count: int, in_place: Collection[str]) -> tuple[int, tuple[str, ...], int]:
+            key = first, end, count, bool(in_place)
+            if key not in self._known:
+                strips = strips_of(part, outside, count)
+                again = sum(map(self._products_again, part, repeat(strips)))
+                self._known[key] = (*self._needs(part, links, lines, strips, in_place), again)
+            return self._known[key]
+
         for count in (1, *self._counts):
             if count > part[-1].whole.width:
                 break
-            strips = strips_of(part, outside, count)
-            again = sum(map(self._products_again, part, repeat(strips)))
             beside = around - (less if count == 1 else 0)
-            needs, over = self._needs(part, links, lines, strips)
+            needs, over, again = known(count, ())
             found.append(Part(beside + needs, count * overheads + again, ByRows(count, over)))
             patches = self._patches(part, found[-1].needs)
             if patches:
-                needs, over = self._needs(part, links, lines, strips, {op.scratch for op in patches})
+                needs, over, again = known(count, {op.scratch for op in patches})
             if beside + needs < found[-1].needs:
                 later = IN_PLACE_PRODUCTS * sum(products_of_op(self.program, op) for op in patches)
                 found.append(Part(beside + needs, found[-1].products + later, ByRows(count, over, in_place=True)))
@@ -350,7 +366,8 @@ class Cuts:
 
     def _size_of_scratch(self, op: Op, *, by_rows: bool = False) -> int:
         if by_rows and op.scratch:
-            return self.program.tensors[op.scratch].for_a_row.size_bytes
+            scratch = self.program.tensors[op.scratch]
+            return (scratch.row_count or scratch.count) * scratch.format.storage_bytes
         return self._size(op.scratch) if op.scratch else 0
 
     def _products_again(self, stage: Stage, strips: Sequence[Mapping[str, Columns]]) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tinyhil.language.program import Program
 from tinyhil.memplan.arena.lag import row_lag
@@ -85,6 +86,7 @@ def _takes_row_by_row(one: Reads) -> bool:
     return w is None or (w.kernel_y, w.stride_y, w.pad_y) == (1, 1, 0)
 
 
+@lru_cache(maxsize=4096)
 def _dies(read: Reads, slots: int, height: int) -> bool:
     """Whether no row that later ones need lies in the slot that each row of the result takes."""
     w = read.window

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -73,11 +74,17 @@ class Reads:
 
     def window_of(self, begin: int, end: int, width: int) -> Window | None:
         """The window for the columns [begin, end) of a result that is `width` wide, over those that they need."""
-        w, (first, last) = self.window, self.columns(begin, end)
-        if w is None or (begin, end) == (0, width):
-            return w
-        left = w.pad_x - begin * w.stride_x + first
-        return replace(w, width=last - first, out_width=end - begin, pad_x=left)
+        if self.window is None or (begin, end) == (0, width):
+            return self.window
+        return _of_columns(self.window, begin, end, self.columns(begin, end))
+
+
+@lru_cache(maxsize=4096)
+def _of_columns(w: Window, begin: int, end: int, needed: tuple[int, int]) -> Window:
+    """A cut of programs asks for the same columns thousands of times."""
+    first, last = needed
+    left = w.pad_x - begin * w.stride_x + first
+    return replace(w, width=last - first, out_width=end - begin, pad_x=left)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ class _Trials:
         self._without = without
         whole = ROWS.name in without
         self._cuts = Cuts(program, again=True, whole=whole)
-        self._floors = Cuts(program, again=True, whole=whole, alone=True)
+        self._floors = Cuts(program, again=True, whole=whole, alone=True, like=self._cuts)
         self._known: dict[Cut, Scheduled] = {}
 
     def more_time(self, cut: Cut) -> float:

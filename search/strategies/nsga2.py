@@ -34,7 +34,7 @@ class Nsga2:
         for _ in range(self.trials):
             drawn = evolution.ask()
             candidate = _candidate(problem.space, drawn)
-            ram_bytes = problem.memory.planned_bytes(candidate)
+            ram_bytes = problem.planned_bytes(candidate)
             # with other limits than that of RAM their excess takes its place
             needed = float(ram_bytes) if problem.costs is None else problem.excess(candidate)
             over = max(0, ram_bytes - problem.limit_bytes) if problem.costs is None else samples * max(0.0, needed)
