@@ -274,10 +274,6 @@ REFUSED = {
         trees(class_ids=[0] * 5),
         "scores of one class of two that are no probabilities",
     ),
-    "labels": (
-        classical(learned("LinearClassifier", ["x"], ["y", "s"], **LINEAR)),
-        r"\(ai.onnx.ml.LinearClassifier\): its labels are used; export the scores alone",
-    ),
     "probit": (
         classical(learned("LinearClassifier", ["x"], ["l", "y"], post_transform="PROBIT", **LINEAR)),
         "post_transform PROBIT is not supported",
