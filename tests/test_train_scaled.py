@@ -57,3 +57,5 @@ def test_what_has_no_gradient_is_named_with_its_operation(tmp_path: Path, monkey
     net = network(load_model(tmp_path / "m.onnx").graph)
     with pytest.raises(ModelError, match=r"training: operation '\w+' \(Tanh\) computes by numpy's tanh, which has no"):
         net.forward(torch.as_tensor(x[:2]))
+    with pytest.raises(ModelError, match=r"ndarray\.copy, which has no gradient"):
+        flow.Flowing(torch.zeros(2)).copy()

@@ -117,6 +117,12 @@ class Flowing(NDArrayOperatorsMixin):
         """As ndarray's: an array of numpy, through which no gradient flows."""
         return self.numpy().argmax(axis=axis)
 
+    def __getattr__(self, name: str) -> Any:
+        """What else an array has, by a sentence; names with underscores are asked for by Python and numpy."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise _unknown(f"ndarray.{name}")
+
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         options.pop("out", None)  # of a += b, which Python then assigns
         if method != "__call__" or options:

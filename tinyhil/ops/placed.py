@@ -40,10 +40,8 @@ def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) 
 
 def _placed(present: np.ndarray, index: np.ndarray, row: np.ndarray) -> np.ndarray:
     """`present` (samples, outer, size, inner) with `row` (samples, outer, inner) at `index` (samples); or 1 for all."""
-    samples = max(len(present), len(index), len(row))
-    whole = np.broadcast_to(present, (samples, *present.shape[1:])).copy()
-    whole[np.arange(samples), :, np.broadcast_to(index, samples)] = row
-    return whole
+    here = np.arange(present.shape[2]) == index[:, None]
+    return np.where(here[:, None, :, None], row[:, :, None, :], present)
 
 
 def _evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
