@@ -35,15 +35,15 @@ def large(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]
     for model in models:
         path = data / "models" / f"mlperftiny_{model}.onnx"
         with tempfile.TemporaryDirectory() as folder:
-            folds = [_saved(Path(folder) / str(number), *fold) for number, fold in enumerate(_folds(model, data))]
-            yield _row(model, path, folds, evaluations)
+            pairs = [saved(Path(folder) / str(number), *fold) for number, fold in enumerate(folds(model, data))]
+            yield _row(model, path, pairs, evaluations)
 
 
-def _row(model: str, path: Path, folds: list[tuple[Path, Path]], evaluations: int) -> dict[str, Any]:
+def _row(model: str, path: Path, pairs: list[tuple[Path, Path]], evaluations: int) -> dict[str, Any]:
     lost = differ = samples = 0
     rams, limits, answers, processor = list[int](), list[int](), list[str](), 0.0
-    for seen, unseen in folds:
-        limit = _fixed8_bytes(path, seen)
+    for seen, unseen in pairs:
+        limit = fixed8_bytes(path, seen)
         request = SearchRequest(
             str(path), limit, evaluations=evaluations, inputs=seen, held_out=unseen, calibrate=seen,
             results=seen.parent / "results",
@@ -77,7 +77,7 @@ def _answer(record: dict[str, Any]) -> str:
     return same[0] if same else "mixture"
 
 
-def _fixed8_bytes(path: Path, seen: Path) -> int:
+def fixed8_bytes(path: Path, seen: Path) -> int:
     """The arena with fixed8 for everything."""
     task = load_task(
         SearchRequest(str(path), 1 << 30, inputs=seen, calibrate=seen, samples=8),
@@ -87,14 +87,15 @@ def _fixed8_bytes(path: Path, seen: Path) -> int:
     return placed(space.lower(space.uniform(space.low)), None, "ram").plan.peak_bytes
 
 
-def _saved(stem: Path, seen: Labelled, unseen: Labelled) -> tuple[Path, Path]:
+def saved(stem: Path, seen: Labelled, unseen: Labelled) -> tuple[Path, Path]:
+    """Files of samples and labels."""
     paths = stem.with_suffix(".seen.npz"), stem.with_suffix(".unseen.npz")
     for path, (x, y) in zip(paths, (seen, unseen), strict=True):
         np.savez(path, x=x, y=y)
     return paths
 
 
-def _folds(model: str, data: Path) -> list[tuple[Labelled, Labelled]]:
+def folds(model: str, data: Path) -> list[tuple[Labelled, Labelled]]:
     """(searched on, reported on)."""
     if model == "ic_resnet8":
         train, test = (

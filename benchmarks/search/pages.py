@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers_models import RAM_LIMIT_BYTES
+from benchmarks.search.joint import joint_page
 from benchmarks.search.large import large_page
 from benchmarks.search.weights import weights_page
 from tools.measured import line
@@ -105,6 +106,7 @@ PAGES: dict[str, Callable[[Rows], str]] = {
     "truth": _by_limit,
     "weights": weights_page,
     "large": large_page,
+    "joint": joint_page,
 }
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers_models import RAM_LIMIT_BYTES, build_peers
+from benchmarks.search.joint import JOINT, joint
 from benchmarks.search.large import LARGE, large
 from benchmarks.search.weights import WEIGHED, weights
 from tinyhil.errors import ConfigError
@@ -181,5 +182,6 @@ TABLES: dict[str, tuple[Measure, tuple[str, ...], int]] = {
     "strategies": (strategies, SHORT, 200),
     "truth": (truth, SMALL, 30),
     "large": (large, LARGE, 10),
+    "joint": (joint, JOINT, 4),
     "weights": (weights, WEIGHED, 1),
 }
