@@ -18,9 +18,10 @@ def draw_limited(tables: Mapping[str, Rows]) -> Any:
     figure, panels = _panels([titles[name] for name in titles if name in tables], "bits of the fraction, of 16")
     for axes, rows in zip(panels, (tables[name] for name in titles if name in tables), strict=True):
         axes.axhline(100 * rows[0]["nearest"], color="0.6", linestyle="--", linewidth=1, label="float32")
-        fractions = [int(row["in"].rpartition(".")[2]) for row in rows[1:]]
+        ours = [row for row in rows[1:] if " " not in row["in"]]
+        fractions = [int(row["in"].rpartition(".")[2]) for row in ours]
         for way, marker in (("stochastic", "o"), ("nearest", "s")):
-            axes.plot(fractions, [100 * row[way] for row in rows[1:]], marker=marker, label=way)
+            axes.plot(fractions, [100 * row[way] for row in ours], marker=marker, label=way)
         axes.set_xticks(fractions)
     panels[0].legend()
     return figure

@@ -65,7 +65,7 @@ def _judge_ppo(_: Rows) -> Verdict:
 
 
 def _judge_rounding(nearest: bool, _: Rows) -> Verdict:
-    """The first row of the table is the wide format, rounded to nearest; the others have 16 bits."""
+    """The first row of the table is float32's; the others have 16 bits."""
     wide, *rows = read("training/arithmetic")
     how = "nearest" if nearest else "stochastic"
     lead = {row["in"]: difference(row[how], wide["nearest"], TEST_PICTURES) for row in rows}
