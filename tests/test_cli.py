@@ -60,7 +60,7 @@ def write_models(folder: Path) -> None:
     (folder / "empty.onnx").write_bytes(b"")
     (folder / "text.onnx").write_text("not a model\n")
     (folder / "folder.onnx").mkdir()
-    save_model(folder / "unsupported.onnx", [helper.make_node("Det", ["x"], ["y"], "mystery")], [1, 3, 3])
+    save_model(folder / "unsupported.onnx", [helper.make_node("Unique", ["x"], ["y"], "mystery")], [1, 3, 3])
     dense = [helper.make_node("MatMul", ["x", "w"], ["y"], "mix")]
     weights = np.ones((32, 4), np.float32)
     weights[3, 2] = np.nan
@@ -128,7 +128,7 @@ BAD_INPUT: dict[str, tuple[str, int, tuple[str, ...]]] = {
     "empty model": (TINY.replace("tiny", "empty") + "{f}/x.npz", 2, ("empty.onnx",)),
     "text as model": (TINY.replace("tiny", "text") + "{f}/x.npz", 2, ("text.onnx", "ONNX")),
     "folder as model": (TINY.replace("tiny", "folder") + "{f}/x.npz", 2, ("folder.onnx",)),
-    "unsupported operator": (TINY.replace("tiny", "unsupported") + "{f}/x.npz", 2, ("Det", "mystery")),
+    "unsupported operator": (TINY.replace("tiny", "unsupported") + "{f}/x.npz", 2, ("Unique", "mystery")),
     "NaN in the weights": (TINY.replace("tiny", "nan") + "{f}/x.npz", 2, ("'w'", "1 value", "NaN")),
     "shapes that do not fit": (TINY.replace("tiny", "misfit") + "{f}/x.npz", 2, ("mix", "[1, 32]", "[31, 4]")),
     "no inputs": ("run --board host --model {f}/tiny.onnx", 2, ("--inputs",)),

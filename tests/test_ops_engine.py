@@ -56,6 +56,8 @@ OF_CODES = {
     *SORTED,
     "mod",
     "single_mod",
+    "bitwise",
+    "single_bitwise",
     *(name_of(kernel.form) for kernel in affine_words.KERNELS),
 }  # by numpy in integers, too
 BY_NUMPY = {"conv_transpose", *OF_CODES}  # the former for operands that are no integers

@@ -60,7 +60,7 @@ WRITES = {
     "docs/sweep_scaling.svg": "benchmarks.sweep_scaling",
 }
 # A picture of a screen; `hil golden update`; `make claims`.
-BY_HAND = ("docs/report.png", "results/README.md", "results/golden/", "results/stale.json")
+BY_HAND = ("docs/report.png", "results/README.md", "results/golden/", "results/attention/", "results/stale.json")
 
 
 class Started(Exception):
