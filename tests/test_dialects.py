@@ -16,6 +16,7 @@ from benchmarks.onnx_golden import EQUAL, verdict
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ModelError
+from tinyhil.frontend.dialects import in_onnx
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.frontend.ports import Stream
 from tinyhil.language.assignment import Assignment
@@ -224,3 +225,31 @@ def test_networks_of_deeploy_compute_what_their_files_say(network: str) -> None:
     x = parts[0] if len(parts) == 1 else np.concatenate([part.reshape(1, -1) for part in parts], axis=1)
     found = evaluate(load_onnx(data_file(f"{folder}/network.onnx")).graph, x)
     assert np.allclose(found.reshape(-1), wanted[wanted.files[0]].reshape(-1), atol=3e-5)
+
+
+def test_nodes_are_put_in_order_however_many_there_are() -> None:
+    """The last first, which takes as many looks as there are pairs if all are looked at again and again."""
+    count = 30_000
+    nodes = [helper.make_node("Identity", [f"v{n}"], [f"v{n + 1}"], f"n{n}") for n in range(count)]
+    graph = helper.make_graph([], "chain", [], [])
+    graph.node.extend(reversed(nodes))
+    made = in_onnx(helper.make_model(graph))
+    assert [node.name for node in made.graph.node] == [f"n{n}" for n in range(count)]
+
+
+def test_nodes_in_order_stay_where_they_are() -> None:
+    """Operands and results that are left out are no names; a body reads values from around it."""
+    body = helper.make_graph([helper.make_node("Add", ["outer", "i"], ["j"])], "body", [], [])
+    nodes = [
+        helper.make_node("Clip", ["x", "", "high"], ["outer"], "reads nothing"),
+        helper.make_node("GRU", ["x", "w", "r"], ["", "last"], "leaves the first result out"),
+        helper.make_node("Loop", ["n"], ["y"], "loop", body=body),
+    ]
+    proto = helper.make_model(helper.make_graph(nodes, "g", [], []))
+    assert in_onnx(proto) is proto
+    turned = helper.make_model(helper.make_graph([nodes[2], *nodes[:2]], "g", [], []))
+    assert [node.name for node in in_onnx(turned).graph.node] == [
+        "reads nothing",
+        "loop",
+        "leaves the first result out",
+    ]

@@ -7,6 +7,9 @@ opsets. Such a file is read as of an opset that has all of them.
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterator
+
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
@@ -68,28 +71,41 @@ def in_onnx(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _in_order(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """`proto` with nodes behind those whose results they read, otherwise as they were; itself if they are, or in a
+    """`proto` with nodes behind those whose results they read, of several the first; itself if they are, or in a
     circle."""
-    waiting = list(proto.graph.node)
-    unknown = {name for node in waiting for name in node.output}
-    ordered: list[onnx.NodeProto] = []
-    while waiting:
-        late = []
-        for node in waiting:
-            if unknown.isdisjoint(node.input):
-                ordered.append(node)
-                unknown.difference_update(node.output)
-            else:
-                late.append(node)
-        in_order = not late and len(waiting) == len(proto.graph.node)
-        if in_order or len(late) == len(waiting):
-            return proto
-        waiting = late
+    nodes = proto.graph.node
+    makers = {name: number for number, node in enumerate(nodes) for name in node.output if name}
+    behind: dict[int, set[int]] = {number: set() for number in range(len(nodes))}
+    waits = []
+    for number, node in enumerate(nodes):
+        needed = {makers[name] for name in _reads(node) if name in makers}
+        waits.append(len(needed))
+        for maker in needed:
+            behind[maker].add(number)
+    ready = [number for number, count in enumerate(waits) if not count]
+    ordered: list[int] = []
+    while ready:
+        ordered.append(heapq.heappop(ready))
+        for number in behind[ordered[-1]]:
+            waits[number] -= 1
+            if not waits[number]:
+                heapq.heappush(ready, number)
+    if len(ordered) < len(nodes) or ordered == sorted(ordered):
+        return proto
     result = onnx.ModelProto()
     result.CopyFrom(proto)
     del result.graph.node[:]
-    result.graph.node.extend(ordered)
+    result.graph.node.extend(nodes[number] for number in ordered)
     return result
+
+
+def _reads(node: onnx.NodeProto) -> Iterator[str]:
+    """Names of what a node reads, in its bodies, too."""
+    yield from node.input
+    for attribute in node.attribute:
+        for inner in attribute.g.node:
+            yield from _reads(inner)
+        yield from (output.name for output in attribute.g.output)
 
 
 def _is_old_pad(node: onnx.NodeProto, opset: int) -> bool:
