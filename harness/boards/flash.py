@@ -156,7 +156,6 @@ NO_DUE = "no boot loader answers; use the programming port of a Due, or press ER
 NO_STM32 = "no boot loader answers; set BOOT0 high and reset the board"
 NO_DRIVE = "no drive of its boot loader is mounted; hold BOOTSEL while you plug the board in, or press reset twice"
 NO_NRF = "no boot loader answers; press reset twice, and give its serial port (upload_port in the board file)"
-NO_NANO = "no boot loader answers; press reset twice, and give its serial port (upload_port in the board file)"
 ARDUINOS_BOSSAC = "that of Arduino's core does (packages/arduino/tools/bossac/1.9.1-arduino2): put it first in PATH"
 OTHER_AVR = "the chip has another signature than that of the board; is it this board?"
 AVR_328PB = "the chip is an ATmega328PB: say `programmer_part: m328pb` in its entry of the board file"
@@ -211,13 +210,14 @@ TOOLS = {
     ),
     "bossac": Tool(
         "bossac",
-        "bossa-cli",
+        "arduino:mbed_nano",
         _bossac_of_a_nano,
-        NO_NANO,
+        NO_NRF,
         (
             (r"Verify failed|miscompare", MISMATCH),
-            (r"No device found|SAM-BA operation failed", NO_NANO),
+            (r"No device found|SAM-BA operation failed", NO_NRF),
         ),
+        installer="arduino-cli core install",
     ),
     "stlink": Tool(
         "openocd",
@@ -320,7 +320,8 @@ def check_openocd(board: BoardSpec) -> None:
 def check_bossac(board: BoardSpec) -> None:
     """FlashError if the installed bossac has never heard of the chip: it would fail as if nobody answered."""
     program = shutil.which("bossac")
-    if program and b"nRF52840" not in Path(program).read_bytes():
+    content = Path(program).read_bytes() if program else b"#!"
+    if not content.startswith(b"#!") and b"nRF52840" not in content:  # a script may start any
         raise FlashError(f"{board.name}: {program} does not know an nRF52840; {ARDUINOS_BOSSAC}")
 
 
