@@ -82,7 +82,7 @@ doctor: setup
 
 setup: packages $(VENV)/.base emulators natives
 
-setup-dev: packages-dev $(VENV)/.dev $(VENV)/.labgrid emulators natives avr8js axe
+setup-dev: packages-dev $(VENV)/.dev $(VENV)/.labgrid emulators natives avr8js rp2040js axe
 
 packages:
 	@test -n "$(PYTHON)" && "$(PYTHON)" -c '$(RECENT)' 2>/dev/null || \

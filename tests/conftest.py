@@ -35,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--at-most-s", type=float, metavar="S", help="tests that would begin later are skipped, and said so"
     )
+    parser.addoption("--at-most-skipped", type=int, metavar="N", help="the run fails if more tests than these skip")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -64,6 +65,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     at_most_s = item.config.getoption("--at-most-s")
     if at_most_s is not None and time.monotonic() - STARTED_S > at_most_s:
         pytest.skip(f"not begun: {at_most_s:g} s are used up")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, object]:
+    """What skips proves nothing: a stranger's machine, without data, must not skip more than CI says."""
+    at_most, worker = session.config.getoption("--at-most-skipped"), hasattr(session.config, "workerinput")
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = len(reporter.stats.get("skipped", [])) if reporter and not worker else 0
+    if at_most is not None and skipped > at_most:
+        reporter.write_line(f"\n{skipped} tests skipped, at most {at_most} may: what they need is shipped, or they go")
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+    return (yield)
 
 
 def data_of(item: pytest.Item) -> list[str]:
