@@ -73,7 +73,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
     at_most, worker = session.config.getoption("--at-most-skipped"), hasattr(session.config, "workerinput")
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = len(reporter.stats.get("skipped", [])) if reporter and not worker else 0
-    if at_most is not None and skipped > at_most:
+    if reporter and at_most is not None and skipped > at_most:
         reporter.write_line(f"\n{skipped} tests skipped, at most {at_most} may: what they need is shipped, or they go")
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
     return (yield)
