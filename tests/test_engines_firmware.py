@@ -18,7 +18,8 @@ from tinyhil.harness.engines.port import Port
 from tinyhil.harness.settings.config import load_boards
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = (ROOT / "tests/firmware_bench/engine.c", ROOT / "firmware/bench/hil_bench.c")
+BENCH = ROOT / "tests/firmware_bench"
+SOURCES = (BENCH / "uno.c", BENCH / "engine.c", ROOT / "firmware/bench/hil_bench.c")
 WEIGHTS = np.array([[1, -2, 3, -4, 5, -6, 7, -8], [2, 0, 2, 0, 2, 0, 2, 0], [-1, 1, -1, 1, -1, 1, -1, 1]])
 MODEL = "input x = (1, 8) in [-20.0, 20.0] in let W = {} in let b = [1.0, -2.0, 0.25] in x * W + b\n"
 X = np.random.default_rng(0).integers(-20, 20, (5, 8)) * 0.5
@@ -35,17 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def built(elf: Path, *flags: str) -> None:
-    command = [
-        "avr-gcc",
-        "-DALONE",
-        "-mmcu=atmega328p",
-        "-std=c99",
-        "-Os",
-        "-DF_CPU=16000000UL",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-    ]
+    command = ["avr-gcc", "-mmcu=atmega328p", "-std=c99", "-Os", "-DF_CPU=16000000UL"]
     subprocess.run([*command, "-Wall", "-Wextra", "-Werror", *flags, f"-I{ROOT}", *SOURCES, "-o", elf], check=True)
 
 
@@ -99,7 +90,7 @@ def test_ticks_of_another_clock_are_no_cycles(folder: Path) -> None:
 
 def test_a_cmake_project_of_a_cortex_m_is_measured_as_ours(folder: Path) -> None:
     """Bare metal with a start and a serial port of its own, as whoever knows nothing of our HAL writes it."""
-    project, build = ROOT / "tests/firmware_bench", folder / "cmake"
+    project, build = BENCH, folder / "cmake"
     for command in (("-S", project, "-B", build), ("--build", build)):
         subprocess.run(["cmake", *command], check=True, capture_output=True)
     image = str(build / "engine.elf")
