@@ -298,9 +298,13 @@ def test_a_search_trains_for_what_it_has_found(tmp_path: Path) -> None:
         outputs = dequantize_outputs(program, run_reference(program, codes).outputs)
         assert (outputs.argmax(1) == DIGITS.y_train[200:300]).mean() == pytest.approx(each["test"]["after"])
     assert Path(tmp_path / found["trained"]["out"]).is_file()
-    refused = hil("search", "--model", "digits_mlp", *files[:2], *options, "--train", 1, cwd=tmp_path)
-    assert refused.returncode == 2
-    assert "--held-out" in refused.stderr
+    tuned = hil("search", "--model", "digits_mlp", *files, *options, "--train", 1, "--fine-tune", cwd=tmp_path)
+    assert tuned.returncode == 0, tuned.stderr
+    assert json.loads(tuned.stdout)["trained"]["test"]["samples"] == 100
+    for more, said in ((["--train", 1], "--held-out"), (["--fine-tune"], "--fine-tune needs --train")):
+        refused = hil("search", "--model", "digits_mlp", *files[:2], *options, *more, cwd=tmp_path)
+        assert refused.returncode == 2
+        assert said in refused.stderr
 
 
 @pytest.mark.parametrize("name", [*ZOO, "fastgrnn_fsdd", "protonn_letter26", "bonsai_usps2"])

@@ -20,11 +20,11 @@ from tinyhil.harness.job.job import Opened, Say, method_of, open_model
 from tinyhil.language.assignment import Assignment
 from tinyhil.references.evaluate import shape_inputs
 from tinyhil.search.engine.library import load_engine
+from tinyhil.train.pace import batch_for, rate_for
 
 if TYPE_CHECKING:
     from tinyhil.train.schedule import Epoch, Trained
 
-STEPS, BATCHES, LARGEST_RATE = 50, (32, 256), 1e-2  # of a training that chooses them itself
 OF_NO_RESULT = (
     "out",
     "threads",
@@ -35,8 +35,8 @@ OF_NO_RESULT = (
 
 @dataclass(frozen=True, slots=True)
 class TrainRequest:
-    """What the user asked for; the fields are the options of `hil train`. `batch` None: what makes STEPS of an epoch
-    within limits; `rate` None: LARGEST_RATE for the largest batch, less by the root of its size for smaller ones."""
+    """What the user asked for; the fields are the options of `hil train`. `batch` None and `rate` None: as
+    tinyhil/train/pace.py has them."""
 
     model: str
     out: Path
@@ -177,8 +177,8 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
 
 def _pace(request: TrainRequest, samples: int) -> tuple[int, float]:
     """Batch and rate."""
-    batch = request.batch or int(np.clip(samples // STEPS, *BATCHES))
-    return batch, request.rate or LARGEST_RATE * float(np.sqrt(batch / BATCHES[1]))
+    batch = request.batch or batch_for(samples)
+    return batch, request.rate or rate_for(batch)
 
 
 def _trainable(assignment: Assignment, opened: Opened) -> Assignment:
