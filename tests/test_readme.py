@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from hil_command import hil, pytest_typed
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 FIRST = [line.split("  #")[0].strip() for line in README.split("```")[1].strip().splitlines()]
+MINUTES = runpy.run_path(str(ROOT / ".ci/first-minutes"))
 PUBLISHED = "tinyhil is not on the Python package index yet" not in (ROOT / "docs/install.md").read_text()
 
 
@@ -27,6 +29,8 @@ def test_it_takes_three_lines_to_a_run_and_six_to_ones_own_sketch() -> None:
     assert kinds[1] == ["hil", "fit"], "the first command that is shown"
     assert kinds.index(["hil", "run"]) < 3
     assert kinds.index(["hil", "export"]) < 6
+    assert MINUTES["lines_of_readme"]() == FIRST
+    assert MINUTES["line_for_wheels"]().endswith(" && hil doctor --fix | sh")
 
 
 def test_the_first_lines_run_as_typed(tmp_path: Path) -> None:
@@ -47,8 +51,7 @@ def test_the_first_lines_run_as_typed(tmp_path: Path) -> None:
                 assert done.returncode == 0, (line, done.stderr)
                 assert "hil run" not in line or "bit-exact      yes" in done.stdout
     assert (folder / "report.html").stat().st_size > 10_000
-    for name in re.findall(r"\b(VIBRATION_\w+|vibration_predict)\b", README):
-        assert name in unpacked_header(folder / "vibration.zip")
+    assert MINUTES["sketch_faults"](folder) == [], "README's lines for a sketch are compiled with the library"
 
 
 @pytest.mark.slow
@@ -74,13 +77,6 @@ def test_the_script_that_types_them_sees_what_goes_wrong(tmp_path: Path) -> None
 
 def expanded(word: str, folder: Path) -> list[str]:
     return [str(path.relative_to(folder)) for path in sorted(folder.glob(word))] if "*" in word else [word]
-
-
-def unpacked_header(path: Path) -> str:
-    import zipfile
-
-    with zipfile.ZipFile(path) as archive:
-        return "".join(archive.read(name).decode() for name in archive.namelist() if name.endswith("vibration.h"))
 
 
 def test_pytest_finds_the_plugin_after_make_setup(tmp_path: Path) -> None:
