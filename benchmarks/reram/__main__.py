@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -124,17 +125,14 @@ def measure(case: Case) -> Iterator[dict[str, Any]]:
             for seed in SEEDS if draws else (0,):
                 if (threshold, name, seed) not in known:
                     yield _searched(loaded.problem(limits, seed, evaluator), loaded, name, strategy, threshold)
-        for name, agent in agents(max(case.episodes_at(threshold))).items():
-            for seed in SEEDS:
-                if (threshold, name, seed) not in known:
-                    counts = case.episodes_at(threshold)
-                    problem = loaded.problem(limits, seed, evaluator)
-                    yield from _learned(problem, loaded, Learner(name, agent, threshold, counts))
-        for seed in TUNED_SEEDS if case.tuned else ():
-            if (threshold, TUNED, seed) not in known:
-                agent = agents(case.tuned)["ddpg"]
+        for learner, seed in learners(case, threshold):
+            if (threshold, learner.name, seed) in known:
+                continue
+            if learner.name == TUNED:
                 problem = replace(loaded.problem(limits, seed), trained=fine_tuning(loaded))
-                yield from _learned(problem, loaded, Learner(TUNED, agent, threshold, (case.tuned,)))
+            else:
+                problem = loaded.problem(limits, seed, evaluator)
+            yield from _learned(problem, loaded, learner)
 
 
 def _key(loaded: Loaded) -> str:
@@ -161,6 +159,15 @@ class Learner:
     agent: Strategy
     threshold: float
     counts: tuple[int, ...]
+
+
+def learners(case: Case, threshold: float) -> Iterator[tuple[Learner, int]]:
+    """With their seeds, seed by seed, so that what ends early has as many of each."""
+    for seed, name in product(SEEDS, ("ppo", "ddpg", "ppo with mask")):
+        counts = case.episodes_of(name)
+        yield Learner(name, agents(max(counts))[name], threshold, counts), seed
+    for seed in TUNED_SEEDS if case.tuned else ():
+        yield Learner(TUNED, agents(case.tuned)["ddpg"], threshold, (case.tuned,)), seed
 
 
 def fine_tuning(loaded: Loaded) -> FineTuning:
@@ -195,8 +202,6 @@ def _order(trial: Trial) -> tuple[float, float]:
 
 def optimum(problem: SearchProblem, table: Table) -> Candidate:
     """Of every configuration that keeps the limits the most accurate; of equals the one whose outputs are closest."""
-    from itertools import product
-
     best, chosen = (-1, float("-inf")), None
     for at, widths in enumerate(product(problem.space.formats, repeat=len(problem.space.groups))):
         key = int(table["correct"][at]), -float(table["loss"][at])

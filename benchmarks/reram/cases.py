@@ -31,6 +31,7 @@ from tinyhil.train.samples import Samples, divide
 
 WIDTHS = tuple(f"fixed{bits}u" for bits in range(2, 9))  # results that are never negative have no sign, as the paper's
 CALIBRATION, CALIBRATE_BY = 500, "kl"  # training samples, and how ranges are cut to c, as the paper's
+DDPG_EPISODES = 300
 TRAINED = 2500  # training samples, where weights are trained for an assignment
 Labelled = tuple[np.ndarray, np.ndarray]
 HARDWARE = load_boards().board("reram").hardware
@@ -41,7 +42,7 @@ assert HARDWARE is not None
 class Case:
     """`searched`: samples of the test part on which strategies are told their quality; `held_out`: others of it. Costs
     may be at most `thresholds`; every strategy has so many `evaluations`. Agents go on: their answers are noted after
-    so many `episodes` of one run (the paper's are 300), at the first threshold; at the others after the first count.
+    so many `episodes` of one run (the paper's are 300; DDPG's, twice as slow, end there).
     `tuned`: episodes of DDPG that trains the weights of each assignment before it is judged, as HAQ does; 0: none."""
 
     name: str
@@ -52,15 +53,15 @@ class Case:
     episodes: tuple[int, ...]
     tuned: int = 0
 
-    def episodes_at(self, threshold: float) -> tuple[int, ...]:
-        """At which episodes an agent's answers are noted."""
-        return self.episodes if threshold == self.thresholds[0] else self.episodes[:1]
+    def episodes_of(self, agent: str) -> tuple[int, ...]:
+        """At which episodes the agent's answers are noted."""
+        return tuple(count for count in self.episodes if count <= DDPG_EPISODES or agent != "ddpg")
 
 
 CASES = (
     Case("lenet5", 500, 5000, (0.74,), 150, (60, 150, 300, 600), tuned=60),
-    Case("vgg7", 150, 2000, (0.70,), 90, (90, 300, 600)),
     Case("resnet8", 150, 2000, (0.70,), 90, (90,)),
+    Case("vgg7", 150, 2000, (0.70,), 90, (90, 300, 600)),
 )
 
 

@@ -36,8 +36,8 @@ def _measured_at(measured: Mapping[Case, Rows]) -> str:
 def table(measured: Mapping[Case, Rows]) -> str:
     """Means over the seeds that were measured; the gap is to the best of all configurations, where those are known."""
     titles = (
-        "Network", "Cost at most", "Strategy", "Episodes", "Evaluations", "Searched on, %", "Gap, points (worst)",
-        "Held out, %", "± of seeds", "Cost", "us", "uJ", "Crossbars", "s",
+        "Network", "Cost at most", "Strategy", "Episodes", "Seeds", "Evaluations", "Searched on, %",
+        "Gap, points (worst)", "Held out, %", "± of seeds", "Cost", "us", "uJ", "Crossbars", "s",
     )  # fmt: skip
     lines = [f"| {' | '.join(titles)} |"]
     lines.append("|---" * len(titles) + "|")
@@ -50,6 +50,7 @@ def table(measured: Mapping[Case, Rows]) -> str:
                 "" if threshold is None else f"{threshold:g}",
                 strategy,
                 "" if episodes is None else str(episodes),
+                str(len(same)),
                 f"{mean(row['evaluations'] for row in same):,.0f}",
                 f"{100 * mean(row['accuracy'] for row in same):.2f}",
                 f"{mean(gaps):.2f} ({max(gaps):.2f})" if gaps else "",

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -18,13 +18,15 @@ from tinyhil.frontend.dead_channels import READ
 from tinyhil.harness.job.inputs import read_inputs
 from tinyhil.harness.job.job import Opened, Say, method_of, open_model
 from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
 from tinyhil.references.evaluate import shape_inputs
 from tinyhil.search.engine.library import load_engine
-from tinyhil.train.pace import batch_for, rate_for
+from tinyhil.train.pace import SCALED_BITS, batch_for, rate_for, weight_bits
 
 if TYPE_CHECKING:
     from tinyhil.train.schedule import Epoch, Trained
 
+ABSOLUTE_RATE = 3e-3  # of training in limited precision
 OF_NO_RESULT = (
     "out",
     "threads",
@@ -36,7 +38,8 @@ OF_NO_RESULT = (
 @dataclass(frozen=True, slots=True)
 class TrainRequest:
     """What the user asked for; the fields are the options of `hil train`. `batch` None and `rate` None: as
-    tinyhil/train/pace.py has them."""
+    tinyhil/train/pace.py has them. `learn_scales`: "few": of weights in few bits, but in loops; None: wherever there
+    are any."""
 
     model: str
     out: Path
@@ -46,7 +49,7 @@ class TrainRequest:
     assignment: Path | None = None
     epochs: int = 10
     batch: int | None = 64
-    rate: float | None = 3e-3
+    rate: float | None = None
     seed: int = 0
     samples: int | None = None
     threads: int = 1
@@ -55,7 +58,7 @@ class TrainRequest:
     loss_scale: str = "dynamic"
     teacher: float = 0.0
     entries: bool = False
-    learn_scales: bool | None = False
+    learn_scales: Literal["few"] | bool | None = "few"
     device: str = "auto"
     prune: tuple[str, ...] = ()
     progressive: bool = False
@@ -66,7 +69,7 @@ class TrainRequest:
         """ConfigError names the option."""
         if self.out.suffix.lower() != ".onnx":
             raise ConfigError(f"--out {self.out}: the trained model is an ONNX file; name it *.onnx")
-        if self.arithmetic is not None and (self.entries or self.learn_scales or self.progressive):
+        if self.arithmetic is not None and (self.entries or self.learn_scales is True or self.progressive):
             what = "--entries, --learn-scales and --progressive"
             raise ConfigError(f"--arithmetic: nothing is in formats while training; leave out {what}")
 
@@ -140,7 +143,7 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     judge = Judge(
         opened.model.graph, assignment, samples.calibration, engine, method_of(request.assignment, request.calibrate_by)
     )
-    batch, rate = _pace(request, len(samples.x))
+    batch, rate, scales = _pace(request, len(samples.x), opened.model.graph, assignment)
     schedule = Schedule(
         request.epochs,
         batch,
@@ -149,7 +152,7 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
         request.threads,
         request.teacher,
         request.entries,
-        request.learn_scales,
+        scales,
         request.device,
         request.progressive,
         request.augment,
@@ -175,10 +178,16 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     return TrainOutcome(request, trained, tested, time.process_time() - begin, zeros)
 
 
-def _pace(request: TrainRequest, samples: int) -> tuple[int, float]:
-    """Batch and rate."""
-    batch = request.batch or batch_for(samples)
-    return batch, request.rate or rate_for(batch)
+def _pace(request: TrainRequest, samples: int, graph: Graph, assignment: Assignment) -> tuple[int, float, bool | None]:
+    """Batch, rate, and whether scales are learned."""
+    batch, bits = request.batch or batch_for(samples), weight_bits(graph, assignment)
+    if request.arithmetic is not None:
+        return batch, request.rate or ABSOLUTE_RATE, False
+    scales = request.learn_scales
+    if scales == "few":
+        is_recurrent = any(node.body is not None for node in graph.walk())
+        scales = None if bits < SCALED_BITS and not is_recurrent and not request.entries else False
+    return batch, request.rate or rate_for(batch, bits), scales
 
 
 def _trainable(assignment: Assignment, opened: Opened) -> Assignment:
