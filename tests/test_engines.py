@@ -177,6 +177,24 @@ def test_what_cannot_be_built_is_one_line_with_the_remedy(folder: Path) -> None:
         run_engine("by-hand", folder, request(folder, "host"), bench())
 
 
+@pytest.mark.parametrize(
+    ("models", "board", "engine", "code", "says"),
+    [
+        ("nothing.tflite", "host", "tinyhil,emlearn", 2, "nothing.tflite: no such file"),
+        ("dense.dsl+nothing.onnx", "host", "tinyhil,emlearn", 2, "nothing.onnx: no such file"),
+        ("dense.dsl", "nothing", "tinyhil,emlearn", 3, "no board named 'nothing'"),
+        ("dense.dsl", "host", "tinyhil,nothing", 2, "no engine named 'nothing'"),
+        ("dense.dsl", "host", "tflm", 1, "nothing could be measured"),
+    ],
+)
+def test_a_contest_of_what_there_is_not(
+    folder: Path, models: str, board: str, engine: str, code: int, says: str
+) -> None:
+    """Said before anything is measured; a contest without a figure is none."""
+    done = hil("compare", "--engines", engine, "--models", models, "--boards", board, cwd=folder)
+    assert (done.returncode, says in done.stderr) == (code, True), done.stderr
+
+
 def test_the_command_lists_engines_and_how_to_get_them(tmp_path: Path) -> None:
     done = hil("engines", cwd=tmp_path, HIL_ENGINES=None)
     assert done.returncode == 0
