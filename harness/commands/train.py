@@ -13,6 +13,7 @@ from tinyhil.harness.commands.common import Finite, say
 
 @click.command()
 @common.MODEL_OPTION
+@common.stream_options
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The trained model, an ONNX file.")
 @click.option("--data", type=click.Path(path_type=Path), help=".npz (x, y) to train on; default: the model's data set.")
 @click.option("--held-out", type=click.Path(path_type=Path), help="Report on these, which training never sees.")

@@ -125,6 +125,8 @@ def _training(request: SearchRequest, searched: SearchOutcome, how: Afterwards) 
         learn_scales=False if is_recurrent else None,
         calibrate_by=request.calibrate_by,
         augment=how.augment,
+        states=request.states,
+        steps=request.steps,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +16,7 @@ from tinyhil.compiler.calibrate import save_ranges
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.frontend.dead_channels import READ
 from tinyhil.harness.job.inputs import read_inputs
-from tinyhil.harness.job.job import Opened, Say, method_of, open_model
+from tinyhil.harness.job.job import Opened, Say, Streamed, method_of, open_model
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.graph import Graph
 from tinyhil.references.evaluate import shape_inputs
@@ -64,6 +64,13 @@ class TrainRequest:
     progressive: bool = False
     calibrate_by: str | None = None
     augment: float = 0.0
+    states: tuple[str, ...] | None = None
+    steps: int | None = None
+
+    @property
+    def streamed(self) -> Streamed:
+        """What is known of its states, and the file that shows how many steps a sample has."""
+        return Streamed(self.states, self.steps, self.data)
 
     def check(self) -> None:
         """ConfigError names the option."""
@@ -135,8 +142,7 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     from tinyhil.train.schedule import Job, Schedule
 
     begin = time.process_time()
-    opened = open_model(request.model, say, without=[one.name for one in READ])
-    split = _split(opened, request, say)
+    opened, split = _opened(request, say)
     samples = divide(split.x, split.y, request.seed)
     assignment = _trainable(opened.assignment(request.assignment, request.format), opened)
     engine = load_engine(cache_dir, notice=say)
@@ -207,11 +213,31 @@ def _require_torch() -> None:
         raise ConfigError("`hil train` needs PyTorch; install it: pip install 'tinyhil[train]'") from None
 
 
+def _opened(request: TrainRequest, say: Say) -> tuple[Opened, Split]:
+    """The model and its samples. Where these have a label for every step, the model has outputs of every step."""
+
+    def opened(streamed: Streamed) -> Opened:
+        return open_model(request.model, say, streamed, without=[one.name for one in READ])
+
+    found = opened(request.streamed)
+    split = _split(found, request, say)
+    labels, others = split.y, split.y_test
+    if labels is not None and others is not None and labels.shape[1:] != others.shape[1:]:
+        raise DataError(f"{request.held_out}: 'y' must hold as many labels a sample as {request.data} does")
+    if labels is None or labels.ndim == 1:
+        return found, split
+    steps = found.model.graph.shapes[found.model.graph.inputs[0]][0]
+    if labels.shape[1] != steps:
+        what = f"{labels.shape[1]} labels a sample, a sample has {steps} steps"
+        raise DataError(f"{request.data}: 'y' holds {what}; give a label for each, or one a sample")
+    return opened(replace(request.streamed, every=True)), split
+
+
 def _split(opened: Opened, request: TrainRequest, say: Say) -> Split:
     """The files, or training and test part of the model's data set."""
     if request.data is not None:
-        graph, seen = opened.model.graph, read_inputs(request.data, opened.model)
-        unseen = None if request.held_out is None else read_inputs(request.held_out, opened.model)
+        graph, seen = opened.model.graph, read_inputs(request.data, opened.model, of_steps=True)
+        unseen = None if request.held_out is None else read_inputs(request.held_out, opened.model, of_steps=True)
         test = (None, None) if unseen is None else (shape_inputs(graph, unseen.x), unseen.y)
         return _thinned(Split(seen.name, seen.sha256, shape_inputs(graph, seen.x), seen.y, *test), request.samples)
     if opened.source.dataset is None:
