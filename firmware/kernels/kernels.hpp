@@ -29,6 +29,7 @@
 #if defined(__ARM_FEATURE_DSP) || defined(HIL_DSP_PORTABLE)
 #include "firmware/kernels/arm/group_blocks.hpp"
 #include "firmware/kernels/arm/largest_bytes.hpp"
+#include "firmware/kernels/arm/linear_rows.hpp"
 #endif
 #include "firmware/kernels/common/division.hpp"
 #include "firmware/kernels/common/elementwise.hpp"

@@ -55,19 +55,21 @@ inline uint32_t larger_bytes(uint32_t a, uint32_t b) {
 #endif
 }
 
-// Sums and sums of squares of a row of codes less their zero point
+// Sums and sums of squares of a row of codes less their zero point, or as they are
 struct Moments { int32_t sum, squares; };
+template <bool LessZero = true>
 __attribute__((always_inline)) inline Moments moments_of(const int8_t *x, Size count, uint32_t zeros, int zero) {
     Moments m = {0, 0};
     const auto add = [&](uint32_t word) {
-        const uint32_t p = without_zero(even_bytes(word), zeros), q = without_zero(odd_bytes(word), zeros);
+        const uint32_t even = even_bytes(word), odd = odd_bytes(word);
+        const uint32_t p = LessZero ? without_zero(even, zeros) : even, q = LessZero ? without_zero(odd, zeros) : odd;
         m.sum = add_products(add_products(m.sum, p, 0x10001), q, 0x10001);
         m.squares = add_products(add_products(m.squares, p, p), q, q);
     };
     const int8_t *const end = x + (count & ~Size(3));
 #pragma GCC unroll 2
     for (; x != end; x += 4) add(word_at(x));
-    if (count & 3) add(rest_at(x, count & 3, zero));
+    if (count & 3) add(rest_at(x, count & 3, LessZero ? zero : 0));
     return m;
 }
 

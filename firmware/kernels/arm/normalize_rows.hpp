@@ -1,6 +1,6 @@
 // Rows of bytes, and of 16 bits, less their mean over their deviation: by one reciprocal a row in the place of a division an element.
 #pragma once
-#include "firmware/kernels/arm/rounded_rows.hpp"
+#include "firmware/kernels/arm/rounded_codes.hpp"
 #include "firmware/kernels/common/normalize.hpp"
 #include "firmware/kernels/common/single_ops.hpp"
 
@@ -13,9 +13,11 @@ __attribute__((noinline)) SingleRow single_row(Real32<Ram<int8_t>> x, Size along
     const float count = static_cast<float>(along);
     float middle = 0.0f, squares = 0.0f;
     if (C) {
+#pragma GCC unroll 4
         for (Size n = 0; n < along; ++n) middle += x[n];
         middle = single::divide(middle, count);
     }
+#pragma GCC unroll 4
     for (Size n = 0; n < along; ++n) squares += (x[n] - middle) * (x[n] - middle);
     return {middle, single::sqrt(single::divide(squares, count) + float_of(epsilon_bits))};
 }
@@ -23,19 +25,28 @@ __attribute__((noinline)) inline int8_t single_result(float x, const SingleRow &
     return requantize<int8_t>(row.root == 0.0f ? 0.0f : single::divide(x - row.middle, row.root), to);
 }
 
-// How a row's codes become results: code * factor + start, with row_bits behind the point. Results are wrong by `base` and by `rate` for
-// each code that they are from zero.
-constexpr int row_bits = 20;
+// The moments of a row of up to 8192 codes less their zero point: of the codes themselves, where that is quicker
+inline Moments row_moments(const int8_t *x, Size along, int zero) {
+#if defined(__ARM_FEATURE_DSP) || defined(HIL_DSP_PORTABLE)
+    const Moments m = moments_of<false>(x, along, 0, 0);
+    const int32_t zeros = static_cast<int32_t>(along) * zero;
+    return {m.sum - zeros, m.squares - zero * (2 * m.sum - zeros)};
+#else
+    return moments_of(x, along, in_both(zero), zero);
+#endif
+}
+
+// How a row's codes become results. These are wrong by `base` and by `rate` for each code that they are from zero.
 struct RowDecided {
-    int32_t factor, start;
-    uint32_t open;
+    CodeRounder rounder;
     float base, rate;
 };
-constexpr float row_one = 1048576.0f;
-constexpr int32_t row_slack = 400;  // what factor and start are wrong
-inline int32_t row_bound(float error) { return static_cast<int32_t>(error * row_one) + row_slack; }
-// Mean and deviation from exact sums. In units: the floats' mean is wrong by at most (n + 4) of the root mean square `length`, differences
-// by 260 codes of their own rounding more. What the mean is wrong joins the sum of squares squared, for differences from the true mean
+// What a factor that is cut is wrong for 255 codes, and what is cut elsewhere: a product of it, two parts of the start, the bound
+constexpr int32_t row_slack = (255 >> (code_factor_bits - code_bits)) + 6;
+inline int32_t row_bound(float error) { return static_cast<int32_t>(error * code_one) + row_slack; }
+// Mean and deviation from exact sums. In units: partial sums of k elements are below length * root(n k), `length` being the root mean
+// square, so the floats' mean is wrong by at most (2 / 3 n + 7) of it, what stands for it here by 3, differences by 260 codes of their own
+// rounding more. What the mean is wrong joins the sum of squares squared, for differences from the true mean
 // have none; what elements are wrong joins it by at most twice length * deviation, rounding by (n + 5) of it; the root halves that.
 // The sum has 31 bits for up to 5.6 results a code.
 template <int C>
@@ -48,25 +59,22 @@ inline RowDecided row_decided(const Moments &m, Size along, const Real32<Ram<int
     const float units = single::divide(x.scale * inverse, single::sqrt(variance * (x.scale * x.scale) + epsilon));
     const float length = single::sqrt(static_cast<float>(m.squares) * reciprocal);
     const float ratio = single::divide(length, single::sqrt(variance)), of_mean = C ? (n + 5.0f) * ratio : 0.0f;
-    const float base = float_unit * (units * ((C ? (n + 4.0f) * length : 0.0f) + 260.0f));
+    const float base = float_unit * (units * ((C ? (n * 0.6667f + 10.0f) * length : 0.0f) + 260.0f));
     const float rate = float_unit * (ratio + n * 0.5f + 20.0f + of_mean * of_mean * float_unit);
     const float error = base + largest * rate;
-    if (spread <= 0 || !(units < 5.6f) || !(error < 0.05f)) {
-        const Decided none = undecided(row_bits);
-        return {0, none.start, none.open, 1.0f, 0.0f};
-    }
-    const float middle = static_cast<float>(x.zero) + static_cast<float>(sum) * reciprocal;
-    const Decided round = decided(row_bits, row_bound(error), to.zero);
-    const int32_t start = round.start - static_cast<int32_t>((units * middle) * row_one);
-    return {static_cast<int32_t>(units * row_one), start, round.open, base, rate};
+    if (spread <= 0 || !(units < 5.6f) || !(error < 0.05f)) return {all_open, 1.0f, 0.0f};
+    const int32_t factor = static_cast<int32_t>(units * code_factor_one);
+    const int32_t middle = static_cast<int32_t>((units * (static_cast<float>(sum) * reciprocal)) * code_one);
+    const CodeRounder codes = {factor, 0, 0};
+    return {code_rounder(factor, -middle - codes.of(x.zero), row_bound(error), to.zero), base, rate};
 }
-inline int32_t bound_of(const RowDecided &by) { return static_cast<int32_t>(by.open >> (32 - row_bits)) / 2; }
+inline int32_t bound_of(const RowDecided &by) { return static_cast<int32_t>(by.rounder.open >> (32 - code_bits)) / 2; }
 // Whether an approximation that is open within the bound of all results of its row is so within its own
 inline bool is_open_by_itself(int32_t t, const RowDecided &by, int zero) {
     const int32_t bound = bound_of(by);
-    const int32_t value = t - bound - (int32_t(1) << (row_bits - 1)) - static_cast<int32_t>(static_cast<uint32_t>(zero) << row_bits);
-    const float size = static_cast<float>(value < 0 ? -value : value) * (1.0f / row_one) + 1.0f;
-    const int32_t beyond_tie = static_cast<int32_t>(static_cast<uint32_t>(t - bound) << (32 - row_bits)) >> (32 - row_bits);
+    const int32_t value = t - bound - (int32_t(1) << (code_bits - 1)) - static_cast<int32_t>(static_cast<uint32_t>(zero) << code_bits);
+    const float size = static_cast<float>(value < 0 ? -value : value) * (1.0f / code_one) + 1.0f;
+    const int32_t beyond_tie = static_cast<int32_t>(static_cast<uint32_t>(t - bound) << (32 - code_bits)) >> (32 - code_bits);
     return (beyond_tie < 0 ? -beyond_tie : beyond_tie) <= row_bound(by.base + size * by.rate);
 }
 
@@ -76,16 +84,15 @@ void single_normalize(int8_t *out, Real32<Ram<int8_t>> x, Size outer, Size along
     if (inner != 1 || N != 0 || along > 8192) {
         return single_normalize<Acc, int8_t>(out, x, outer, along, inner, centre, mean, epsilon_bits, power, to);
     }
-    const uint32_t zeros = in_both(x.zero);
     for (; outer > 0; --outer, x = x + along, out += along) {
-        const RowDecided by = row_decided<C>(moments_of(x.codes.at, along, zeros, x.zero), along, x, float_of(epsilon_bits), to);
-        const Rounder rounder = {by.factor, by.start, 0, row_bits, 32 - row_bits, by.open, 0};
+        const RowDecided by = row_decided<C>(row_moments(x.codes.at, along, x.zero), along, x, float_of(epsilon_bits), to);
+        const CodeRounder &rounder = by.rounder;
         const int8_t *const codes = x.codes.at;
         SingleRow row = {0.0f, -1.0f};
         const auto one = [&](Size k) __attribute__((noinline)) {
-            const int32_t t = rounder.of_code(codes[k]);
+            const int32_t t = rounder.of(codes[k]);
             if (!rounder.is_open(t) || !is_open_by_itself(t, by, to.zero)) {
-                out[k] = saturate<int8_t>(static_cast<int32_t>((t - bound_of(by)) >> row_bits));
+                out[k] = saturate<int8_t>(static_cast<int32_t>((t - bound_of(by)) >> code_bits));
                 return;
             }
             if (row.root < 0.0f) row = single_row<C>(x, along, epsilon_bits);
@@ -98,7 +105,7 @@ void single_normalize(int8_t *out, Real32<Ram<int8_t>> x, Size outer, Size along
 #if defined(__ARM_FEATURE_DSP) || defined(HIL_DSP_PORTABLE)
 // ---- normalisation in fixed point
 
-inline Moments moments_of(Ram<int8_t> x, Size count) { return moments_of(x.at, count, 0, 0); }
+inline Moments moments_of(Ram<int8_t> x, Size count) { return row_moments(x.at, count, 0); }
 struct WideMoments {
     int32_t sum;
     int64_t squares;
@@ -142,25 +149,23 @@ struct RowQuotient {
     }
 };
 // Whether a row of bytes was rounded by one product each. With a reciprocal of 30 bits that is wrong by less than 2^-29 of itself, factor
-// and start by a unit each: together less than 136 units for codes of 8 bits.
+// and start by a unit each and a product by one: together less than 3 units for codes of 8 bits.
 template <class Out, class T>
 inline bool is_rounded(Out *, Ram<T>, Size, const RowQuotient &, int32_t) {
     return false;
 }
 inline bool is_rounded(int8_t *out, Ram<int8_t> x, Size along, const RowQuotient &row, int32_t reciprocal) {
-    constexpr int32_t bound = 136;
-    constexpr int64_t most = int64_t(1) << 22, farthest = int64_t(1) << 29;
-    const int right = 53 - row_bits - row.power;
-    if (right < 0 || right > 62) return false;
+    constexpr int32_t bound = 3;
+    constexpr int64_t most = int64_t(1) << (code_factor_bits + 2), farthest = int64_t(1) << (code_bits + 9);
+    const int right = 53 - code_factor_bits - row.power, start_right = 53 - code_bits - row.power;
+    if (right < 0 || start_right > 62) return false;
     const int64_t factor = (static_cast<int64_t>(row.unit) * reciprocal) >> right;
-    const int64_t start = (static_cast<int64_t>(row.total) * reciprocal) >> right;
+    const int64_t start = (static_cast<int64_t>(row.total) * reciprocal) >> start_right;
     if (factor >= most || start >= farthest || start <= -farthest) return false;
-    const Decided round = decided(row_bits, bound, 0);
-    const Rounder rounder = {
-        static_cast<int32_t>(factor), round.start - static_cast<int32_t>(start), 0, row_bits, 32 - row_bits, round.open, 0};
+    const CodeRounder rounder = code_rounder(static_cast<int32_t>(factor), -static_cast<int32_t>(start), bound, 0);
     const auto one = [&](Size k) __attribute__((noinline)) {
-        const int32_t t = rounder.of_code(x[k]);
-        out[k] = rounder.is_open(t) ? row.of<int8_t>(x[k]) : saturate<int8_t>(static_cast<int32_t>(t >> row_bits));
+        const int32_t t = rounder.of(x[k]);
+        out[k] = rounder.is_open(t) ? row.of<int8_t>(x[k]) : saturate<int8_t>(static_cast<int32_t>(t >> code_bits));
     };
     round_bytes(out, x.at, along, rounder, one);
     return true;

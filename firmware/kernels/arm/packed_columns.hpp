@@ -190,13 +190,12 @@ struct ColumnSums {
     int32_t sums[byte_columns];
     uint32_t squares;
 };
-// Four columns of two rows of bytes less their zero point
-inline void pack_words(uint32_t *to, uint32_t row, uint32_t next, uint32_t zeros) {
-    const uint32_t low = lower_halves(row, next), high = upper_halves(row, next);
-    to[0] = without_zero(even_bytes(low), zeros);
-    to[1] = without_zero(odd_bytes(low), zeros);
-    to[2] = without_zero(even_bytes(high), zeros);
-    to[3] = without_zero(odd_bytes(high), zeros);
+// Four columns of two rows of bytes, two and two, less their zero point
+inline void pack_words(uint32_t *to, Pairs of, uint32_t zeros) {
+    to[0] = without_zero(even_bytes(of.first), zeros);
+    to[1] = without_zero(odd_bytes(of.first), zeros);
+    to[2] = without_zero(even_bytes(of.second), zeros);
+    to[3] = without_zero(odd_bytes(of.second), zeros);
 }
 inline void note_four(int32_t *sums, int32_t *squares, const uint32_t *words) {
 #pragma GCC unroll 4
@@ -206,6 +205,10 @@ inline void note_four(int32_t *sums, int32_t *squares, const uint32_t *words) {
         squares[c] = add_products(add_products(squares[c], even, even), odd, odd);
     }
 }
+
+namespace portable {
+
+inline Pairs columns_of(uint32_t row, uint32_t next) { return {lower_halves(row, next), upper_halves(row, next)}; }
 // What is missing to four elements is nothing
 template <bool AreNoted>
 __attribute__((noinline)) void pack_four_columns(uint32_t *to, const int8_t *b, Size inner, Size step, int zero, int32_t *sums,
@@ -216,12 +219,44 @@ __attribute__((noinline)) void pack_four_columns(uint32_t *to, const int8_t *b, 
         const Size left = inner - k;
         const uint32_t first = word_at(b), second = left > 1 ? word_at(b + step) : nothing;
         const uint32_t third = left > 2 ? word_at(b + 2 * step) : nothing, last = left > 3 ? word_at(b + 3 * step) : nothing;
-        pack_words(to, first, third, zeros);
-        pack_words(to + byte_columns, second, last, zeros);
+        pack_words(to, columns_of(first, third), zeros);
+        pack_words(to + byte_columns, columns_of(second, last), zeros);
         if (AreNoted) note_four(s, q, to);
     }
     for (Size c = 0; AreNoted && c < 4; ++c) sums[c] = s[c], squares[c] = q[c];
 }
+
+}  // namespace portable
+
+#ifdef __ARM_FEATURE_DSP
+inline Pairs columns_of(uint32_t row, uint32_t next) {
+    Pairs made;
+    asm("pkhbt %0, %1, %2, lsl #16" : "=r"(made.first) : "r"(row), "r"(next));
+    asm("pkhtb %0, %2, %1, asr #16" : "=r"(made.second) : "r"(row), "r"(next));
+    return made;
+}
+// What four packed columns add up to: read once more, for their sums and what packs them do not fit the registers together
+__attribute__((noinline)) inline void note_columns(const uint32_t *words, Size fours, int32_t *sums, int32_t *squares) {
+    int32_t s[4] = {0, 0, 0, 0}, q[4] = {0, 0, 0, 0};
+    for (const uint32_t *const end = words + 2 * byte_columns * fours; words != end; words += 2 * byte_columns) { note_four(s, q, words); }
+#pragma GCC unroll 4
+    for (Size c = 0; c < 4; ++c) sums[c] = s[c], squares[c] = q[c];
+}
+template <bool AreNoted>
+__attribute__((noinline)) void pack_four_columns(uint32_t *to, const int8_t *b, Size inner, Size step, int zero, int32_t *sums,
+                                                 int32_t *squares) {
+    const uint32_t zeros = in_both(zero);
+    uint32_t *at = to;
+    for (Size fours = inner / 4; fours > 0; --fours, at += 2 * byte_columns, b += 4 * step) {
+        pack_words(at, columns_of(word_at(b), word_at(b + 2 * step)), zeros);
+        pack_words(at + byte_columns, columns_of(word_at(b + step), word_at(b + 3 * step)), zeros);
+    }
+    if (inner & 3) portable::pack_four_columns<false>(at, b, inner & 3, step, zero, nullptr, nullptr);
+    if (AreNoted) note_columns(to, (inner + 3) / 4, sums, squares);
+}
+#else
+using portable::pack_four_columns;
+#endif
 template <bool AreNoted>
 inline ColumnSums pack_columns_of(uint32_t *to, const int8_t *b, Size inner, Size step, int zero) {
     ColumnSums found = {};

@@ -1,20 +1,17 @@
-// Rows of exact integers that decide what floats define (decided.hpp), rounded four at a time until one of them is open or clipped.
+// Rows of exact sums that decide what floats define (decided.hpp), rounded four at a time until one of them is open.
 #pragma once
 #include "firmware/kernels/arm/decided.hpp"
 
 namespace hil {
 
-// How integers become approximations t and these codes: t = start + n * m, of sums the upper half of that after a shift to the left. The
-// assembler reads it by offsets; `rest`: 32 less `right`, `apart`: from row to row of results.
+// How sums become approximations t and these codes: t = start and the upper half of sum * m after a shift to the left. The assembler reads
+// it by offsets; `rest`: 32 less `right`, `apart`: from row to row of results.
 struct Rounder {
     int32_t m, start;
     int left, right, rest;
     uint32_t open;
     Size apart;
     int32_t of_sum(int32_t sum) const { return add_upper(start, static_cast<int32_t>(static_cast<uint32_t>(sum) << left), m); }
-    int32_t of_code(int32_t code) const {
-        return static_cast<int32_t>(static_cast<uint32_t>(start) + static_cast<uint32_t>(code) * static_cast<uint32_t>(m));
-    }
     bool is_open(int32_t t) const { return (static_cast<uint32_t>(t) << rest) <= open; }
 };
 constexpr Size sums_of_a_row = 8;
@@ -34,15 +31,6 @@ inline const int32_t *round_sums(int8_t *out, const int32_t *sums, const int32_t
     }
     return end;
 }
-// Fours of codes until one is
-inline const int8_t *round_codes(int8_t *out, const int8_t *x, const int8_t *end, const Rounder &by) {
-    for (; x != end; x += 4, out += 4) {
-        for (Size n = 0; n < 4; ++n) {
-            if (!round_one(out + n, by.of_code(x[n]), by)) return x;
-        }
-    }
-    return end;
-}
 
 }  // namespace portable
 
@@ -51,6 +39,10 @@ inline const int8_t *round_codes(int8_t *out, const int8_t *x, const int8_t *end
     "lsl r2, " t ", r12\n" \
     "cmp r2, lr\n" \
     "bls 2f\n"
+#define HIL_ROUNDED(t, at) \
+    "asr " t ", " t ", r11\n" \
+    "ssat " t ", #8, " t "\n" \
+    "strb " t ", [r0, #" at "]\n"
 #define HIL_FOUR_SCALED \
     "lsl r4, r4, r10\n" \
     "lsl r5, r5, r10\n" \
@@ -65,26 +57,17 @@ inline const int8_t *round_codes(int8_t *out, const int8_t *x, const int8_t *end
     HIL_NOT_OPEN("r5") \
     HIL_NOT_OPEN("r6") \
     HIL_NOT_OPEN("r7") \
-    "asr r4, r4, r11\n" \
-    "strb r4, [r0, #" first "]\n" \
-    "asr r5, r5, r11\n" \
-    "strb r5, [r0, #" second "]\n" \
-    "asr r6, r6, r11\n" \
-    "strb r6, [r0, #" third "]\n" \
-    "asr r7, r7, r11\n" \
-    "strb r7, [r0, #" last "]\n" \
-    "eor r4, r4, r4, asr #31\n" \
-    "eor r5, r5, r5, asr #31\n" \
-    "eor r6, r6, r6, asr #31\n" \
-    "orr r4, r4, r5\n" \
-    "eor r7, r7, r7, asr #31\n" \
-    "orr r6, r6, r7\n" \
-    "orr r4, r4, r6\n" \
-    "cmp r4, #127\n" \
-    "bgt 2f\n"
-__attribute__((naked, noinline, noipa)) inline const int32_t *round_sums(int8_t *, const int32_t *, const int32_t *, const Rounder &) {
+    HIL_ROUNDED("r4", first) \
+    HIL_ROUNDED("r5", second) \
+    HIL_ROUNDED("r6", third) \
+    HIL_ROUNDED("r7", last)
+// Rows of sums until one of a row is open: its first sum, or the end, and in the upper word the status, whose bit 27 says that one was
+// clipped
+__attribute__((naked, noinline, noipa)) inline uint64_t round_rows(int8_t *, const int32_t *, const int32_t *, const Rounder &) {
     asm("push {r4, r5, r6, r7, r8, r9, r10, r11, lr}\n"
         "ldr r4, [r3, #24]\n"
+        "movs r5, #0\n"
+        "msr apsr_nzcvq, r5\n"
         "push {r2, r4}\n"
         "ldmia r3, {r8, r9, r10, r11, r12, lr}\n"
         ".balign 8\n"
@@ -100,54 +83,30 @@ __attribute__((naked, noinline, noipa)) inline const int32_t *round_sums(int8_t 
                                                         "bne 1b\n"
                                                         "2:\n"
                                                         "mov r0, r1\n"
+                                                        "mrs r1, apsr\n"
                                                         "add sp, #8\n"
                                                         "pop {r4, r5, r6, r7, r8, r9, r10, r11, pc}\n");
 }
-__attribute__((naked, noinline, noipa)) inline const int8_t *round_codes(int8_t *, const int8_t *, const int8_t *, const Rounder &) {
-    asm("push {r4, r5, r6, r7, r8, r9, r10, r11, lr}\n"
-        "ldmia r3, {r8, r9, r10, r11, r12, lr}\n"
-        "mov r10, r2\n"
-        ".balign 8\n"
-        "1:\n"
-        "ldr r7, [r1]\n"
-        "sxtb r4, r7\n"
-        "sxtb r5, r7, ror #8\n"
-        "mla r4, r4, r8, r9\n"
-        "sxtb r6, r7, ror #16\n"
-        "mla r5, r5, r8, r9\n"
-        "asr r7, r7, #24\n"
-        "mla r6, r6, r8, r9\n"
-        "mla r7, r7, r8, r9\n" HIL_FOUR_ROUNDED("0", "1", "2", "3") "adds r1, #4\n"
-                                                                    "adds r0, #4\n"
-                                                                    "cmp r1, r10\n"
-                                                                    "bne 1b\n"
-                                                                    "2:\n"
-                                                                    "mov r0, r1\n"
-                                                                    "pop {r4, r5, r6, r7, r8, r9, r10, r11, pc}\n");
+__attribute__((noinline, cold)) inline void count_clipped_sums(const int32_t *sums, const int32_t *end, const Rounder &by) {
+    for (; sums != end; ++sums) {
+        const int32_t code = by.of_sum(*sums) >> by.right;
+        if (code != static_cast<int8_t>(code)) count_clipped();
+    }
+}
+inline const int32_t *round_sums(int8_t *out, const int32_t *sums, const int32_t *end, const Rounder &by) {
+    const uint64_t stopped = round_rows(out, sums, end, by);
+    const int32_t *const at = reinterpret_cast<const int32_t *>(static_cast<uint32_t>(stopped));
+    if (__builtin_expect(stopped >> 59 & 1, 0)) count_clipped_sums(sums, at, by);
+    return at;
 }
 #undef HIL_FOUR_ROUNDED
 #undef HIL_FOUR_SCALED
+#undef HIL_ROUNDED
 #undef HIL_NOT_OPEN
 #else
 inline const int32_t *round_sums(int8_t *out, const int32_t *sums, const int32_t *end, const Rounder &by) {
     return portable::round_sums(out, sums, end, by);
 }
-inline const int8_t *round_codes(int8_t *out, const int8_t *x, const int8_t *end, const Rounder &by) {
-    return portable::round_codes(out, x, end, by);
-}
 #endif
-
-// A row of codes: fours that are neither open nor clipped at once, elements of others and those that are left by `one`
-template <class One>
-inline void round_bytes(int8_t *out, const int8_t *x, Size along, const Rounder &by, One one) {
-    const int8_t *const fours = x + (along & ~Size(3));
-    Size k = 0;
-    while (x + k != fours) {
-        k = static_cast<Size>(round_codes(out + k, x + k, fours, by) - x);
-        if (x + k == fours) break;
-        for (const Size end = k + 4; k < end; ++k) one(k);
-    }
-    for (; k < along; ++k) one(k);
-}
 
 }  // namespace hil
