@@ -12,6 +12,7 @@ import argparse
 import os
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,9 @@ import onnx
 from benchmarks.bench import quiet
 from benchmarks.marked import replace_between
 from benchmarks.transformers import Shape, compact
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.golden import Bench, Order, make_golden, measure, path_of, read_golden, write_golden
+from tinyhil.harness.python import calls
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.native import default_cache_dir
 from tinyhil.preference import BALANCED
@@ -40,6 +43,7 @@ DEEPLOY = {
     "microLlama": "microLlama/FP32/microLlama1",
     "microLlama, PULP's integers": "microLlama/INT8/microLlama1",
 }
+EACH = {"batch_matmul": ("product", 64), "single_normalize": ("element", 1), "softmax_decided": ("element", 1)}
 HEAD = "| network | board | format | prefer | modelled cycles | instructions | arena B | RAM B | flash B |"
 
 
@@ -112,11 +116,28 @@ def table() -> list[str]:
     return [HEAD, "|" + "---|" * HEAD.count(" | ") + "---|", *rows]
 
 
+def each() -> None:
+    """Print what a product of two matrices, and an element of the other kernels of EACH, takes of CCT-2 in int8."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = files("CCT-2", Path(folder))
+        assert found is not None
+        asked = Request("h747", str(found[0]), "int8", inputs=found[1], calibrate=found[1], samples=1)
+        costs = calls.profile(replace(asked, results=Path(folder)), load_boards(None), quiet, quiet).operations
+    for kernel, (what, inner) in EACH.items():
+        rows = [cost for cost in costs if cost.kernel == kernel]
+        number = sum(cost.instructions or 0.0 for cost in rows) / sum(inner * cost.elements for cost in rows)
+        print(f"{kernel}: {number:.2f} instructions a {what}", flush=True)
+
+
 def main() -> None:
     """Measure, keep, make the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="measure those alone whose line has this, as 'due int8'")
-    only, before = parser.parse_args().only, provenance()
+    parser.add_argument("--each", action="store_true", help="instructions of products and elements, and nothing else")
+    arguments = parser.parse_args()
+    if arguments.each:
+        return each()
+    only, before = arguments.only, provenance()
     for run in RUNS:
         if only in " ".join(map(str, run)):
             write_record(run[0], order_of(*run))
