@@ -55,6 +55,11 @@ inline uint32_t larger_bytes(uint32_t a, uint32_t b) {
 #endif
 }
 
+#ifdef __ARM_FEATURE_DSP
+// Whether one of four codes is the largest or the least, as those that were clipped are
+inline bool has_an_end(uint32_t codes) { return __uqsub8(0x02020202u, __uadd8(codes, 0x81818181u)) != 0; }
+#endif
+
 // Sums and sums of squares of a row of codes less their zero point, or as they are
 struct Moments { int32_t sum, squares; };
 template <bool LessZero = true>

@@ -99,10 +99,13 @@ __attribute__((naked, noinline, noipa)) inline uint64_t round_fours(int8_t *, co
         "pop {r4, r5, r6, r7, r8, r9, r10, r11, pc}\n");
 }
 #undef HIL_FOUR_CODES
-__attribute__((noinline, cold)) inline void count_clipped_codes(const int8_t *x, const int8_t *end, const CodeRounder &by) {
-    for (; x != end; ++x) {
-        const int32_t code = by.of(*x) >> code_bits;
-        if (code != static_cast<int8_t>(code)) count_clipped();
+__attribute__((noinline, cold)) inline void count_clipped_codes(const int8_t *out, const int8_t *x, const int8_t *end,
+                                                                const CodeRounder &by) {
+    for (; x != end; x += 4, out += 4) {
+        for (Size n = 0; n < 4 && has_an_end(word_at(out)); ++n) {
+            const int32_t code = by.of(x[n]) >> code_bits;
+            if (code != static_cast<int8_t>(code)) count_clipped();
+        }
     }
 }
 inline const int8_t *round_codes(int8_t *out, const int8_t *x, const int8_t *end, const CodeRounder &by) {
@@ -110,7 +113,7 @@ inline const int8_t *round_codes(int8_t *out, const int8_t *x, const int8_t *end
     const FourCodes fours = {by.factor, by.start + (128 << code_bits), ((by.open >> (32 - code_bits)) + 1) * 0x10001u};
     const uint64_t stopped = round_fours(out, x, end, fours);
     const int8_t *const at = reinterpret_cast<const int8_t *>(static_cast<uint32_t>(stopped));
-    if (__builtin_expect(stopped >> 59 & 1, 0)) count_clipped_codes(x, at, by);
+    if (__builtin_expect(stopped >> 59 & 1, 0)) count_clipped_codes(out, x, at, by);
     return at;
 }
 #else

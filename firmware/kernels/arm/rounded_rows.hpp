@@ -87,16 +87,19 @@ __attribute__((naked, noinline, noipa)) inline uint64_t round_rows(int8_t *, con
                                                         "add sp, #8\n"
                                                         "pop {r4, r5, r6, r7, r8, r9, r10, r11, pc}\n");
 }
-__attribute__((noinline, cold)) inline void count_clipped_sums(const int32_t *sums, const int32_t *end, const Rounder &by) {
-    for (; sums != end; ++sums) {
-        const int32_t code = by.of_sum(*sums) >> by.right;
-        if (code != static_cast<int8_t>(code)) count_clipped();
+__attribute__((noinline, cold)) inline void count_clipped_sums(const int8_t *out, const int32_t *sums, const int32_t *end,
+                                                               const Rounder &by) {
+    for (; sums != end; sums += sums_of_a_row, out += by.apart) {
+        for (Size c = 0; c < sums_of_a_row && (has_an_end(word_at(out)) || has_an_end(word_at(out + 4))); ++c) {
+            const int32_t code = by.of_sum(sums[c]) >> by.right;
+            if (code != static_cast<int8_t>(code)) count_clipped();
+        }
     }
 }
 inline const int32_t *round_sums(int8_t *out, const int32_t *sums, const int32_t *end, const Rounder &by) {
     const uint64_t stopped = round_rows(out, sums, end, by);
     const int32_t *const at = reinterpret_cast<const int32_t *>(static_cast<uint32_t>(stopped));
-    if (__builtin_expect(stopped >> 59 & 1, 0)) count_clipped_sums(sums, at, by);
+    if (__builtin_expect(stopped >> 59 & 1, 0)) count_clipped_sums(out, sums, at, by);
     return at;
 }
 #undef HIL_FOUR_ROUNDED
