@@ -43,7 +43,9 @@ DEEPLOY = {
     "microLlama": "microLlama/FP32/microLlama1",
     "microLlama, PULP's integers": "microLlama/INT8/microLlama1",
 }
-EACH = {"batch_matmul": ("product", 64), "single_normalize": ("element", 1), "softmax_decided": ("element", 1)}
+EACH = {"batch_matmul": ("a product", 64)} | dict.fromkeys(
+    ("single_normalize", "linear_channels", "softmax_decided"), ("an element", 1)
+)
 HEAD = "| network | board | format | prefer | modelled cycles | instructions | arena B | RAM B | flash B |"
 
 
@@ -126,7 +128,7 @@ def each() -> None:
     for kernel, (what, inner) in EACH.items():
         rows = [cost for cost in costs if cost.kernel == kernel]
         number = sum(cost.instructions or 0.0 for cost in rows) / sum(inner * cost.elements for cost in rows)
-        print(f"{kernel}: {number:.2f} instructions a {what}", flush=True)
+        print(f"{kernel}: {number:.2f} instructions {what}", flush=True)
 
 
 def main() -> None:
