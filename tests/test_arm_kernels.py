@@ -379,6 +379,20 @@ def test_weights_share_a_factor_where_no_sum_of_two_products_exceeds_16_bits(wei
     assert (in_blocks(codes, blocks).view(np.uint8).astype(int) - 128).tolist() == [weights[n] for n in (2, 3, 0, 1)]
 
 
+@pytest.mark.parametrize(("smallest", "step"), [(-127, 4), (-128, 1)])
+def test_fully_connected_layers_of_a_cortex_m0_whose_weights_include_the_least_byte(
+    smallest: int, step: int, tmp_path: Path
+) -> None:
+    """Their lower products say by themselves which upper ones they have taken one from; else the elements' signs do."""
+    cases = []
+    for inner in (501, 508, 600):
+        program = arrange(dense_program(tmp_path, inner, smallest), "cortex-m0plus")
+        (blocks,) = (one.blocks for one in program.tensors.values() if one.blocks)
+        assert (blocks.lanes, blocks.step) == (True, step)
+        cases.append(Case(f"{inner}", program, extreme_inputs(program, inner)))
+    assert first_difference(cases, run_on_board(cases, load_boards().board("nucleo_g0b1"), tmp_path / "cache")) == ""
+
+
 def test_a_product_of_32_bits_decides_nearly_all_results(tmp_path: Path) -> None:
     """What the kernel of a Cortex-M0+ compares lies on both sides of the exact result, and no product overflows."""
     program = program_of(Chain(40, 3).conv(8, 1), tmp_path, "int8")

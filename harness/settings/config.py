@@ -50,12 +50,14 @@ class DebugId(Record):
 
 
 class HotSpec(Record):
-    """The region that constants are copied to, beside main RAM and `stack_bytes` of stack if these fit, and the size of
-    the data cache before the flash (tinyhil/passes/hot.py)."""
+    """The region that constants are copied to, beside main RAM and `stack_bytes` of stack if these fit, or main RAM
+    itself, where `code_bytes` of kernels may lie as well, and the size of the data cache before the flash
+    (tinyhil/passes/hot.py)."""
 
-    region: Name
+    region: Name | None = None
     stack_bytes: PositiveInt
-    cache_bytes: PositiveInt
+    code_bytes: PositiveInt | None = None
+    cache_bytes: PositiveInt | None = None
 
 
 class ChipSpec(WithCrossbars):
@@ -96,7 +98,7 @@ class ChipSpec(WithCrossbars):
 
     @model_validator(mode="after")
     def _hot_constants_have_a_region(self) -> ChipSpec:
-        if self.hot is not None and self.hot.region not in self.regions:
+        if self.hot is not None and self.hot.region not in (None, *self.regions):
             raise ValueError(f"hot: no region '{self.hot.region}'; regions: {', '.join(self.regions) or 'none'}")
         return self
 

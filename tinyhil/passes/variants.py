@@ -230,6 +230,11 @@ def two_rows(layer: Layer) -> bool:
     return layer.outputs >= 2
 
 
+def above_least(layer: Layer) -> bool:
+    """No weight is the least of its byte (firmware/kernels/arm/lanes.hpp: `Step` 4)."""
+    return bool(layer.codes.min() > -lanes.ABOVE)
+
+
 def four_rows(layer: Layer) -> bool:
     """At least four outputs."""
     return layer.outputs >= 4
@@ -480,6 +485,7 @@ VARIANTS = (
     Variant(M3, _CONV, (*_WHOLE_HALVES, parts_fit), in_parts, patches, _OF_HALVES),
     Variant(DSP, _CONV, (*_WHOLE_HALVES, has_wide_weights), channels_last(2, 2), halfword_patches, _OF_HALVES),
     Variant(DSP, _CONV, _WHOLE_HALVES, channels_last(2, 4), halfword_patches, _OF_HALVES, long_row=64),
+    Variant(M0, _DENSE, (of_signed_bytes, two_rows, above_least), in_lanes(rows(4, 4, 1, 4)), None, "arm/lanes.hpp"),
     Variant(M0, _DENSE, (of_signed_bytes, two_rows), in_lanes(rows(4, 1, 1, 4)), None, "arm/lanes.hpp"),
     Variant(
         M0,
