@@ -26,6 +26,7 @@ from tinyhil.passes.raised import raised
 from tinyhil.passes.stored import rows_of
 
 WORD = Fixed(32, 0)
+FEWEST_SIGNS, FEWEST_ROWS = 64, 8  # elements of a row, and rows: below, counting costs more than it saves
 SUM_BITS = 32
 BYTE_BITS = 8
 PAIRED_BITS = 24  # of the sum of a row that shares products with another
@@ -231,8 +232,10 @@ def two_rows(layer: Layer) -> bool:
 
 
 def above_least(layer: Layer) -> bool:
-    """No weight is the least of its byte (firmware/kernels/arm/lanes.hpp: `Step` 4)."""
-    return bool(layer.codes.min() > -lanes.ABOVE)
+    """No weight is the least of its byte, and rows are whole words that are worth counting signs before
+    (firmware/kernels/arm/lanes.hpp: `Step` 4)."""
+    worth = layer.terms % 4 == 0 and layer.terms >= FEWEST_SIGNS and layer.outputs >= FEWEST_ROWS
+    return worth and bool(layer.codes.min() > -lanes.ABOVE)
 
 
 def four_rows(layer: Layer) -> bool:

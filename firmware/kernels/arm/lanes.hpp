@@ -349,9 +349,9 @@ __attribute__((naked, noinline, noipa)) inline void add_quads_above_least(const 
 #undef HIL_FOUR_ROWS
 #undef HIL_LANES
 
-inline bool in_words(const int8_t *x, Size count) { return ((count | reinterpret_cast<uintptr_t>(x)) & 3) == 0; }
+inline bool are_words(const int8_t *x, Size count) { return ((count | reinterpret_cast<uintptr_t>(x)) & 3) == 0; }
 inline void add_quads(const int8_t *w, const int8_t *x, Size count, Column<4> *sums) {
-    if (in_words(x, count)) add_quads_by_words(w, x, count, sums);
+    if (are_words(x, count)) add_quads_by_words(w, x, count, sums);
     else add_quads_by_bytes(w, x, count, sums);
 }
 inline int32_t negatives(const int8_t *x, Size count) {
@@ -360,37 +360,42 @@ inline int32_t negatives(const int8_t *x, Size count) {
     for (; word != end; ++word) signs += (*word >> 7 & 0x01010101u) * 0x01010101u >> 24;
     return static_cast<int32_t>(signs);
 }
-// Fours of rows against one operand
-template <bool AboveLeast>
-struct QuadsBy {
-    const int8_t *x;
-    Size count;
-    bool above;
-    int32_t lack;
-    QuadsBy(const int8_t *of, Size inner)
-        : x(of), count(inner), above(AboveLeast && in_words(of, inner)), lack(above ? negatives(of, inner) : 0) {}
-    void add(const int8_t *w, Column<4> *sums) const {
-        sums->of[0] = lack;
-        if (above) add_quads_above_least(w, x, count, sums);
-        else add_quads(w, x, count, sums);
-    }
-};
 #else
-template <bool AboveLeast>
+inline void add_quads(const int8_t *w, const int8_t *x, Size count, Column<4> *sums) { portable::add_quads(w, x, count, sums); }
+#endif
+
+// Fours of rows against one operand
+template <Size Step>
 struct QuadsBy {
     const int8_t *x;
     Size count;
     QuadsBy(const int8_t *of, Size inner) : x(of), count(inner) {}
-    void add(const int8_t *w, Column<4> *sums) const { portable::add_quads(w, x, count, sums); }
+    void add(const int8_t *w, Column<4> *sums) const { add_quads(w, x, count, sums); }
+};
+#if __ARM_ARCH_ISA_THUMB == 1
+// Rows are whole words, and no weight is -128
+template <>
+struct QuadsBy<4> {
+    const int8_t *x;
+    Size count;
+    bool in_words;
+    int32_t lack;
+    QuadsBy(const int8_t *of, Size inner)
+        : x(of), count(inner), in_words(are_words(of, inner)), lack(in_words ? negatives(of, inner) : 0) {}
+    void add(const int8_t *w, Column<4> *sums) const {
+        sums->of[0] = lack;
+        if (in_words) add_quads_above_least(w, x, count, sums);
+        else add_quads_by_bytes(w, x, count, sums);
+    }
 };
 #endif
 
-template <bool AboveLeast, class Acc, class Out, class B, class Shift, class BiasShift>
+template <Size Step, class Acc, class Out, class B, class Shift, class BiasShift>
 __attribute__((noinline, noclone)) void outputs_of_quads(Out *out, const int8_t *w, const int8_t *x, const B &bias, Size outputs,
                                                          Size inner, const Shift &shift, BiasShift bias_shift) {
     constexpr Size most = 32;  // sums at a time
     const int32_t more = -128 * sum_of_codes(x, inner);
-    const QuadsBy<AboveLeast> quads(x, inner);
+    const QuadsBy<Step> quads(x, inner);
     Column<4> sums[most / 4];
     for (Size n = 0; n < outputs; n += most) {
         const Size count = outputs - n < most ? outputs - n : most;
@@ -399,14 +404,13 @@ __attribute__((noinline, noclone)) void outputs_of_quads(Out *out, const int8_t 
     }
 }
 
-// `Step` 4: no weight is -128
 template <class Acc, Size Step, class Out, class B, class Shift, class BiasShift>
 void dense_bias(Out *out, Blocks<InLanes, 4, Step> weights, Ram<int8_t> x, B bias, Size rows, Size outputs, Size inner, Shift shift,
                 BiasShift bias_shift) {
     const auto add = bias_factor(bias_shift);
     const auto by = at_run_time(shift);
     for (; rows > 0; --rows, x = x + inner, out += outputs, next_row(bias, outputs)) {
-        outputs_of_quads<Step == 4, Acc>(out, &weights.at->code, x.at, bias, outputs, inner, by, add);
+        outputs_of_quads<Step, Acc>(out, &weights.at->code, x.at, bias, outputs, inner, by, add);
     }
 }
 
