@@ -188,6 +188,28 @@ def test_a_head_of_many_channels_goes_in_groups(tmp_path: Path) -> None:
     assert layer_products(placed.program) == layer_products(program)
 
 
+IN_GROUPS = (
+    Network(8).conv(8).relu().pool("MaxPool", 2, 2).conv(16).relu().pool("MaxPool", 2, 2).model(),
+    Network(10).conv(8, 3, 2).relu().conv(20).relu().pool("AveragePool", 5, 5).model(),
+)
+
+
+@pytest.mark.parametrize(
+    ("board", "reader"), [("uno", "hil::near_rows<2>"), ("nucleo_g0b1", "hil::near_records"), ("due", "hil::flash")]
+)
+def test_groups_read_what_is_stored_for_their_channels(
+    board: str, reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Multipliers and biases that a chip reads in other words than the reference has: every group its own."""
+    spec = load_boards().board(board)
+    made = [program_of(model, tmp_path, "int8") for model in IN_GROUPS]
+    placed = [place(arrange(program, spec.chip.core)) for program, _ in made]
+    tensors = [tensor for one in placed for tensor in one.program.tensors.values() if ".group1" in tensor.name]
+    assert reader in {tensor.stored.reader for tensor in tensors if tensor.stored}
+    cases = compiled_cases(placed, [inputs for _, inputs in made], monkeypatch)
+    assert first_difference(cases, run_on_board(cases, spec, tmp_path / "cache")) == ""
+
+
 def test_halos_are_computed_again_where_nothing_else_fits_or_where_that_is_wished_for(
     made: Callable[..., Made],
 ) -> None:
