@@ -120,7 +120,8 @@ def test_the_checklist_of_a_release_is_a_script_of_steps_that_exist() -> None:
 def test_continuous_integration_runs_without_data_first_and_all_tests_count() -> None:
     text = (ROOT / ".ci/run").read_text()
     parts = re.findall(r'^\s*part "([^"]+)"', text, re.MULTILINE)
-    assert parts == ["without data", "with data", "a tenth of the slow tests", "figures"]
-    assert text.index("unset HIL_DATA") < text.index('part "without data"') < text.index('env HIL_DATA="$data"')
+    assert parts == ["C++", "without data", "with data", "a tenth of the slow tests", "figures"]
+    assert text.index("unset HIL_DATA") < text.index('part "without data"') < text.index('part "with data"')
+    assert "HIL_DATA=$data tests" in text
     assert text.index('part "with data"') < text.index("holding=") < text.index('part "a tenth')  # draws report
     assert re.search(r"holding\[@\].*exit 1", text)
