@@ -106,18 +106,21 @@ def test_every_schedule_computes_the_same(name: str, default: str, made: Callabl
     assert np.array_equal([machine.run(sample) for sample in inputs], wanted)
 
 
-def some(made: Callable[..., Made], core: str = "") -> tuple[list[Placement], list[np.ndarray]]:
-    """The least RAM, and half the way to it: halos and whole maps are made twice."""
+def some(made: Callable[..., Made], core: str = "", half: bool = True) -> tuple[list[Placement], list[np.ndarray]]:
+    """The least RAM and, if wished for, `half` of the way to it: halos and whole maps are made twice."""
     placed, given = list[Placement](), list[np.ndarray]()
     for name, default in (("mobilenet_v2", "fixed8"), ("squeezenet", "int8"), ("excite", "int8")):
         _, inputs, found = made(name, default, core)
-        placed += [found[len(found) // 2].placed, found[-1].placed]
-        given += [inputs[:1]] * 2
+        placed += [one.placed for one in (found[len(found) // 2], found[-1])[0 if half else 1 :]]
+        given += [inputs[:1]] * (len(placed) - len(given))
     return placed, given
 
 
-def test_natively_with_sanitizers(tmp_path: Path, made: Callable[..., Made], monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = compiled_cases(*some(made), monkeypatch)
+@pytest.mark.parametrize("half", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_natively_with_sanitizers(
+    half: bool, tmp_path: Path, made: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = compiled_cases(*some(made, half=half), monkeypatch)
     assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED)) == ""
 
 
