@@ -164,9 +164,9 @@ def test_the_front_is_what_limits_can_give(made: Callable[..., Made]) -> None:
         assert given.peak_bytes == max(peak for peak in peaks if peak <= limit)
 
 
-def test_no_schedule_undercuts_what_its_parts_need_alone(made: Callable[..., Made]) -> None:
+def test_no_schedule_undercuts_what_its_parts_need_alone(tmp_path: Path) -> None:
     """Of channels that groups do not share evenly, too."""
-    program, _, _ = made("excite", "fixed8")
+    program, _ = program_of(SMALL["excite"], tmp_path, "fixed8")
     twice = list(in_two_passes(program))[-1]
     cuts, alone = (Cuts(twice, again=True, alone=alone) for alone in (False, True))
     for limit in (8_500, 6_800, 5_800, 4_500, 3_700):
