@@ -199,7 +199,7 @@ def _array(tensor: onnx.TensorProto, name: str) -> np.ndarray:
 def checked_weights(array: np.ndarray, name: str) -> np.ndarray:
     """`array` with floats as float32; ModelError if it holds anything but numbers. The builder refuses those that are
     not finite where a value computed at run time meets them."""
-    if array.dtype.name == "bfloat16":  # of which numpy knows nothing, either
+    if array.dtype.name.startswith(("bfloat16", "float8", "float4")):  # of which numpy knows nothing, either
         array = array.astype(np.float32)
     if array.dtype.kind not in "fiub":
         raise ModelError(f"weights '{name}' hold {array.dtype} values; store them as float32")
