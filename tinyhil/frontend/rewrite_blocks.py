@@ -41,7 +41,7 @@ def spread(site: Site, given: np.ndarray, block: int) -> np.ndarray:
 
 
 def dequantized(site: Site, block: int) -> str:
-    """The real values of a DequantizeLinear in blocks."""
+    """The real values of a DequantizeLinear in blocks; ModelError for sizes that do not fit."""
     codes = site.input(0)
     value = site.value(codes)
     if value is None:
