@@ -22,7 +22,7 @@ MODEL ?= fastgrnn_har
 TESTS := $(BIN)/python -m pytest -n 2 --dist loadfile
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: setup setup-dev run check lint-cpp test test-slow claims reproduce mutate tables docs doctor clean packages packages-dev emulators natives avr8js rp2040js axe
+.PHONY: setup setup-dev run check lint-cpp test test-slow claims reproduce mutate tables docs doctor clean packages packages-dev emulators natives avr8js rp2040js axe editors
 
 run: setup
 	$(BIN)/hil run --board $(BOARD) --model $(MODEL)
@@ -82,7 +82,7 @@ doctor: setup
 
 setup: packages $(VENV)/.base emulators natives
 
-setup-dev: packages-dev $(VENV)/.dev $(VENV)/.labgrid emulators natives avr8js rp2040js axe
+setup-dev: packages-dev $(VENV)/.dev $(VENV)/.labgrid emulators natives avr8js rp2040js axe editors
 
 packages:
 	@test -n "$(PYTHON)" && "$(PYTHON)" -c '$(RECENT)' 2>/dev/null || \
@@ -128,8 +128,8 @@ emulators: | $(BIN)/python
 natives: | $(BIN)/python
 	@$(BIN)/python -m tinyhil.harness.build.natives
 
-# For tests only, which are skipped without them: second opinions on the Uno and the Pico, and on how pages can be read.
-SCRIPTED := avr8js rp2040js axe
+# For tests only, which are skipped without them: second opinions on the Uno and the Pico, on how pages can be read, and what an editor says of files.
+SCRIPTED := avr8js rp2040js axe editors
 FOLDER_OF = $(firstword $(wildcard emulators/$@ tests/$@))
 # Node knows only its own certificates: behind a proxy with one of its own it needs those of the system.
 SYSTEM_CERTIFICATES := $(wildcard /etc/ssl/certs/ca-certificates.crt)

@@ -1,21 +1,29 @@
 """Engines of others beside ours, as `hil compare --engines` measures them: the networks and boards of a page.
 
-    python -m benchmarks.engines [--only PATTERN] [--again | --tensors]
+    python -m benchmarks.engines [--only PATTERN] [--again | --tensors | --merge FILE]
 
 Writes results/engines.json, which docs/measured/peers.md shows (python -m tools.docs). Needs HIL_DATA with `models/`
 and `tflite/microwakeword/`, and HIL_ENGINES with the checkouts that `hil engines` names. What the table holds is not
-measured again but with --again, only ours beside an engine that is new there; each row has its commit. --tensors asks
-which tensor each engine has otherwise first, on this computer, for rows that do not know it.
+measured again, only ours beside an engine that is new there; each row has its commit. --again measures rows, too, of
+commits since which what they depend on has changed. Whatever ends it, the same command goes on: rows are written
+network by network and board by board, into what the file holds by then, so that two may run on different --only at
+once. --tensors asks which tensor each engine has otherwise first, on this computer, for rows that do not know it.
+--merge puts in the rows of another clone's table that are of sources as they are here.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
+import os
 import re
+import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 
 from benchmarks.given import given_data
@@ -28,6 +36,7 @@ from tinyhil.harness.engines.standing import OURS, Row
 from tinyhil.harness.offline.convert import convert_model
 from tinyhil.harness.settings.config import load_boards
 from tools.measured import RESULTS, provenance, write
+from tools.stale import BOARDS as MEASURED_BY
 
 ROOT = Path(__file__).resolve().parent.parent
 BOARDS = ("h747", "nucleo_l4r5", "nucleo_u575", "due", "nucleo_g0b1", "pico", "pico2", "nano33ble")  # one of each chip
@@ -35,18 +44,20 @@ SMALL_TOO = ("uno", *BOARDS)
 ENGINES = ("tinyhil", "cmsis-nn", "tflm", "executorch", "tinymaix", "onnx2c", "emlearn")
 SAMPLES = 2
 NAME = "engines"
+DEPENDS = (*MEASURED_BY, "harness/engines")
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """`quantized`: a .tflite file of int8, None: ours computes int8 of its own making; `floats`: the same in float32,
-    of a .tflite file written as .onnx. A network with states computes its first step."""
+    """`quantized`: a .tflite file of int8, None: ours computes int8 of its own making; `floats`: the same in float32;
+    `rewritten`: not as it is but as `hil convert` writes it. A network with states computes its first step."""
 
     name: str
     quantized: Path | None
     floats: Path | None
     samples: int = SAMPLES
     boards: tuple[str, ...] = BOARDS
+    rewritten: bool = False
 
     @property
     def engines(self) -> tuple[str, ...]:
@@ -56,12 +67,14 @@ class Network:
 
 
 def networks() -> Sequence[Network]:
-    """MLPerf Tiny's, a wake word, small ones of the zoo, and those of TinyMaix' checkout, where there is one."""
+    """MLPerf Tiny's, a wake word, small ones of the zoo, scikit-learn's of iris, and those of TinyMaix' checkout, where
+    there is one."""
     mlperf = given_data() / "models"
 
     def of(name: str, stem: str, floats: str | None, samples: int = SAMPLES) -> Network:
         other = None if floats is None else mlperf / f"mlperftiny_{stem}{floats}"
-        return Network(name, mlperf / f"mlperftiny_{stem}_int8.tflite", other, samples)
+        rewritten = other is not None and other.suffix != ".onnx"
+        return Network(name, mlperf / f"mlperftiny_{stem}_int8.tflite", other, samples, rewritten=rewritten)
 
     nabu = given_data() / "tflite" / "microwakeword" / "v2_okay_nabu.tflite"
     found = [
@@ -74,13 +87,15 @@ def networks() -> Sequence[Network]:
         Network("okay_nabu", nabu, None, samples=1),
         Network("digits_mlp", None, _of_zoo("digits_mlp"), boards=SMALL_TOO),
         Network("digits_cnn", None, _of_zoo("digits_cnn"), boards=SMALL_TOO),
+        Network("iris_mlp", None, ROOT / "tests/scikit_learn/mlp_str.onnx", boards=SMALL_TOO, rewritten=True),
     ]
     try:
         small = engine_named("tinymaix").checkout(None) / "tools" / "tflite"
     except ConfigError:
         return found
-    digits = Network("mnist", small / "mnist_valid_q.tflite", small / "mnist_valid_f.tflite")
-    pictures = Network("cifar10", small / "cifar10_q.tflite", small / "cifar10_f.tflite")
+    files = small / "mnist_valid_q.tflite", small / "mnist_valid_f.tflite"
+    digits = Network("mnist", *files, boards=SMALL_TOO, rewritten=True)
+    pictures = Network("cifar10", small / "cifar10_q.tflite", small / "cifar10_f.tflite", rewritten=True)
     return [digits, pictures, *found]
 
 
@@ -96,10 +111,10 @@ def _files(network: Network, work: Path) -> str:
         found[-1].write_bytes(network.quantized.read_bytes())
     if network.floats is not None:
         found.append(work / f"{network.name}.onnx")
-        if network.floats.suffix == ".onnx":
-            found[-1].write_bytes(network.floats.read_bytes())
-        else:
+        if network.rewritten:
             convert_model(str(network.floats), found[-1])
+        else:
+            found[-1].write_bytes(network.floats.read_bytes())
     return BESIDE.join(map(str, found))
 
 
@@ -109,24 +124,50 @@ def briefly(why: str) -> str:
     return re.sub(r"; (largest|log): .*", "", re.sub(r" of /\S+|(?:/[\w.+-]+)+/", "", why))
 
 
-def known() -> list[Row]:
-    """Rows of the table, each with the commit that it was measured at."""
-    file = RESULTS / f"{NAME}.json"
+def known(file: Path | None = None) -> list[Row]:
+    """Rows of the table, or of that of another clone, each with the commit that it was measured at."""
+    file = file or RESULTS / f"{NAME}.json"
     found = json.loads(file.read_text()) if file.is_file() else {"rows": [], "provenance": {}}
     return [{"commit": found["provenance"]["commit"], **row} for row in found["rows"]]
 
 
-def _missing(network: Network, board: str, rows: Sequence[Row]) -> tuple[str, ...]:
-    """Engines without a row, and ours beside them."""
-    have = {row["engine"] for row in rows if (row["network"], row["board"]) == (network.name, board)}
+@lru_cache
+def is_as_now(commit: str) -> bool:
+    """Nothing that a row depends on differs between a commit, if this clone has it, and what is checked out."""
+    command = ["git", "diff", "--quiet", commit, "HEAD", "--", *DEPENDS]
+    return subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0
+
+
+def missing(network: Network, board: str, rows: Sequence[Row], *, again: bool) -> tuple[str, ...]:
+    """Engines without a row, `again`: or with one that is not as now, and ours beside them."""
+    places = [row for row in rows if (row["network"], row["board"]) == (network.name, board)]
+    have = {row["engine"] for row in places if not again or is_as_now(row["commit"])}
     new = [engine for engine in network.engines if engine not in have]
     return tuple(dict.fromkeys((OURS, *new))) if new else ()
 
 
-def _with(rows: Sequence[Row], measured: Sequence[Row]) -> list[Row]:
-    """Each row once, the later one."""
-    latest = {(row["network"], row["board"], row["engine"]): row for row in (*rows, *measured)}
-    return list(latest.values())
+@contextmanager
+def _alone() -> Iterator[None]:
+    """While no other process of this command changes the table."""
+    folder = os.open(RESULTS, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def keep(changed: Callable[[list[Row]], list[Row]], measured_at: dict[str, str]) -> None:
+    """Change the table as it is by now: each cell once, the later row, sorted."""
+
+    def place(row: Row) -> tuple[str, int, int]:
+        return row["network"], SMALL_TOO.index(row["board"]), ENGINES.index(row["engine"])
+
+    with _alone():
+        latest = {place(row): row for row in changed(known())}
+        rows = [latest[key] for key in sorted(latest)]
+        commits = " ".join(dict.fromkeys(row["commit"] for row in rows))
+        write(NAME, {**measured_at, "commit": commits}, rows)
 
 
 def _measured(network: Network, board: str, engines: tuple[str, ...], work: Path, bench: Bench) -> list[Row]:
@@ -134,42 +175,54 @@ def _measured(network: Network, board: str, engines: tuple[str, ...], work: Path
     return [{**row, "why": briefly(row["why"])} for row in rows_of(measure(contest, bench))]
 
 
-def _with_tensors(network: Network, rows: Sequence[Row], work: Path, bench: Bench) -> list[Row]:
-    """Rows of a network with the first tensor that their engines have otherwise than ours."""
+def _first_tensors(network: Network, work: Path, bench: Bench) -> dict[str, str]:
+    """Engine -> the first tensor of a network that it has otherwise than ours, of the engines that have rows."""
     files = _files(network, work)
     contest = Contest(network.engines, (files,), ("host",), samples=network.samples, results=work / "results")
-    known = {row["engine"]: row["first"] for row in rows if row["network"] == network.name and row["first"]}
-    lacking = {row["engine"] for row in rows if row["network"] == network.name and not row["why"]} - {OURS, *known}
-    for engine in sorted(lacking):
-        known[engine] = briefly(first_tensor(contest, files, engine, bench))
-    return [{**row, "first": known.get(row["engine"], "")} if row["network"] == network.name else row for row in rows]
+    own = [row for row in known() if row["network"] == network.name and not row["why"]]
+    first = {row["engine"]: row["first"] for row in own if row["first"]}
+    for engine in sorted({row["engine"] for row in own} - {OURS, *first}):
+        first[engine] = briefly(first_tensor(contest, files, engine, bench))
+    return first
+
+
+def _told(network: Network, first: Mapping[str, str], rows: list[Row]) -> list[Row]:
+    """All rows, those of a network with the first tensor that their engines have otherwise."""
+
+    def told(row: Row) -> Row:
+        is_its = row["network"] == network.name and not row["why"]
+        return {**row, "first": first.get(row["engine"], "")} if is_its else row
+
+    return [told(row) for row in rows]
+
+
+def _joined(measured: Sequence[Row], rows: list[Row]) -> list[Row]:
+    return [*rows, *measured]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="regular expression: `network board` that it matches")
-    parser.add_argument("--again", action="store_true", help="measure what the table holds, too")
+    parser.add_argument("--again", action="store_true", help="measure what has changed since it was measured, too")
     parser.add_argument("--tensors", action="store_true", help="only the first tensors that differ, of networks")
+    parser.add_argument("--merge", type=Path, metavar="FILE", help="only take over rows of another clone's table")
     options = parser.parse_args()
     measured_at = provenance()
-    rows = known()
+    if options.merge is not None:
+        keep(partial(_joined, [row for row in known(options.merge) if is_as_now(row["commit"])]), measured_at)
+        return
     bench = Bench(load_boards(), default_cache_dir(), lambda line: print(line, flush=True), lambda done, total: None)
-
-    def keep(changed: list[Row]) -> list[Row]:
-        commits = " ".join(dict.fromkeys(row["commit"] for row in changed))
-        write(NAME, {**measured_at, "commit": commits}, changed)
-        return changed
-
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         for network in networks():
             if options.tensors and re.search(options.only, network.name):
-                rows = keep(_with_tensors(network, rows, work, bench))
+                first = _first_tensors(network, work, bench)
+                keep(partial(_told, network, first), measured_at)
             for board in network.boards if not options.tensors else ():
-                engines = network.engines if options.again else _missing(network, board, rows)
+                engines = missing(network, board, known(), again=options.again)
                 if engines and re.search(options.only, f"{network.name} {board}"):
                     found = _measured(network, board, engines, work, bench)
-                    rows = keep(_with(rows, [{**row, "commit": measured_at["commit"]} for row in found]))
+                    keep(partial(_joined, [{**row, "commit": measured_at["commit"]} for row in found]), measured_at)
 
 
 if __name__ == "__main__":

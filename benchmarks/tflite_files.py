@@ -1,14 +1,16 @@
 """How many .tflite files of a folder are read, lowered, and equal to TensorFlow Lite Micro in every tensor.
 
-    python -m benchmarks.tflite_files FOLDER [--samples 3] [--all]
+    python -m benchmarks.tflite_files FOLDER [--samples 3] [--all] [--golden]
     python -m benchmarks.tflite_files --operators
 
 The oracle is the package `tflite-micro`: the runtime itself, all tensors kept. Inputs are random; a file with states is
 run step by step, and each step is compared from the states that the runtime had before it; where these are numbers of
 another kind than the input, it is run as a stream from its start. Integers have to be equal; float32 within 1e-4 of the
 tensor's largest value, since sums have another order. One line for each file that is not equal everywhere (`--all`: for
-every file), counts at the end; exits with 1 if one file that is read differs. `--operators`: which operators of
-TensorFlow Lite Micro (its `micro_mutable_op_resolver.h`) are read.
+every file), counts at the end; exits with 1 if one file that is read differs. `--golden`: files beside which their own
+input and output lie (`NAME_input0_int16.csv`, `NAME_golden_int16.csv`, as in tflite-micro's integration tests), on that
+input alone; the output that lies there is TensorFlow Lite's, and is compared with ours and the runtime's.
+`--operators`: which operators of TensorFlow Lite Micro (its `micro_mutable_op_resolver.h`) are read.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +76,21 @@ class Verdict:
     reason: str = ""
 
 
-def oracle(data: bytes, file: File, samples: int, seed: int = 0) -> dict[int, np.ndarray]:
-    """Number of a tensor of the main subgraph -> its content (samples, ...) in consecutive runs on random inputs.
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """A file on its own input: what became of it, and how many numbers of its own output are not ours, not the
+    runtime's."""
+
+    verdict: Verdict
+    ours: int
+    theirs: int
+
+
+def oracle(
+    data: bytes, file: File, samples: int, seed: int = 0, own: Mapping[int, np.ndarray] | None = None
+) -> dict[int, np.ndarray]:
+    """Number of a tensor of the main subgraph -> its content (samples, ...) in consecutive runs on random inputs, or on
+    the inputs `own` (number of an input -> values) in each.
 
     RuntimeError where TensorFlow Lite Micro refuses the file.
     """
@@ -87,7 +102,8 @@ def oracle(data: bytes, file: File, samples: int, seed: int = 0) -> dict[int, np
     rng, found = np.random.default_rng(seed), dict[int, list[np.ndarray]]()
     wanted = {*file.inputs, *(number for operation in file.operations for number in operation.outputs)}
     for _ in range(samples):
-        given = [_random(rng, file.tensors[number].kind, file.tensors[number].shape) for number in file.inputs]
+        random = (_random(rng, file.tensors[number].kind, file.tensors[number].shape) for number in file.inputs)
+        given = [own[number] for number in file.inputs] if own else list(random)
         for index, values in enumerate(given):
             interpreter.set_input(values, index)
         for state in file.states:
@@ -123,12 +139,14 @@ def record(file: File, parts: list[str], tensors: Mapping[int, np.ndarray]) -> n
     return np.concatenate([column.reshape(len(column), -1) for column in columns], axis=1)
 
 
-def ours(data: bytes, path: Path, file: File, tensors: Mapping[int, np.ndarray], output: int) -> np.ndarray:
-    """Our integers (real numbers for floats) of tensor number `output`, (samples, elements)."""
+def ours(
+    data: bytes, path: Path, file: File, tensors: Mapping[int, np.ndarray], output: int, rounding: str = "tflm"
+) -> np.ndarray:
+    """Our integers (real numbers for floats) of tensor number `output`, (samples, elements), as `rounding` has them."""
     is_real = file.tensors[output].kind == "float32"
     if is_mixed(file):
         return streamed(data, path, file, tensors, output)
-    graph = tflite_model(data, path, output, STEP).graph
+    graph = tflite_model(data, path, output, replace(STEP, rounding=rounding)).graph
     names = (
         [part.name for part in graph.parts]
         or [port for port in _ports(file) if port in graph.inputs]
@@ -187,8 +205,8 @@ def unequal(got: np.ndarray, wanted: np.ndarray) -> int:
     return int((~(np.abs(got - wanted) <= limit)).sum())
 
 
-def verdict(path: Path, samples: int) -> Verdict:
-    """What becomes of the file at `path`."""
+def verdict(path: Path, samples: int, own: Mapping[int, np.ndarray] | None = None) -> Verdict:
+    """What becomes of the file at `path` on random inputs, or on its `own` (number of an input -> values)."""
     data = path.read_bytes()
     try:
         file = read_file(data)
@@ -196,7 +214,7 @@ def verdict(path: Path, samples: int) -> Verdict:
     except HilError as error:
         return Verdict(REFUSED, str(error).removeprefix(f"{path}: "))
     try:
-        tensors = oracle(data, file, samples)
+        tensors = oracle(data, file, samples, own=own)
     except RuntimeError as error:
         return Verdict(REFUSED, f"TensorFlow Lite Micro refuses it: {error}")
     wrong = _differences(data, path, file, tensors, file.outputs)
@@ -223,17 +241,65 @@ def _differences(data: bytes, path: Path, file: File, tensors: Mapping[int, np.n
     return ""
 
 
+def beside(path: Path, what: str) -> np.ndarray | None:
+    """The numbers of `NAME_what_KIND.csv` beside the file NAME.tflite; None if there is no such table."""
+    found = next(path.parent.glob(f"{path.stem}_{what}_*.csv"), None)
+    return None if found is None else np.array(found.read_text().replace(",", " ").split(), np.int64)
+
+
+def golden(path: Path) -> Golden | None:
+    """What becomes of the file on the input that lies beside it; None where none does."""
+    wanted = beside(path, "golden")
+    if wanted is None:
+        return None
+    data = path.read_bytes()
+    file, own = read_file(data), dict[int, np.ndarray]()
+    for index, number in enumerate(file.inputs):
+        values, tensor = beside(path, f"input{index}"), file.tensors[number]
+        if values is None:
+            return None
+        own[number] = values.reshape(tensor.shape).astype(tensor.kind)
+    found = verdict(path, 1, own)
+    if found.kind == REFUSED:
+        return Golden(found, wanted.size, wanted.size)
+    tensors, output = oracle(data, file, 1, own=own), file.outputs[0]
+    mine, theirs = ours(data, path, file, tensors, output), tensors[output]
+    return Golden(found, int((mine.reshape(-1) != wanted).sum()), int((theirs.reshape(-1) != wanted).sum()))
+
+
+def compare_golden(folder: Path, every: bool) -> int:
+    """Prints a line for each file whose own output is not ours (`every`: for each), and the counts.
+
+    1 if a tensor is not the runtime's, or no file has its own output.
+    """
+    found = {path: one for path in sorted(folder.rglob("*.tflite")) if (one := golden(path)) is not None}
+    for path, one in found.items():
+        if every or one.ours or one.verdict.reason:
+            said = f"{one.verdict.kind}{f': {one.verdict.reason}' if one.verdict.reason else ''}"
+            print(f"{path.relative_to(folder)}: {said}; not golden: {one.ours} of ours, {one.theirs} of the runtime's")
+    whole = sum(one.verdict.kind == EVERYWHERE for one in found.values())
+    print(f"{whole} of {len(found)} {EVERYWHERE} on their own inputs")
+    wrong = f"{sum(one.ours for one in found.values())} numbers of ours, {sum(one.theirs for one in found.values())}"
+    print(f"golden outputs: {sum(not one.ours for one in found.values())} equal; {wrong} of the runtime's differ")
+    return 0 if whole == len(found) > 0 else 1
+
+
 def main() -> int:
     """Prints a line for each file and the counts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--samples", type=int, default=3)
     parser.add_argument("--all", action="store_true", help="a line for equal files, too")
+    parser.add_argument(
+        "--golden", action="store_true", help="on the inputs, and against the outputs, beside the files"
+    )
     parser.add_argument("--operators", action="store_true", help="which operators of the runtime are read")
     arguments = parser.parse_args()
     if arguments.operators or arguments.folder is None:
         print(operators())
         return 0
+    if arguments.golden:
+        return compare_golden(arguments.folder, arguments.all)
     counts: Counter[str] = Counter()
     for path in sorted(arguments.folder.rglob("*.tflite")):
         found = verdict(path, arguments.samples)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import limits, pruning, qnn, unsigned, zeros
+from benchmarks import limits, pruning, qnn, rivals, unsigned, zeros
 from benchmarks.bench import Bench, Row, mlp, pictures
 from benchmarks.given import given_data
 from benchmarks.gupta import AsPrinted, Unrounded
@@ -150,6 +150,7 @@ TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "arithmetic_seeds": arithmetic_seeds,
     "halves": halves,
     "pruning": pruning.rows,
+    "rivals": rivals.rows,
     "unsigned": unsigned.trained,
     "zeros": zeros.rows,
 }

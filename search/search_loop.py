@@ -196,7 +196,7 @@ def asked(problem: SearchProblem, question: Query) -> Score:
 
 def answered(problem: SearchProblem, question: Query) -> Score:
     """The score that a question asks for; who answers it does not matter."""
-    program = problem.space.lower(question.candidate)
+    program = problem.program(question.candidate)
     if question.probe is not None:
         return problem.evaluator.probe(program, question.probe)
     evaluator = problem.evaluator if question.part is None else problem.part(question.part)

@@ -65,7 +65,8 @@ class SearchProblem:
     evaluations. `anchor`: a candidate that keeps all limits; None: the one of least RAM. `beside`: bytes that a
     candidate takes beside the arena, of which the limit must hold, too (where the whole RAM of a board counts). `also`:
     the same model on other boards, whose limits must be kept as well. `answers`: what earlier searches were told; those
-    of one session share it, so that sensitivities are measured once. `journal`: where processes share what is asked."""
+    of one session share it, so that sensitivities are measured once. `journal`: where processes share what is asked.
+    `trained`: the program of a candidate once its weights were trained for it; None: they are judged as they are."""
 
     space: Space
     memory: Memory
@@ -79,6 +80,7 @@ class SearchProblem:
     journal: Journal | None = None
     also: tuple[SearchProblem, ...] = ()
     answers: dict[Question, tuple[str, Score]] = field(default_factory=dict)
+    trained: Callable[[Candidate], Program] | None = None
     _parts: dict[str, Evaluator] = field(default_factory=dict)
 
     @property
@@ -86,6 +88,10 @@ class SearchProblem:
         """Accuracy of the float model on these samples; 1 without labels."""
         accuracy = self.evaluator.examples.float_accuracy
         return 1.0 if accuracy is None else accuracy
+
+    def program(self, candidate: Candidate) -> Program:
+        """What is judged of a candidate."""
+        return self.space.lower(candidate) if self.trained is None else self.trained(candidate)
 
     def foresee(self, candidates: Iterable[Candidate], probe: int | None = None) -> None:
         """What will be asked, on all samples or `probe` of them: other processes may answer it before."""

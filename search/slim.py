@@ -36,7 +36,7 @@ def _better(problem: SearchProblem, trial: Trial, candidate: Candidate, wanted: 
         if ram > trial.ram_bytes or not problem.fits(candidate):
             return trial
         found = replace(
-            trial, candidate=candidate, ram_bytes=ram, score=problem.evaluator.score(problem.space.lower(candidate))
+            trial, candidate=candidate, ram_bytes=ram, score=problem.evaluator.score(problem.program(candidate))
         )
     except ModelError:
         return trial

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.compiler.lower import is_matrix, lower, tied_values
@@ -95,6 +95,14 @@ class Space:
     def with_choices(self, candidate: Candidate, changes: Mapping[int, Choice]) -> Candidate:
         """The candidate with some groups changed."""
         return tuple(changes.get(index, choice) for index, choice in enumerate(candidate))
+
+    def unclipped(self, candidate: Candidate) -> Candidate:
+        """The candidate without the offsets that clip weights: training moves their scales, and writes them clipped."""
+        constants = self.graph.all_constants().keys()
+        return tuple(
+            replace(choice, offset=max(choice.offset, 0)) if constants >= {*group.members} else choice
+            for group, choice in zip(self.groups, candidate, strict=True)
+        )
 
     def arena(self) -> tuple[int, ...]:
         """Numbers of the groups that take RAM of the arena."""

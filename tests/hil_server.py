@@ -33,6 +33,8 @@ def preload() -> None:
         for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             with contextlib.suppress(ImportError):  # of an extra that is not installed
                 importlib.import_module(found.name)
+    importlib.import_module("tinyhil.harness.settings.config").load_boards()  # kept by all children
+    importlib.import_module("direct_build")  # `hil` compiles without PlatformIO where the test asks for no other
 
 
 def become(request: dict[str, Any], descriptors: list[int]) -> None:

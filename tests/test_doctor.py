@@ -188,8 +188,11 @@ def test_versions_with_known_faults(
     assert (check.status, bool(check.remedy)) == (status, status == "warn")
 
 
-def test_the_lines_that_get_what_is_missing() -> None:
-    """One line of apt-get for all, other commands once, the rest as remarks; nothing where all is there."""
+@pytest.mark.parametrize(("user", "sudo"), [(0, ""), (1000, "sudo ")])
+def test_the_lines_that_get_what_is_missing(user: int, sudo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line of apt-get for all, which asks nothing since `| sh` cannot answer and needs no sudo where root types it;
+    other commands once, the rest as remarks; nothing where all is there."""
+    monkeypatch.setattr("os.geteuid", lambda: user)
     found = [
         Check("avr-gcc", "missing", "", "sudo apt-get install gcc-avr avr-libc"),
         Check("openocd", "old", "0.11", "too old: sudo apt-get install openocd (0.12 or newer)"),
@@ -200,7 +203,7 @@ def test_the_lines_that_get_what_is_missing() -> None:
         Check("g++", "ok", "12", "sudo apt-get install g++"),
     ]
     assert lines_to_type(found) == [
-        "sudo apt-get install gcc-avr avr-libc openocd avrdude",
+        f"{sudo}apt-get update && {sudo}apt-get install -y --no-install-recommends gcc-avr avr-libc openocd avrdude",
         "python3 -m pip install platformio",
         "pip install 'unicorn>=2.1.1'",
         "# Python: install Python 3.11 or newer",

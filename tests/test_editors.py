@@ -16,6 +16,9 @@ from tinyhil.errors import ConfigError
 from tinyhil.harness.cli import hil as command
 from tinyhil.harness.commands.schema import SCHEMAS, schema_text
 from tinyhil.harness.offline.pages import page_text, pages
+from tinyhil.harness.settings.bench_file import parse_bench
+from tinyhil.harness.settings.config import parse_boards
+from tinyhil.harness.sweep.file import read_sweep
 from tinyhil.language.assignment import _content
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,9 +66,16 @@ def test_a_schema_takes_what_is_right_and_nothing_else(name: str) -> None:
         assert list(check.iter_errors(content))
 
 
-def test_an_assignment_may_name_its_schema(tmp_path: Path) -> None:
+def test_a_file_may_name_its_schema(tmp_path: Path) -> None:
+    """What the schemas allow, our readers do."""
     (tmp_path / "a.json").write_text('{"$schema": "assignment.json", "default": "fixed8"}')
     assert _content(tmp_path / "a.json")["default"] == "fixed8"
+    source = ROOT / "docs/examples/sweep.yaml"
+    named = '"$schema": x.json\n'
+    boards = parse_boards(named + (ROOT / "boards.yaml").read_text(), ROOT / "boards.yaml")
+    (tmp_path / "sweep.yaml").write_text(named + source.read_text())
+    assert read_sweep(tmp_path / "sweep.yaml", boards) == read_sweep(source, boards)
+    assert parse_bench(named + "locks: {wait_s: 3}", source, boards.names).locks.wait_s == 3
 
 
 def test_every_page_is_printed_and_an_unknown_one_answered() -> None:

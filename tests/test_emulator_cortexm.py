@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +242,19 @@ def test_m3_cycles_are_those_of_the_reference_manual(start: Start) -> None:
     assert least_straight == 64
     # 128 bytes are 8 lines of 8 ADDS each: sequential prefetch (5 cycles a line) hides all but the first.
     assert 64 <= straight <= 64 + 8
+
+
+def test_what_firmware_of_others_asks_an_rp2040_for(start: Start) -> None:
+    """As the datasheet says it (2.3.1, 2.8.3); a function that is not there is 0."""
+    board = start(replace(RP2040, name="rp2040-foreign", like="rp2040"), "rom")
+    with board.open() as port:
+        found = read_words(port, 25)
+        board.end()
+    assert found[:3] == [0xA5A5A500, 0xA5A50000, 0]  # bytes 2 to 4 are copied to 6 to 8
+    assert found[3:10] == [5, 15, 6, 0x02C48000, 32, 32, 0]
+    of_divider = [0xFFFFFFFF % 7, 0xFFFFFFFF // 7, -2, -14, 0, 1 << 31, 5, -1, -5, 1]
+    assert found[10:20] == [word % (1 << 32) for word in of_divider]
+    assert found[20:] == [1 << 9, 0, 1 << 9, 1, 0]
 
 
 @every_chip

@@ -16,12 +16,13 @@ from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.engines import comparison, registry, standing
 from tinyhil.harness.engines.contest_page import contest_page
 from tinyhil.harness.engines.difference import diff_engines
+from tinyhil.harness.engines.emlearn import layers_of
 from tinyhil.harness.engines.engine import Built, Engine, Task
 from tinyhil.harness.engines.engine_run import run_engine
 from tinyhil.harness.engines.firmware_run import Bench
 from tinyhil.harness.engines.objects import Recipe, archive
 from tinyhil.harness.engines.port import Port
-from tinyhil.harness.job.job import Request
+from tinyhil.harness.job.job import Request, open_model
 from tinyhil.harness.settings.config import load_boards
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -176,6 +177,24 @@ def test_what_cannot_be_built_is_one_line_with_the_remedy(folder: Path) -> None:
         run_engine("by-hand", folder, request(folder, "host"), bench())
 
 
+@pytest.mark.parametrize(
+    ("models", "board", "engine", "code", "says"),
+    [
+        ("nothing.tflite", "host", "tinyhil,emlearn", 2, "nothing.tflite: no such file"),
+        ("dense.dsl+nothing.onnx", "host", "tinyhil,emlearn", 2, "nothing.onnx: no such file"),
+        ("dense.dsl", "nothing", "tinyhil,emlearn", 3, "no board named 'nothing'"),
+        ("dense.dsl", "host", "tinyhil,nothing", 2, "no engine named 'nothing'"),
+        ("dense.dsl", "host", "tflm", 1, "nothing could be measured"),
+    ],
+)
+def test_a_contest_of_what_there_is_not(
+    folder: Path, models: str, board: str, engine: str, code: int, says: str
+) -> None:
+    """Said before anything is measured; a contest without a figure is none."""
+    done = hil("compare", "--engines", engine, "--models", models, "--boards", board, cwd=folder)
+    assert (done.returncode, says in done.stderr) == (code, True), done.stderr
+
+
 def test_the_command_lists_engines_and_how_to_get_them(tmp_path: Path) -> None:
     done = hil("engines", cwd=tmp_path, HIL_ENGINES=None)
     assert done.returncode == 0
@@ -194,6 +213,13 @@ def test_emlearn_comes_with_its_package(board: str, tmp_path: Path) -> None:
     assert record["disagreements"] == 0
     assert record["largest_output_error"] < 1e-4
     assert record["accuracy"] == record["float_accuracy"]
+
+
+def test_a_bias_of_its_own_node_is_emlearns() -> None:
+    """As scikit-learn's exporter writes dense layers: a product, then an addition."""
+    layers = layers_of(open_model(str(ROOT / "tests/scikit_learn/mlp_str.onnx"), None).model.graph, "mlp_str")
+    assert [(layer.weights.shape, layer.activation) for layer in layers] == [((4, 8), "Relu"), ((8, 3), "Softmax")]
+    assert all(layer.bias.any() for layer in layers)
 
 
 CASES = (

@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 from hil_command import hil
 
-from tinyhil.errors import ConfigError
+from tinyhil.errors import ConfigError, DataError
+from tinyhil.harness.engines.bench_card import Card, card_of
 from tinyhil.harness.engines.firmware_file import read_firmware
 from tinyhil.harness.engines.port import Port
 from tinyhil.harness.settings.config import load_boards
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = (ROOT / "tests/firmware_bench/engine.c", ROOT / "firmware/bench/hil_bench.c")
+BENCH = ROOT / "tests/firmware_bench"
+SOURCES = (BENCH / "uno.c", BENCH / "engine.c", ROOT / "firmware/bench/hil_bench.c")
 WEIGHTS = np.array([[1, -2, 3, -4, 5, -6, 7, -8], [2, 0, 2, 0, 2, 0, 2, 0], [-1, 1, -1, 1, -1, 1, -1, 1]])
 MODEL = "input x = (1, 8) in [-20.0, 20.0] in let W = {} in let b = [1.0, -2.0, 0.25] in x * W + b\n"
 X = np.random.default_rng(0).integers(-20, 20, (5, 8)) * 0.5
@@ -35,17 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def built(elf: Path, *flags: str) -> None:
-    command = [
-        "avr-gcc",
-        "-DALONE",
-        "-mmcu=atmega328p",
-        "-std=c99",
-        "-Os",
-        "-DF_CPU=16000000UL",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-    ]
+    command = ["avr-gcc", "-mmcu=atmega328p", "-std=c99", "-Os", "-DF_CPU=16000000UL"]
     subprocess.run([*command, "-Wall", "-Wextra", "-Werror", *flags, f"-I{ROOT}", *SOURCES, "-o", elf], check=True)
 
 
@@ -99,7 +91,7 @@ def test_ticks_of_another_clock_are_no_cycles(folder: Path) -> None:
 
 def test_a_cmake_project_of_a_cortex_m_is_measured_as_ours(folder: Path) -> None:
     """Bare metal with a start and a serial port of its own, as whoever knows nothing of our HAL writes it."""
-    project, build = ROOT / "tests/firmware_bench", folder / "cmake"
+    project, build = BENCH, folder / "cmake"
     for command in (("-S", project, "-B", build), ("--build", build)):
         subprocess.run(["cmake", *command], check=True, capture_output=True)
     image = str(build / "engine.elf")
@@ -153,6 +145,45 @@ def test_what_cannot_be_run_is_one_line(folder: Path, arguments: tuple[str, ...]
     assert done.returncode in (2, 4), done.stderr
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "model=../../elsewhere",
+        "engine=\x1b[31mred",
+        "version=1\n2",
+        "engine=" + 81 * "x",
+        "input=int8",
+        "output=int33 1 0",
+        "output=int16 1e300 0",
+        "input=int8 1 99999999999",
+        "arena=99",
+        "arena=-1",
+    ],
+)
+def test_a_card_is_believed_as_far_as_it_can_be_true(word: str) -> None:
+    """It is text of whoever built the image, and names the folder of the record."""
+    with pytest.raises(ConfigError, match=r"^x\.elf: HIL_BENCH_CARD: .* no "):
+        card_of(f"engine=by hand 2.1;{word};arena=98" if "arena" not in word else word, Path("x.elf"), 98)
+
+
+def test_a_card_leaves_out_what_it_likes() -> None:
+    found = card_of(";;=;other=1; model = a-b (c) ;input=float32", Path("x.elf"), 0)
+    assert found == Card(model="a-b (c)", input=Port("float32"))
+
+
+def test_answers_that_do_not_fit_what_is_said_of_them(folder: Path) -> None:
+    """Six bytes are no float32 numbers; three numbers are not another model's one; a Due runs no AVR code."""
+    with pytest.raises(DataError, match="x: outputs of 6 B are no float32 numbers"):
+        Port("float32").reals_of([b"123456"], "x")
+    with pytest.raises(DataError, match="x: the output of sample 1 holds what is no finite number"):
+        Port("float32").reals_of([b"\0\0\x80\x3f", b"\0\0\xc0\x7f"], "x")
+    (folder / "one.dsl").write_text(f"input x = (1, 8) in [-20.0, 20.0] in let W = {8 * [[1.0]]} in x * W\n")
+    done = run(folder, "--firmware", "engine.elf", "--model", "one.dsl")
+    assert (done.returncode, "by hand gives 3 numbers a sample, one 1" in done.stderr) == (2, True), done.stderr
+    done = hil("run", "--board", "due", "--inputs", "x.npz", "--firmware", "engine.elf", cwd=folder)
+    assert (done.returncode, "code for EM_AVR, due runs EM_ARM" in done.stderr) == (4, True), done.stderr
 
 
 def test_nothing_takes_a_record_of_others_for_one_of_ours(folder: Path) -> None:

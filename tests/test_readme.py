@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from hil_command import hil, pytest_typed
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 FIRST = [line.split("  #")[0].strip() for line in README.split("```")[1].strip().splitlines()]
+MINUTES = runpy.run_path(str(ROOT / ".ci/first-minutes"))
 PUBLISHED = "tinyhil is not on the Python package index yet" not in (ROOT / "docs/install.md").read_text()
 
 
@@ -27,6 +29,8 @@ def test_it_takes_three_lines_to_a_run_and_six_to_ones_own_sketch() -> None:
     assert kinds[1] == ["hil", "fit"], "the first command that is shown"
     assert kinds.index(["hil", "run"]) < 3
     assert kinds.index(["hil", "export"]) < 6
+    assert MINUTES["lines_of_readme"]() == FIRST
+    assert MINUTES["line_for_wheels"]().endswith(" && hil doctor --fix | sh")
 
 
 def test_the_first_lines_run_as_typed(tmp_path: Path) -> None:
@@ -47,8 +51,7 @@ def test_the_first_lines_run_as_typed(tmp_path: Path) -> None:
                 assert done.returncode == 0, (line, done.stderr)
                 assert "hil run" not in line or "bit-exact      yes" in done.stdout
     assert (folder / "report.html").stat().st_size > 10_000
-    for name in re.findall(r"\b(VIBRATION_\w+|vibration_predict)\b", README):
-        assert name in unpacked_header(folder / "vibration.zip")
+    assert MINUTES["sketch_faults"](folder) == [], "README's lines for a sketch are compiled with the library"
 
 
 @pytest.mark.slow
@@ -76,23 +79,16 @@ def expanded(word: str, folder: Path) -> list[str]:
     return [str(path.relative_to(folder)) for path in sorted(folder.glob(word))] if "*" in word else [word]
 
 
-def unpacked_header(path: Path) -> str:
-    import zipfile
-
-    with zipfile.ZipFile(path) as archive:
-        return "".join(archive.read(name).decode() for name in archive.namelist() if name.endswith("vibration.h"))
-
-
 def test_pytest_finds_the_plugin_after_make_setup(tmp_path: Path) -> None:
-    """`make setup` installs the extra that brings pytest; README's line writes golden records that then hold."""
+    """`make setup` installs the extra that brings pytest; README's line writes golden records (test_examples.py: that
+    hold)."""
     (line,) = (line for line in FIRST if line.startswith("pytest "))
     base = (ROOT / "Makefile").read_text().split("$(VENV)/.base:")[1].split("touch")[0]
     assert "pytest" in base.split("'.[")[1].split("]")[0].split(",")
     assert hil("new", "pump", cwd=tmp_path).returncode == 0
-    for typed in (line, "pytest"):
-        done = pytest_typed(shlex.split(typed)[1:], tmp_path / "pump")
-        assert done.returncode == 0, done.stdout[-2000:]
-        assert " passed" in done.stdout
+    done = pytest_typed(shlex.split(line)[1:], tmp_path / "pump")
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert " passed" in done.stdout
     assert (tmp_path / "pump/golden/uno/vibration-fixed16.json").is_file()
 
 
@@ -124,7 +120,8 @@ def test_the_checklist_of_a_release_is_a_script_of_steps_that_exist() -> None:
 def test_continuous_integration_runs_without_data_first_and_all_tests_count() -> None:
     text = (ROOT / ".ci/run").read_text()
     parts = re.findall(r'^\s*part "([^"]+)"', text, re.MULTILINE)
-    assert parts == ["without data", "with data", "a tenth of the slow tests", "figures"]
-    assert text.index("unset HIL_DATA") < text.index('part "without data"') < text.index('env HIL_DATA="$data"')
+    assert parts == ["C++", "without data", "with data", "a tenth of the slow tests", "figures"]
+    assert text.index("unset HIL_DATA") < text.index('part "without data"') < text.index('part "with data"')
+    assert "HIL_DATA=$data tests" in text
     assert text.index('part "with data"') < text.index("holding=") < text.index('part "a tenth')  # draws report
     assert re.search(r"holding\[@\].*exit 1", text)

@@ -126,11 +126,11 @@ RUN = {
     "OrdinalEncoder": ("sklearn.preprocessing", {}),
     "AdaBoostRegressor": ("sklearn.ensemble", {"n_estimators": 3}),
     "OneVsOneClassifier": ("sklearn.multiclass", None),
+    "PowerTransformer": ("sklearn.preprocessing", {}),
+    "QuantileTransformer": ("sklearn.preprocessing", {"n_quantiles": 20}),
 }
 REFUSED = {
     "KNNImputer": ("sklearn.impute", {}),
-    "PowerTransformer": ("sklearn.preprocessing", {}),
-    "QuantileTransformer": ("sklearn.preprocessing", {"n_quantiles": 20}),
 }
 
 
@@ -171,6 +171,30 @@ def test_what_the_page_says_runs_does(name: str, tmp_path: Path) -> None:
     run = run_reference(program, quantize_inputs(program, x[:, None])[0])
     np.testing.assert_allclose(dequantize_outputs(program, run.outputs), got, atol=1e-3)
     assert "| yes" in row_of(name)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_powers_of_both_signs_and_near_zero(tmp_path: Path) -> None:
+    """Where (z**l - 1) / l is a small difference of large numbers, where l is 0 or 2, and at 0, which the file makes of
+    NaN; the input has a name that could be one of its parts."""
+    skl2onnx = pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
+    processing = pytest.importorskip("sklearn.preprocessing")
+    x = np.random.default_rng(0).normal(size=(200, 7)).astype(np.float32) * 2
+    x[:9] = np.round(x[:9])
+    model = processing.PowerTransformer(standardize=False).fit(x)
+    for powers in ([0, 2, 1, 0.01, 1.99, -0.3, 2.4], [0.499, 0.501, 1.499, 1.501, -1, 3, 0.1]):
+        model.lambdas_ = np.array(powers)
+        kind = skl2onnx.common.data_types.FloatTensorType([None, 7])
+        file = skl2onnx.to_onnx(model, initial_types=[("log", kind)])
+        (tmp_path / "m.onnx").write_bytes(file.SerializeToString())
+        session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+        wanted = session.run(None, {"log": x})[0]
+        graph = load_model(tmp_path / "m.onnx").graph
+        np.testing.assert_allclose(evaluate(graph, x[:, None])[:, 0], wanted, rtol=1e-5, atol=2e-5)
+        program = compiled(graph, x[:, None])
+        run = run_reference(program, quantize_inputs(program, x[:, None])[0])
+        error = np.abs(dequantize_outputs(program, run.outputs).reshape(wanted.shape) - wanted).max()
+        assert error < 2e-4 * np.abs(wanted).max()
 
 
 @pytest.mark.filterwarnings("ignore")

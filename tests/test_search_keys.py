@@ -61,8 +61,9 @@ FIELDS: dict[str, tuple[Any, Any]] = {
     "states": STATES,
     "steps": (5, None),
     "workers": (None, 2),
+    "fine_tune": (False, True),
 }
-ONLY_ON_CROSSBARS = ("energy_uj", "crossbars", "cost")
+REFUSED = ("energy_uj", "crossbars", "cost", "fine_tune")  # for a chip, without labels
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +137,7 @@ def test_every_option_is_spoken_of() -> None:
 @pytest.mark.parametrize("name", [name for name in FIELDS if name != "evaluator"])
 def test_what_changes_a_score_is_in_both_keys(name: str, base: Task, folder: Path) -> None:
     """And what changes a trial is in that of the trials. The evaluators are compared elsewhere."""
-    if name in ONLY_ON_CROSSBARS:  # refused for a chip
+    if name in REFUSED:
         other = replace(base, request=replace(base.request, **{name: FIELDS[name][1]}))
     else:
         other = task_of(folder, **{name: FIELDS[name][1]})

@@ -132,3 +132,39 @@ def test_readme_quotes_the_table_of_engines() -> None:
     said = sentence(read("engines"))
     assert "times our cycles; fewer than ours in" in said
     assert said in " ".join((ROOT / "README.md").read_text().split())
+
+
+def row(network: str, board: str, engine: str, commit: str, cycles: float = 1.0) -> dict[str, object]:
+    where = {"network": network, "board": board, "engine": engine}
+    return {"commit": commit, **where, "why": "", "first": "", "cycles": cycles}
+
+
+def test_the_sweep_of_engines_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are put into what another process has written since; only what is lacking or has changed is asked again."""
+    from benchmarks import engines
+
+    monkeypatch.setattr(measured, "RESULTS", tmp_path)
+    monkeypatch.setattr(engines, "RESULTS", tmp_path)
+    now = {"utc": "2026-11-28T00:00:00Z", "commit": measured._git("rev-parse", "HEAD").strip()}
+    of = engines.Network("of", None, tmp_path / "of.onnx", boards=("uno", "due"))
+    assert of.engines == ("tinyhil", "onnx2c", "emlearn")
+    old, gone = measured._git("rev-list", "--max-count=1", "--before=2026-11-27", "HEAD").strip(), "0" * 40
+    held = [row("of", "uno", name, now["commit"]) for name in of.engines]
+    engines.keep(lambda rows: [*rows, *held, row("of", "due", "onnx2c", old), row("of", "due", "emlearn", gone)], now)
+    assert engines.missing(of, "uno", engines.known(), again=True) == ()
+    assert engines.missing(of, "due", engines.known(), again=False) == ("tinyhil",)
+    assert engines.missing(of, "due", engines.known(), again=True) == of.engines
+    engines.keep(lambda rows: [*rows, row("of", "due", "onnx2c", now["commit"], 2.0)], now)  # another process
+    engines.keep(lambda rows: engines._told(of, {"onnx2c": "first"}, rows), now)
+    found = [(one["board"], one["engine"], one["cycles"], one["first"]) for one in engines.known()]
+    assert found[3:] == [("due", "onnx2c", 2.0, "first"), ("due", "emlearn", 1.0, "")]
+    assert [one[:2] for one in found[:3]] == [("uno", name) for name in of.engines]
+    assert json.loads((tmp_path / "engines.json").read_text())["provenance"]["commit"].split() == [now["commit"], gone]
+
+    other = tmp_path / "other.json"
+    rows = [row("of", "due", "emlearn", now["commit"], 3.0), row("of", "due", "onnx2c", gone, 4.0)]
+    other.write_text(json.dumps({"provenance": now, "rows": rows}))
+    monkeypatch.setattr(engines, "provenance", lambda: now)
+    monkeypatch.setattr(sys, "argv", ["benchmarks.engines", "--merge", str(other)])
+    engines.main()
+    assert [one["cycles"] for one in engines.known()][3:] == [2.0, 3.0]  # what is of other sources stays away

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,12 +10,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from given_data import data_file
 from kernel_cases import Case as KernelCase
 from kernel_cases import first_difference, run_natively, run_on_board
 from onnx_models import compiled
-from tflite_files import BOOL, FLOAT, INT8, INT16, INT32, INT64, OPERATOR, RESOURCE, Grid, Writer
+from tflite_files import BOOL, FLOAT, INT8, INT16, INT32, INT64, OPERATOR, RESOURCE, Grid, Writer, classifier
 
-from benchmarks.tflite_files import EVERYWHERE, Verdict, oracle, results, unequal, verdict
+from benchmarks import cmsis_nn
+from benchmarks.tflite_files import (
+    EVERYWHERE,
+    Golden,
+    Verdict,
+    compare_golden,
+    golden,
+    oracle,
+    results,
+    unequal,
+    verdict,
+)
 from tinyhil.errors import ModelError
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.ports import ROUNDINGS, Stream
@@ -242,6 +255,47 @@ def test_whose_integers_are_asked_for(rows: int, tmp_path: Path) -> None:
         assert ("twice" in model.notes[0]) == (runtime in ("tflm", "cmsis-nn"))
     assert differing["tflm"] == differing["cmsis-nn"] == 0
     assert differing["litert"] == differing[""] > 0
+
+
+@pytest.mark.data("tflite/tflm/seanet/add/add0.tflite")
+def test_layers_with_their_own_inputs_and_outputs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """TensorFlow Lite's own numbers; in one of leaky_relu11 its Micro differs by a code, and so do we."""
+    folder = tmp_path / "seanet"
+    shutil.copytree(data_file("tflite/tflm/seanet/add/add0.tflite").parents[1], folder)
+    assert compare_golden(folder, every=True) == 0
+    said = capsys.readouterr().out
+    assert "leaky_relu11.tflite: equal in every tensor; not golden: 1 of ours, 1 of the runtime's\n" in said
+    assert said.endswith(
+        "3 of 3 equal in every tensor on their own inputs\n"
+        "golden outputs: 2 equal; 1 numbers of ours, 1 of the runtime's differ\n"
+    )
+    table = folder / "add" / "add0_golden_int16.csv"
+    first, _, rest = table.read_text().partition(",")
+    table.write_text(f"{int(first) + 1},{rest}")
+    assert golden(folder / "add" / "add0.tflite") == Golden(Verdict(EVERYWHERE), 1, 1)
+    table.unlink()
+    assert compare_golden(folder / "add", every=False) == 1
+
+
+@pytest.mark.data("engines")
+def test_cmsis_nn_itself_gives_its_integers(tmp_path: Path) -> None:
+    """A layer whose sums one rounding would round otherwise, and layers of other operators."""
+    library, path = cmsis_nn.compiled(data_file("engines/cmsis-nn"), tmp_path), tmp_path / "m.tflite"
+    path.write_bytes(dense(1))
+    assert cmsis_nn.compare(library, path, 30) == ({"FULLY_CONNECTED int8": 1}, {"FULLY_CONNECTED int8": 6000}, [])
+    file = read_file(path.read_bytes())
+    tensors = oracle(path.read_bytes(), file, 30)
+    reads = [next(cmsis_nn.layers(library, file, tensors, sample)) for sample in range(30)]
+    theirs = [cmsis_nn.dense(layer) for layer in reads]
+    model = tflite_model(path.read_bytes(), path, stream=Stream((), rounding="litert"))
+    once = results(file, model.graph, tensors[file.inputs[0]].astype(np.float32), is_real=False)
+    assert unequal(once, np.stack(theirs)) > 0
+    path.write_bytes(classifier(quantized=True))
+    counts, _, wrong = cmsis_nn.compare(library, path, 20)
+    assert (sorted(counts), wrong) == (
+        ["AVERAGE_POOL_2D int8", "CONV_2D int8", "FULLY_CONNECTED int8", "SOFTMAX int8"],
+        [],
+    )
 
 
 def test_whose_integers_is_a_part_of_a_models_name(tmp_path: Path) -> None:

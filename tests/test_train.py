@@ -16,12 +16,13 @@ torch = pytest.importorskip("torch")
 
 from ops_models import ALL, proto, rnd, shape_of  # noqa: E402
 
+from tests.port_models import STEPS, cell, streams  # noqa: E402
 from tinyhil import data  # noqa: E402
 from tinyhil.compiler.calibrate import calibrate  # noqa: E402
 from tinyhil.compiler.lower import lower  # noqa: E402
 from tinyhil.errors import DataError, ModelError, TrainingError  # noqa: E402
 from tinyhil.formats.codec import dequantize  # noqa: E402
-from tinyhil.harness.job.job import open_model  # noqa: E402
+from tinyhil.harness.job.job import Streamed, open_model  # noqa: E402
 from tinyhil.language.assignment import Assignment  # noqa: E402
 from tinyhil.references.evaluate import evaluate  # noqa: E402
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference  # noqa: E402
@@ -29,7 +30,7 @@ from tinyhil.search.evaluator import NumpyExecutor  # noqa: E402
 from tinyhil.train.fit import train  # noqa: E402
 from tinyhil.train.flow import Flowing  # noqa: E402
 from tinyhil.train.integers import Judge, on_grid  # noqa: E402
-from tinyhil.train.loss import loss_of  # noqa: E402
+from tinyhil.train.loss import loss_of, taught_loss  # noqa: E402
 from tinyhil.train.network import Network, network, with_constants  # noqa: E402
 from tinyhil.train.quantizers import quantizers, straight_through  # noqa: E402
 from tinyhil.train.samples import divide  # noqa: E402
@@ -254,6 +255,41 @@ def test_hil_train_writes_what_hil_run_takes(tmp_path: Path) -> None:
     assert not (tmp_path / "tuned.checkpoint.npz").exists()
 
 
+def test_labels_of_steps_are_those_of_their_scores() -> None:
+    scores, y = torch.randn(5, 6, generator=torch.Generator().manual_seed(0)), np.array([[0, 1], [2, 2], [1, 0]] * 5)
+    apart = loss_of(scores.reshape(10, 3), torch.tensor(y[:5]).flatten())
+    assert loss_of(scores, torch.tensor(y[:5])) == apart
+    assert taught_loss(scores, torch.tensor(y[:5]), scores, 0.0) == apart
+    samples = divide(np.arange(15.0), y, 0)
+    assert (samples.y.shape, samples.y_chosen_by.shape) == ((12, 2), (3, 2))
+
+
+@pytest.mark.slow
+def test_every_step_of_a_stream_may_have_a_label(tmp_path: Path) -> None:
+    """Of a model with states: its integers are judged, and its weights moved, by the outputs of all steps."""
+    model, x = cell(tmp_path / "cell.onnx"), streams(60)
+    y = (x[:, :, 0] > 0).astype(np.int64) + (x[:, :, 1] > 0)
+    for name, labels in (("steps", y), ("last", y[:, -1]), ("few", y[:, 1:])):
+        np.savez(tmp_path / f"{name}.npz", x=x, y=labels)
+    common = ["--model", model, "--format", "fixed6", "--epochs", "1", "--batch", "8", "--rate", "0.02", "--json"]
+    found = {}
+    for name in ("steps", "last"):
+        options = ["--data", tmp_path / f"{name}.npz", "--held-out", tmp_path / f"{name}.npz"]
+        done = hil("train", *common, *options, "--out", tmp_path / f"{name}.onnx", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        found[name] = json.loads(done.stdout)
+        opened = open_model(str(tmp_path / f"{name}.onnx"), streamed=Streamed(steps=STEPS, every=name == "steps"))
+        program = lower(opened.model.graph, Assignment("fixed6"), opened.required_ranges(None))
+        outputs = dequantize_outputs(program, run_reference(program, quantize_inputs(program, x)[0]).outputs)
+        right = outputs.reshape(60, -1, 3).argmax(2) == (y if name == "steps" else y[:, -1:])
+        assert right.mean() == pytest.approx(found[name]["test"]["after"])
+    assert found["steps"]["test"]["after"] > found["steps"]["test"]["before"]
+    options = ["--data", tmp_path / "few.npz", "--steps", str(STEPS), "--out", tmp_path / "few.onnx"]
+    done = hil("train", *common, *options, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"{STEPS - 1} labels a sample, a sample has {STEPS} steps" in done.stderr.splitlines()[-1]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -298,9 +334,13 @@ def test_a_search_trains_for_what_it_has_found(tmp_path: Path) -> None:
         outputs = dequantize_outputs(program, run_reference(program, codes).outputs)
         assert (outputs.argmax(1) == DIGITS.y_train[200:300]).mean() == pytest.approx(each["test"]["after"])
     assert Path(tmp_path / found["trained"]["out"]).is_file()
-    refused = hil("search", "--model", "digits_mlp", *files[:2], *options, "--train", 1, cwd=tmp_path)
-    assert refused.returncode == 2
-    assert "--held-out" in refused.stderr
+    tuned = hil("search", "--model", "digits_mlp", *files, *options, "--train", 1, "--fine-tune", cwd=tmp_path)
+    assert tuned.returncode == 0, tuned.stderr
+    assert json.loads(tuned.stdout)["trained"]["test"]["samples"] == 100
+    for more, said in ((["--train", 1], "--held-out"), (["--fine-tune"], "--fine-tune needs --train")):
+        refused = hil("search", "--model", "digits_mlp", *files[:2], *options, *more, cwd=tmp_path)
+        assert refused.returncode == 2
+        assert said in refused.stderr
 
 
 @pytest.mark.parametrize("name", [*ZOO, "fastgrnn_fsdd", "protonn_letter26", "bonsai_usps2"])

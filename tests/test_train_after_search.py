@@ -19,9 +19,14 @@ from tinyhil.harness.search.task import write_assignment
 from tinyhil.harness.train.after_search import Afterwards, alternate
 from tinyhil.harness.train.session import TrainRequest
 from tinyhil.language.assignment import Assignment, load_assignment
-from tinyhil.search.evaluator import Score
+from tinyhil.search.evaluator import Evaluator, NumpyExecutor, Score, make_examples
+from tinyhil.search.memory import UNLIMITED
+from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Choice, make_space
 from tinyhil.search.trial import Trial
+from tinyhil.train.fine_tuning import FineTuning
+from tinyhil.train.samples import divide
+from tinyhil.train.schedule import Schedule
 
 GRAPH = graph_of("digits_mlp")
 SPACE = make_space(GRAPH, calibrate(GRAPH, DIGITS.x_train[:100], {}), ("fixed4", "fixed8"))
@@ -91,6 +96,22 @@ def test_other_schedules_train_what_was_found(tmp_path: Path) -> None:
         train = Recorded(0.9)
         rounds_of(found(tmp_path / "found.yaml", (), ("relu1",)), train, epochs, schedule)
         assert [(request.epochs, request.progressive) for request in train.asked] == [(epochs, schedule == "hawq")]
+
+
+def test_weights_are_trained_before_they_are_judged() -> None:
+    """HAQ's loop: at 3 bits an epoch is worth much; the same program each time, in the candidate's formats."""
+    space = make_space(GRAPH, calibrate(GRAPH, DIGITS.x_train[:100], {}), ("fixed3", "fixed8"))
+    samples = divide(DIGITS.x_train[:400], DIGITS.y_train[:400], 0)
+    judged = Evaluator(NumpyExecutor(), make_examples(GRAPH, samples.x_chosen_by, samples.y_chosen_by))
+    tuning = FineTuning(space, samples, NumpyExecutor(), Schedule(1, 32, 1e-2, scales=None))
+    problem = SearchProblem(space, None, judged, UNLIMITED, trained=tuning)  # type: ignore[arg-type]
+    candidate = space.uniform(Choice("fixed3"))
+    program = problem.program(candidate)
+    tuned, plain = (judged.score(one).correct or 0 for one in (program, space.lower(candidate)))
+    assert tuned > plain + 30
+    assert {tensor.format.bits for name, tensor in program.tensors.items() if not name.endswith(".lists")} == {3}
+    again = problem.program(candidate)
+    assert all((again.constants[name] == array).all() for name, array in program.constants.items())
 
 
 @pytest.mark.parametrize(("augment", "teacher"), [(0.0, 0.5), (0.2, 1.0)])

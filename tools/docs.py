@@ -13,6 +13,7 @@ import onnx
 
 from tinyhil.formats import FORMATS
 from tinyhil.frontend.onnx_functions import is_function
+from tinyhil.frontend.onnx_versions import PREVIEW
 from tinyhil.frontend.rewrite import Rewrite
 from tinyhil.frontend.rewrites import CONTROL, REWRITE_BY_NAME, REWRITES
 from tinyhil.harness.build.platformio import MANIFESTS, project_files
@@ -80,8 +81,10 @@ def operators_page() -> str:
 def _functions() -> str:
     """What is read as the nodes that ONNX gives for it."""
     lacking = {*OPERATOR_BY_NAME, *REWRITE_BY_NAME, *CONTROL, "Bernoulli", "SequenceMap"}  # which need what we lack
-    names = sorted({schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain} - lacking)
-    known = [name for name in names if is_function(name, onnx.defs.onnx_opset_version())]
+    schemas = [schema for schema in onnx.defs.get_all_schemas() if schema.domain in ("", PREVIEW)]
+    names = sorted({schema.name: schema.domain for schema in schemas if schema.name not in lacking}.items())
+    opset = onnx.defs.onnx_opset_version()
+    known = [name for name, domain in names if is_function(f"{domain}.{name}" if domain else name, opset)]
     return f"Read as the nodes that ONNX itself gives for them: {', '.join(known)}."
 
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tinyhil.files import write_text
 from tinyhil.harness.settings.config import load_boards
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,4 +67,4 @@ def write(name: str, measured_at: dict[str, str], rows: Any) -> None:
     """results/`name`.json; `measured_at` is `provenance()` from before the measurement."""
     file = RESULTS / f"{name}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({"provenance": measured_at, "rows": rows}, indent=1) + "\n")
+    write_text(file, json.dumps({"provenance": measured_at, "rows": rows}, indent=1) + "\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -68,7 +69,8 @@ class _Run:
 def train(job: Job) -> Trained:
     """Move the weights of the judge's graph; the best epoch. TrainingError for values that are not finite."""
     torch.set_num_threads(job.schedule.threads)
-    with device_of(job.schedule):
+    device = device_of(job.schedule)
+    with nullcontext() if device.type == "cpu" else device:  # as a context every call of torch would go through it
         return _train(job)
 
 

@@ -46,16 +46,18 @@ class Judge:
         return lower(with_constants(self.graph, constants), self.assignment, ranges)
 
     def correct(self, program: Program, x: np.ndarray, y: np.ndarray) -> float:
-        """Share of samples that the integer program decides as labelled."""
+        """Share of the labels, of samples or of their steps, that the integer program decides as `y` has them."""
         codes, _ = quantize_inputs(program, x)
         run = self.executor.run(program, codes.astype(storage_dtype(program.tensors[program.input].format)))
-        classes = classes_of(self.graph, dequantize_outputs(program, run.outputs))
-        return float((classes == y).mean())
+        return self._right(dequantize_outputs(program, run.outputs), y)
 
     def float_correct(self, constants: Arrays, x: np.ndarray, y: np.ndarray) -> float:
         """The same of the float model."""
         outputs = evaluate(with_constants(self.graph, constants), x).reshape(len(x), -1)
-        return float((classes_of(self.graph, outputs) == y).mean())
+        return self._right(outputs, y)
+
+    def _right(self, outputs: np.ndarray, y: np.ndarray) -> float:
+        return float((classes_of(self.graph, outputs.reshape(y.size, -1)) == y.reshape(-1)).mean())
 
 
 def on_grid(weights: Arrays, quantizers: Quantizers, graph: Graph) -> Arrays:

@@ -14,7 +14,8 @@ MOST_CALIBRATED = 1000
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """`x` (samples, ...) float32 with labels; those held back from training choose the best epoch."""
+    """`x` (samples, ...) float32 with labels, of samples or (samples, steps) of every step; those held back from
+    training choose the best epoch."""
 
     x: np.ndarray
     y: np.ndarray
@@ -28,13 +29,15 @@ class Samples:
 
 
 def divide(x: np.ndarray, y: np.ndarray | None, seed: int) -> Samples:
-    """Hold back a fifth of each class, drawn by `seed`; DataError where that leaves nothing to learn or to judge."""
+    """Hold back a fifth of each class, drawn by `seed`, or of all if every step has a label; DataError where that
+    leaves nothing to learn or to judge."""
     if y is None:
         raise DataError("training: the samples have no labels; give y beside x")
     random = np.random.default_rng(seed)
     back = np.zeros(len(x), bool)
-    for label in np.unique(y):
-        members = random.permutation(np.flatnonzero(y == label))
+    kinds = y if y.ndim == 1 else np.zeros(len(y), np.int64)
+    for label in np.unique(kinds):
+        members = random.permutation(np.flatnonzero(kinds == label))
         back[members[: len(members) // HELD_BACK]] = True
     if not back.any():
         raise DataError(f"training: {len(x)} samples; {HELD_BACK} of a class are needed, to hold one back")

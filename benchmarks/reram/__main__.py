@@ -2,8 +2,9 @@
 
     python -m benchmarks.reram [lenet5|resnet8|vgg7 ...] | pages
 
-What was measured stays in results/reram/<network>.jsonl; an interrupted run goes on behind its last line. `pages`
-writes the table and the pictures of docs/reram.md.
+Agents go on to the paper's episodes; their answers are noted on the way. What was measured stays in
+results/reram/<network>.jsonl; an interrupted run goes on behind its last line. `pages` writes the table and the
+pictures of docs/reram.md.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmarks.reram.cases import CASES, Case, Loaded, load_case
 from benchmarks.reram.truth import COUNT, Table, load_table, tabled
+from tinyhil.harness.search.tuning import TEACHER
 from tinyhil.native import default_cache_dir
 from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
+from tinyhil.search.engine.library import load_engine
 from tinyhil.search.evaluator import Evaluator
 from tinyhil.search.layers import layer_space
 from tinyhil.search.search_loop import Budget, search
@@ -28,10 +32,14 @@ from tinyhil.search.search_problem import Ask, Asking, SearchProblem, Strategy
 from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.strategies import make_strategy
 from tinyhil.search.trial import Trial
+from tinyhil.train.fine_tuning import FineTuning
+from tinyhil.train.pace import batch_for, rate_for
+from tinyhil.train.schedule import Schedule
 from tools.measured import provenance
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "results" / "reram"
-SEEDS = range(5)
+SEEDS, TUNED_SEEDS = range(5), range(3)
+TUNED = "ddpg, fine-tuned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,30 @@ class Grid:
         return None
 
 
-def strategies(evaluations: int) -> dict[str, tuple[Strategy, bool]]:
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A strategy; `noted`: the answer to each of its questions, repeated ones too, with the processor's seconds."""
+
+    inner: Strategy
+    noted: list[tuple[Trial, float]] = field(default_factory=list)
+
+    name: ClassVar[str] = "watched"
+    source: ClassVar[str] = "control"
+
+    def propose(self, problem: SearchProblem) -> Asking:
+        begin, asking = time.process_time(), self.inner.propose(problem)
+        try:
+            ask = next(asking)
+            while True:
+                trial = yield ask
+                self.noted.append((trial, time.process_time() - begin))
+                ask = asking.send(trial)
+        except StopIteration as end:
+            answer: Candidate | None = end.value
+            return answer
+
+
+def controls(evaluations: int) -> dict[str, tuple[Strategy, bool]]:
     """By name, with whether they draw."""
     most = (f"trials={4 * evaluations}",)
     return {
@@ -60,33 +91,48 @@ def strategies(evaluations: int) -> dict[str, tuple[Strategy, bool]]:
         "random": (make_strategy("random", most), True),
         "nsga2": (make_strategy("nsga2", most), True),
         "milp": (make_strategy("milp", ()), False),
-        "ddpg": (make_strategy("ddpg", most), True),
-        "ppo": (make_strategy("ppo", (*most, "mask=false")), True),
-        "ppo with mask": (make_strategy("ppo", most), True),
+    }
+
+
+def agents(episodes: int) -> dict[str, Strategy]:
+    """Those that learn, by name: a question an episode."""
+    most = (f"trials={episodes}",)
+    return {
+        "ddpg": make_strategy("ddpg", most),
+        "ppo": make_strategy("ppo", (*most, "mask=false")),
+        "ppo with mask": make_strategy("ppo", most),
     }
 
 
 def measure(case: Case) -> Iterator[dict[str, Any]]:
-    """One line per threshold, strategy and seed that is not known yet; first what 8 bits everywhere give."""
+    """One line per threshold, strategy, seed and count of episodes that is not known yet; first what 8 bits give."""
     known = {(row["threshold"], row["strategy"], row["seed"]) for row in rows_of(case)}
     loaded = load_case(case)
     table = load_table(loaded, default_cache_dir() / "reram", _key(loaded)) if case.name == "lenet5" else None
     evaluator = None if table is None else tabled(loaded, table)
     if (None, "8 bits", 0) not in known:
         problem = loaded.problem(AcceleratorLimits(), 0, evaluator)
-        candidate = problem.space.uniform(Choice("fixed8"))
+        candidate = problem.space.uniform(problem.space.high)
         yield _row(problem, loaded, candidate, {"threshold": None, "strategy": "8 bits", "seed": 0, "evaluations": 1})
     for threshold in case.thresholds:
+        limits = AcceleratorLimits(cost=threshold)
         if table is not None and (threshold, "optimum", 0) not in known:
-            problem = loaded.problem(AcceleratorLimits(cost=threshold), 0, evaluator)
+            problem = loaded.problem(limits, 0, evaluator)
             best = optimum(problem, table)
             facts = {"threshold": threshold, "strategy": "optimum", "seed": 0, "evaluations": COUNT}
             yield _row(problem, loaded, best, facts)
-        for name, (strategy, draws) in strategies(case.evaluations).items():
+        for name, (strategy, draws) in controls(case.evaluations).items():
             for seed in SEEDS if draws else (0,):
                 if (threshold, name, seed) not in known:
-                    problem = loaded.problem(AcceleratorLimits(cost=threshold), seed, evaluator)
-                    yield _searched(problem, loaded, name, strategy, threshold)
+                    yield _searched(loaded.problem(limits, seed, evaluator), loaded, name, strategy, threshold)
+        for learner, seed in learners(case, threshold):
+            if (threshold, learner.name, seed) in known:
+                continue
+            if learner.name == TUNED:
+                problem = replace(loaded.problem(limits, seed), trained=fine_tuning(loaded))
+            else:
+                problem = loaded.problem(limits, seed, evaluator)
+            yield from _learned(problem, loaded, learner)
 
 
 def _key(loaded: Loaded) -> str:
@@ -100,10 +146,53 @@ def _searched(
 ) -> dict[str, Any]:
     begin = time.process_time()
     found = search(strategy, problem, budget=Budget(loaded.case.evaluations))
-    best = min((trial for trial in found.trials if trial.fits), key=_order)
     facts = {"threshold": threshold, "strategy": name, "seed": problem.seed, "evaluations": round(found.evaluations)}
-    row = _row(problem, loaded, best.candidate, facts)
+    row = _row(problem, loaded, _best(found.trials), facts)
     return {**row, "processor_s": round(time.process_time() - begin, 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Learner:
+    """An agent under a threshold, and after how many episodes its answers are noted."""
+
+    name: str
+    agent: Strategy
+    threshold: float
+    counts: tuple[int, ...]
+
+
+def learners(case: Case, threshold: float) -> Iterator[tuple[Learner, int]]:
+    """With their seeds, seed by seed, so that what ends early has as many of each."""
+    for seed, name in product(SEEDS, ("ppo", "ddpg", "ppo with mask")):
+        counts = case.episodes_of(name)
+        yield Learner(name, agents(max(counts))[name], threshold, counts), seed
+    for seed in TUNED_SEEDS if case.tuned else ():
+        yield Learner(TUNED, agents(case.tuned)["ddpg"], threshold, (case.tuned,)), seed
+
+
+def fine_tuning(loaded: Loaded) -> FineTuning:
+    """An epoch for each assignment, as `hil search --fine-tune` has it."""
+    batch = batch_for(len(loaded.training.x))
+    schedule = Schedule(1, batch, rate_for(batch), teacher=TEACHER, scales=None)
+    return FineTuning(loaded.space, loaded.training, load_engine(default_cache_dir()), schedule)
+
+
+def _learned(problem: SearchProblem, loaded: Loaded, learner: Learner) -> Iterator[dict[str, Any]]:
+    """Of one run a line after each count of episodes; of all at once, so that none is known without the others."""
+    watched = Watched(learner.agent)
+    search(watched, problem)
+    rows = []
+    for episodes in learner.counts:
+        trials = [trial for trial, _ in watched.noted[:episodes]]
+        distinct = len({trial.candidate for trial in trials})
+        facts = {"threshold": learner.threshold, "strategy": learner.name, "seed": problem.seed}
+        row = _row(problem, loaded, _best(trials), {**facts, "evaluations": distinct, "episodes": episodes})
+        rows.append({**row, "processor_s": round(watched.noted[len(trials) - 1][1], 1)})
+    yield from rows
+
+
+def _best(trials: Sequence[Trial]) -> Candidate:
+    return min((trial for trial in trials if trial.fits), key=_order).candidate
 
 
 def _order(trial: Trial) -> tuple[float, float]:
@@ -113,8 +202,6 @@ def _order(trial: Trial) -> tuple[float, float]:
 
 def optimum(problem: SearchProblem, table: Table) -> Candidate:
     """Of every configuration that keeps the limits the most accurate; of equals the one whose outputs are closest."""
-    from itertools import product
-
     best, chosen = (-1, float("-inf")), None
     for at, widths in enumerate(product(problem.space.formats, repeat=len(problem.space.groups))):
         key = int(table["correct"][at]), -float(table["loss"][at])
@@ -127,7 +214,7 @@ def optimum(problem: SearchProblem, table: Table) -> Candidate:
 
 
 def _row(problem: SearchProblem, loaded: Loaded, candidate: Candidate, facts: dict[str, Any]) -> dict[str, Any]:
-    program = problem.space.lower(candidate)
+    program = problem.program(candidate)
     costs = problem.costs
     assert isinstance(costs, AcceleratorCosts)
     cost = costs.cost(candidate)

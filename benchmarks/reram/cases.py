@@ -27,9 +27,13 @@ from tinyhil.search.layers import layer_space
 from tinyhil.search.memory import UNLIMITED, Memory
 from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Space, make_space
+from tinyhil.train.samples import Samples, divide
 
-WIDTHS = tuple(f"fixed{bits}" for bits in range(2, 9))
-CALIBRATION = 500
+WIDTHS = tuple(f"fixed{bits}u" for bits in range(2, 9))  # results that are never negative have no sign, as the paper's
+CALIBRATION, CALIBRATE_BY = 500, "kl"  # training samples, and how ranges are cut to c, as the paper's
+DDPG_EPISODES = 300
+TRAINED = 2500  # training samples, where weights are trained for an assignment
+Labelled = tuple[np.ndarray, np.ndarray]
 HARDWARE = load_boards().board("reram").hardware
 assert HARDWARE is not None
 
@@ -37,19 +41,27 @@ assert HARDWARE is not None
 @dataclass(frozen=True, slots=True)
 class Case:
     """`searched`: samples of the test part on which strategies are told their quality; `held_out`: others of it. Costs
-    may be at most `thresholds`; every strategy has so many `evaluations`."""
+    may be at most `thresholds`; every strategy has so many `evaluations`. Agents go on: their answers are noted after
+    so many `episodes` of one run (the paper's are 300; DDPG's, twice as slow, end there).
+    `tuned`: episodes of DDPG that trains the weights of each assignment before it is judged, as HAQ does; 0: none."""
 
     name: str
     searched: int
     held_out: int
     thresholds: tuple[float, ...]
     evaluations: int
+    episodes: tuple[int, ...]
+    tuned: int = 0
+
+    def episodes_of(self, agent: str) -> tuple[int, ...]:
+        """At which episodes the agent's answers are noted."""
+        return tuple(count for count in self.episodes if count <= DDPG_EPISODES or agent != "ddpg")
 
 
 CASES = (
-    Case("lenet5", 500, 5000, (0.74,), 150),
-    Case("resnet8", 150, 2000, (0.70,), 90),
-    Case("vgg7", 150, 2000, (0.70,), 90),
+    Case("lenet5", 500, 5000, (0.74,), 150, (60, 150, 300, 600), tuned=60),
+    Case("resnet8", 150, 2000, (0.70,), 90, (90,)),
+    Case("vgg7", 150, 2000, (0.70,), 90, (90, 300, 600)),
 )
 
 
@@ -72,6 +84,7 @@ class Loaded:
     space: Space
     searched: Examples
     held_out: Examples
+    training: Samples
 
     def problem(self, limits: AcceleratorLimits, seed: int = 0, evaluator: Evaluator | None = None) -> SearchProblem:
         assert HARDWARE is not None
@@ -84,29 +97,30 @@ class Loaded:
 
 def load_case(case: Case) -> Loaded:
     """The space has the groups between the first and the last layer alone: all else has 8 bits."""
-    graph, ranges, x, y = _network(case.name)
+    graph, ranges, (x, y), training = _network(case.name)
     whole = make_space(graph, ranges, WIDTHS, WITHOUT)
     assert HARDWARE is not None
     costs = AcceleratorCosts(whole, HARDWARE, AcceleratorLimits())
-    examples = [make_examples(graph, x[part], y[part]) for part in parts(case)]
+    searched, held_out = (make_examples(graph, x[part], y[part]) for part in parts(case))
     layers = layer_space(
-        SearchProblem(whole, Memory(whole, place), Evaluator(FastExecutor(), examples[0]), 0, costs=costs), "reram"
+        SearchProblem(whole, Memory(whole, place), Evaluator(FastExecutor(), searched), 0, costs=costs), "reram"
     )
     groups = tuple(whole.groups[decision.group] for decision in layers.decisions)
-    return Loaded(case, replace(whole, groups=groups), *examples)
+    return Loaded(case, replace(whole, groups=groups), searched, held_out, divide(*training, 0))
 
 
 def parts(case: Case) -> tuple[slice, slice]:
     return slice(0, case.searched), slice(case.searched, case.searched + case.held_out)
 
 
-def _network(name: str) -> tuple[Graph, Ranges, np.ndarray, np.ndarray]:
-    """Graph, ranges from the training part, test samples with labels."""
+def _network(name: str) -> tuple[Graph, Ranges, Labelled, Labelled]:
+    """Graph, ranges from the training part, test samples, some of the training part."""
     if name == "lenet5":
-        opened = open_model("lenet5_mnist")
-        mnist = data.load("mnist")
+        graph, mnist = open_model("lenet5_mnist").model.graph, data.load("mnist")
         assert mnist.y_test is not None
-        return opened.model.graph, opened.required_ranges(None), mnist.x_test, mnist.y_test
+        assert mnist.y_train is not None
+        training = mnist.x_train[:TRAINED], mnist.y_train[:TRAINED]
+        return graph, _calibrated(graph, mnist.x_train, "mnist"), (mnist.x_test, mnist.y_test), training
     cifar = data.load("cifar10")
     x_train, x_test = cifar.x_train, cifar.x_test
     path = Path(__file__).with_name("vgg7_cifar.onnx")
@@ -115,4 +129,10 @@ def _network(name: str) -> tuple[Graph, Ranges, np.ndarray, np.ndarray]:
         x_train, x_test = ((x * SPREAD + MEAN) * 255 for x in (x_train, x_test))
     graph = load_model(path).graph
     assert cifar.y_test is not None
-    return graph, calibrate(graph, x_train[:CALIBRATION], {"name": "cifar10"}), x_test, cifar.y_test
+    assert cifar.y_train is not None
+    training = x_train[:TRAINED], cifar.y_train[:TRAINED]
+    return graph, _calibrated(graph, x_train, "cifar10"), (x_test, cifar.y_test), training
+
+
+def _calibrated(graph: Graph, x_train: np.ndarray, name: str) -> Ranges:
+    return calibrate(graph, x_train[:CALIBRATION], {"name": name}, CALIBRATE_BY)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any
 
 from benchmarks.reram.cases import Case
+from tools.measured import line_of
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 BEGIN, END = "<!-- strategies: begin -->", "<!-- strategies: end -->"
@@ -18,37 +19,48 @@ def write_pages(measured: Mapping[Case, Rows]) -> None:
     measured = {case: rows for case, rows in measured.items() if rows}
     page = DOCS / "reram.md"
     before, rest = page.read_text().split(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n{table(measured)}\n{END}{rest.split(END)[1]}")
+    page.write_text(f"{before}{BEGIN}\n{table(measured)}\n\n{_measured_at(measured)}\n{END}{rest.split(END)[1]}")
     folder = DOCS / "reram"
     folder.mkdir(exist_ok=True)
     _plot_costs(measured, folder / "strategies.svg")
     _plot_layers(measured, folder / "layers.svg")
 
 
+def _measured_at(measured: Mapping[Case, Rows]) -> str:
+    """The commits of all rows, and the day of the last."""
+    rows = [row for rows in measured.values() for row in rows]
+    commits = dict.fromkeys(row["commit"] for row in rows)
+    return line_of({"commit": " ".join(commits), "utc": max(row["utc"] for row in rows)})
+
+
 def table(measured: Mapping[Case, Rows]) -> str:
     """Means over the seeds that were measured; the gap is to the best of all configurations, where those are known."""
     titles = (
-        "Network", "Cost at most", "Strategy", "Evaluations", "Searched on, %", "Gap, points (worst)",
-        "Held out, %", "Cost", "us", "uJ", "Crossbars",
+        "Network", "Cost at most", "Strategy", "Episodes", "Seeds", "Evaluations", "Searched on, %",
+        "Gap, points (worst)", "Held out, %", "± of seeds", "Cost", "us", "uJ", "Crossbars", "s",
     )  # fmt: skip
     lines = [f"| {' | '.join(titles)} |"]
     lines.append("|---" * len(titles) + "|")
     for case, rows in measured.items():
-        for (threshold, strategy), same in _grouped(rows).items():
+        for (threshold, strategy, episodes), same in _grouped(rows).items():
             best = [row["accuracy"] for row in rows if row["strategy"] == "optimum" and row["threshold"] == threshold]
             gaps = [100 * (best[0] - row["accuracy"]) for row in same] if best else []
             cells = [
                 case.name,
                 "" if threshold is None else f"{threshold:g}",
                 strategy,
+                "" if episodes is None else str(episodes),
+                str(len(same)),
                 f"{mean(row['evaluations'] for row in same):,.0f}",
                 f"{100 * mean(row['accuracy'] for row in same):.2f}",
                 f"{mean(gaps):.2f} ({max(gaps):.2f})" if gaps else "",
                 f"{100 * mean(row['held_out'] for row in same):.2f}",
+                f"{100 * stdev(row['held_out'] for row in same):.2f}" if len(same) > 1 else "",
                 f"{mean(row['cost'] for row in same):.3f}",
                 f"{mean(row['latency_us'] for row in same):,.0f}",
                 f"{mean(row['energy_uj'] for row in same):.2f}",
                 f"{mean(row['crossbars'] for row in same):.0f}",
+                f"{mean(row['processor_s'] for row in same):.0f}" if "processor_s" in same[0] else "",
             ]
             lines.append(f"| {' | '.join(cells)} |")
         one = rows[0]
@@ -58,10 +70,12 @@ def table(measured: Mapping[Case, Rows]) -> str:
     return "\n".join(lines)
 
 
-def _grouped(rows: Rows) -> dict[tuple[float | None, str], list[Mapping[str, Any]]]:
-    found: dict[tuple[float | None, str], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        found.setdefault((row["threshold"], row["strategy"]), []).append(row)
+def _grouped(rows: Rows) -> dict[tuple[float | None, str, int | None], list[Mapping[str, Any]]]:
+    """By threshold, strategy and episodes, in the order measured, an agent's counts one after the other."""
+    order = list(dict.fromkeys((row["threshold"], row["strategy"]) for row in rows))
+    found: dict[tuple[float | None, str, int | None], list[Mapping[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: (order.index((row["threshold"], row["strategy"])), row.get("episodes", 0))):
+        found.setdefault((row["threshold"], row["strategy"], row.get("episodes")), []).append(row)
     return found
 
 

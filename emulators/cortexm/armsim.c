@@ -8,7 +8,7 @@ enum { NEVER = 1 };
 
 static const struct chip *const chips[] = {&sam3x8e, &stm32h747, &stm32h745, &stm32l4r5, &stm32g0b1, &stm32u575, &rp2040, &rp2350, &nrf52840, &nrf52840_nano,
                                            &stm32l4r5_foreign, &stm32f746, &stm32h7a3, &stm32g0b1_foreign,
-                                           &stm32u575_foreign, &stm32u385};
+                                           &stm32u575_foreign, &stm32u385, &rp2040_foreign};
 
 struct options {
     const struct chip *chip;

@@ -72,6 +72,7 @@ enum { FUSE_BOOT_FLASH = 1 << 1 }; /* GPNVM1 of the SAM3X8E */
 extern const struct chip sam3x8e, stm32h747, stm32h745, stm32l4r5, stm32g0b1, stm32u575, rp2040, rp2350, nrf52840, nrf52840_nano;
 extern const struct chip stm32l4r5_foreign, stm32f746, stm32h7a3; /* foreign.c */
 extern const struct chip stm32g0b1_foreign, stm32u575_foreign, stm32u385; /* foreign_u5.c */
+extern const struct chip rp2040_foreign;
 
 /* Serial port between the pty and the chip's UART registers. */
 enum { RX_QUEUE_BYTES = 1 << 16, TX_QUEUE_BYTES = 1 << 16, LIFTED_BYTE_CYCLES = 40 };

@@ -11,7 +11,7 @@ enum {
     RESET_DONE = 8, XOSC_STATUS = 4, PLL_PWR = 4, PLL_FBDIV = 8, PLL_PRIM = 12, PLL_OFF = 0x29, PLL_AT_RESET = 0x2D,
     DR = 0x00, RSR = 0x04, FR = 0x18, IBRD = 0x24, FBRD = 0x28, LCR_H = 0x2C, CR = 0x30, IMSC = 0x38, UART_BYTES = 0x48,
     FR_BUSY = 1 << 3, FR_RXFE = 1 << 4, FR_TXFF = 1 << 5, FR_TXFE = 1 << 7, RX_INTERRUPT = 1 << 4, DR_OVERRUN = 1 << 11,
-    CR_ON = 1 << 0, CR_TX = 1 << 8, CR_RX = 1 << 9, EIGHT_BITS = 3 << 5, UART = 2, PAD_INPUT = 1 << 6, PAD_AT_RESET = 0x56, PINS = 30
+    CR_ON = 1 << 0, CR_TX = 1 << 8, CR_RX = 1 << 9, EIGHT_BITS = 3 << 5, FIFOS = 1 << 4, UART = 2, PAD_INPUT = 1 << 6, PAD_AT_RESET = 0x56, PINS = 30
 };
 
 static const struct rp_map *map;
@@ -77,7 +77,8 @@ static uint32_t read_uart(struct machine *m, uint32_t offset) {
     return uart_read(m) | overrun;
 }
 
-/* The divider counts from the write of LCR_H (4.2.7.1); other frames than 8N1 are not modelled: nothing is understood. */
+/* The divider counts from the write of LCR_H (4.2.7.1); other frames than 8N1 are not modelled: nothing is understood. FIFOs hold one
+ * byte. */
 static void write_uart(struct machine *m, uint32_t offset, uint32_t value) {
     struct uart *u = &m->uart;
     if (!uart_clocked()) return;
@@ -90,7 +91,7 @@ static void write_uart(struct machine *m, uint32_t offset, uint32_t value) {
     if (offset == LCR_H) u->byte_cycles = 10 * (64 * *word(map->uart0 + IBRD) + *word(map->uart0 + FBRD)) / 4;
     if (offset == CR || offset == LCR_H) {
         const uint32_t control = *word(map->uart0 + CR);
-        const bool on = control & CR_ON && *word(map->uart0 + LCR_H) == EIGHT_BITS;
+        const bool on = control & CR_ON && (*word(map->uart0 + LCR_H) & ~FIFOS) == EIGHT_BITS;
         u->rx_enabled = on && control & CR_RX;
         u->tx_enabled = on && control & CR_TX;
     }
@@ -141,10 +142,9 @@ static void write_apb(uc_engine *uc, uint64_t offset, unsigned size, uint64_t va
 
 static uint64_t read_sio(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
     (void)uc;
-    (void)offset;
     (void)size;
     (void)user;
-    return 0;
+    return map->read_sio ? map->read_sio((uint32_t)offset) : 0;
 }
 
 static void write_sio(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
@@ -156,6 +156,7 @@ static void write_sio(uc_engine *uc, uint64_t offset, unsigned size, uint64_t va
     if (at == map->sio_clear) outputs &= ~(uint32_t)value;
     if (at == map->sio_oe_set) enabled_outputs |= (uint32_t)value;
     pins_changed(m, 0, before, outputs & enabled_outputs);
+    if (map->write_sio) map->write_sio((uint32_t)offset, (uint32_t)value);
 }
 
 void rp_map_peripherals(struct machine *m, const struct rp_map *of_chip) {

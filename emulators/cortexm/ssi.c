@@ -8,7 +8,7 @@ enum {
     CTRLR0 = 0x00, CTRLR1 = 0x04, SSIENR = 0x08, SER = 0x10, BAUDR = 0x14, SR = 0x28, DR0 = 0x60, SPI_CTRLR0 = 0xF4,
     SR_TFNF = 1 << 1, SR_TFE = 1 << 2, SR_RFNE = 1 << 3,
     ONE_WIRE_BYTES = 0x00070000, FOUR_WIRE_WORDS = 0x005F0300, SET_OUT = 0x00002221, CONTINUE = 0x00002022,
-    READ_STATUS_1 = 0x05, WRITE_ENABLE = 0x06, WRITE_STATUS_2 = 0x31, READ_STATUS_2 = 0x35, READ_BY_FOUR = 0xEB, QE = 1 << 1,
+    READ_STATUS_1 = 0x05, WRITE_STATUS_1 = 0x01, WRITE_ENABLE = 0x06, WRITE_STATUS_2 = 0x31, READ_STATUS_2 = 0x35, READ_BY_FOUR = 0xEB, QE = 1 << 1,
     FIFO_WORDS = 16, ADDRESS_CLOCKS = 8, WAIT_CLOCKS = 4, WORD_CLOCKS = 8, LINE_WORDS = 2, LEAST_DIVIDER = 2
 };
 
@@ -39,6 +39,8 @@ static void finish(void) {
         continues = count == 2 && sent[0] == READ_BY_FOUR && sent[1] == CONTINUED_MODE && status_2 & QE;
     else if (*word(CTRLR0) == ONE_WIRE_BYTES && sent[0] == WRITE_STATUS_2 && count == 2 && write_enabled)
         status_2 = sent[1];
+    else if (*word(CTRLR0) == ONE_WIRE_BYTES && sent[0] == WRITE_STATUS_1 && count == 3 && write_enabled)
+        status_2 = sent[2]; /* both registers, as older flashes know them */
     if (*word(CTRLR0) == ONE_WIRE_BYTES) write_enabled = sent[0] == WRITE_ENABLE;
     count = 0;
 }

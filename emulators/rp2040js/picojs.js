@@ -5,7 +5,7 @@ const fs = require("node:fs");
 const {failing, parse, Wire, serve} = require("../avr8js/board.js");
 
 const FLASH_BASE = 0x10000000, FLASH_BYTES = 2 << 20, BLOCK_BYTES = 512, PAGE_BYTES = 256, FAMILY = 0xe48bff56;
-const BOOT2 = 0x20041f00, ROM_STACK = 0x20042000;
+const BOOT2 = 0x20041f00, ROM_STACK = 0x20041f00;
 const CYCLE_NS = 8; // 125 MHz, which the firmware sets up
 const LIFTED_BYTE_CYCLES = 40; // as emulators/cortexm
 const SLICE_INSTRUCTIONS = 20000; // between two looks at the socket

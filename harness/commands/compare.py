@@ -127,6 +127,9 @@ def _measure_engines(
         click.echo(text)
     else:
         files.write_text(out, text + "\n")
+    if all(cell.record is None for cell in cells):
+        click.echo("hil: nothing could be measured", err=True)
+        sys.exit(errors.EXIT_GATE)
 
 
 def _words(text: str | None) -> tuple[str, ...]:

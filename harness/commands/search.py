@@ -129,6 +129,12 @@ if TYPE_CHECKING:
     "after another; once: the answer is trained, that is all.",
 )
 @click.option(
+    "--fine-tune",
+    is_flag=True,
+    help="With --train: train an epoch for each assignment before it is judged, as HAQ does; then only samples that "
+    "training holds back judge.",
+)
+@click.option(
     "--augment",
     type=common.Finite(0, 1),
     default=0.0,
@@ -159,6 +165,8 @@ def search(
 
     training = {name: options.pop(name) for name in ("epochs", "rounds", "schedule", "augment")}
     how = None if training["epochs"] is None else Afterwards(**training)
+    if how is None and options["fine_tune"]:
+        raise ConfigError("search: --fine-tune needs --train EPOCHS, which trains and writes the weights of the answer")
     request = SearchRequest(**options, board=boards[0] if boards else None, also=boards[1:])
     known = boards_for(request.board, boards_file, bench_file)
     if assist:

@@ -13,6 +13,7 @@ from tinyhil.harness.commands.common import Finite, say
 
 @click.command()
 @common.MODEL_OPTION
+@common.stream_options
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The trained model, an ONNX file.")
 @click.option("--data", type=click.Path(path_type=Path), help=".npz (x, y) to train on; default: the model's data set.")
 @click.option("--held-out", type=click.Path(path_type=Path), help="Report on these, which training never sees.")
@@ -23,9 +24,7 @@ from tinyhil.harness.commands.common import Finite, say
 @click.option(
     "--rate",
     type=Finite(min=0, min_open=True),
-    default=3e-3,
-    show_default=True,
-    help="First learning rate, as a share of each tensor's size.",
+    help="First learning rate, as a share of each tensor's size.  [default: by batch and bits of weights]",
 )
 @click.option("--arithmetic", help="Train in fixed16:IL.FL or fp16, instead of in the formats; see docs/training.md.")
 @click.option(
@@ -51,7 +50,11 @@ from tinyhil.harness.commands.common import Finite, say
     help="Give each channel of each sample another gain and offset, by so much.",
 )
 @click.option("--entries", is_flag=True, help="Weights of a codebook keep their entries, which are trained.")
-@click.option("--learn-scales", is_flag=True, help="Train exponents, too, of fixed point of at most 8 bits.")
+@click.option(
+    "--learn-scales/--keep-scales",
+    default=None,
+    help="Train exponents, too, of fixed point of at most 8 bits.  [default: where weights have 4 bits or fewer]",
+)
 @click.option(
     "--progressive",
     is_flag=True,
@@ -82,6 +85,8 @@ def train(as_json: bool, format_: str, **options: Any) -> None:
     from tinyhil.harness.train.session import TrainRequest
     from tinyhil.harness.train.show import epoch_line, lines_of
 
+    if options["learn_scales"] is None:
+        del options["learn_scales"]
     outcome = calls.train(TrainRequest(format=format_, **options), say, lambda epoch: say(epoch_line(epoch)))
     if as_json:
         click.echo(json.dumps(outcome.printed))

@@ -67,8 +67,8 @@ def exit_code(results: Iterable[Check]) -> int:
 
 
 def lines_to_type(results: Iterable[Check]) -> list[str]:
-    """What gets all that is missing or too old: one line of apt-get, then the other commands, each once; what no
-    command can do as a remark."""
+    """What gets all that is missing or too old, as `| sh` can type it: one line of apt-get, which asks nothing, then
+    the other commands, each once; what no command can do as a remark."""
     packages: dict[str, None] = {}
     others: dict[str, None] = {}
     for check in results:
@@ -81,7 +81,14 @@ def lines_to_type(results: Iterable[Check]) -> list[str]:
             others[check.remedy] = None
         else:
             others[f"# {check.name}: {check.remedy}"] = None
-    return [*([f"{APT}{' '.join(packages)}"] if packages else []), *others]
+    return [*([_apt_line(packages)] if packages else []), *others]
+
+
+def _apt_line(packages: Iterable[str]) -> str:
+    """Root of a container has no sudo; its lists of packages are empty."""
+    sudo = "" if getattr(os, "geteuid", lambda: 1)() == 0 else "sudo "
+    install = f"{sudo}apt-get install -y --no-install-recommends {' '.join(packages)}"
+    return f"{sudo}apt-get update && {install}"
 
 
 def report(results: Sequence[Check], console: Console) -> None:

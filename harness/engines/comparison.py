@@ -19,6 +19,7 @@ from tinyhil.harness.engines.firmware_run import Bench
 from tinyhil.harness.engines.registry import engine_named
 from tinyhil.harness.engines.standing import OURS, Row
 from tinyhil.harness.job.job import Request, Streamed, open_model
+from tinyhil.harness.job.zoo import find_model
 from tinyhil.harness.measure.record import store
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.records.verdict import invalid_because
@@ -57,13 +58,9 @@ class Cell:
 
 
 def measure(contest: Contest, bench: Bench) -> list[Cell]:
-    """Every cell, in the order of models, boards, engines. ConfigError for an unknown engine; what fails in a cell is
-    said in it."""
-    for name in contest.engines:
-        if name != OURS:
-            engine_named(name)
-    if not (contest.engines and contest.models and contest.boards):
-        raise ConfigError("--engines, --models and --boards: name at least one of each")
+    """Every cell, in the order of models, boards, engines. ConfigError, BoardError or ModelError for an engine, board
+    or file that there is not; what fails in a cell is said in it."""
+    _require_known(contest, bench)
     cells = []
     for network in contest.models:
         first: dict[str, str] = {}
@@ -75,6 +72,19 @@ def measure(contest: Contest, bench: Bench) -> list[Cell]:
                     first[engine] = first_tensor(contest, network, engine, bench)
                 cells.append(replace(cell, first=first.get(engine, "")))
     return cells
+
+
+def _require_known(contest: Contest, bench: Bench) -> None:
+    if not (contest.engines and contest.models and contest.boards):
+        raise ConfigError("--engines, --models and --boards: name at least one of each")
+    for name in contest.engines:
+        if name != OURS:
+            engine_named(name)
+    for board in contest.boards:
+        bench.boards.board(board.partition("@")[0])
+    for network in contest.models:
+        for file in network.split(BESIDE):
+            find_model(file)
 
 
 def _cell(contest: Contest, files: Sequence[str], board: str, engine: str, bench: Bench) -> Cell:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -92,14 +93,25 @@ def layers_of(graph: Graph, where: str) -> list[Layer]:
         if node.op in WITHOUT_EFFECT:
             continue
         if node.op in ACTIVATIONS and found and found[-1].activation == "Identity":
-            found[-1] = Layer(found[-1].weights, found[-1].bias, value, ACTIVATIONS[node.op])
+            found[-1] = replace(found[-1], output=value, activation=ACTIVATIONS[node.op])
         elif node.op in ("Gemm", "MatMul") and node.inputs[1] in graph.constants:
             found.append(_dense(graph, node))
+        elif _is_bias(graph, node, found):
+            bias = found[-1].bias + graph.constants[node.inputs[1]].reshape(-1).astype(np.float32)
+            found[-1] = replace(found[-1], bias=bias, output=value)
         else:
             raise ModelError(f"{where}: {node.op} '{node.name}': emlearn has dense layers and activations alone")
     if len(found) < 2 or value != graph.outputs[0]:
         raise ModelError(f"{where}: emlearn takes two dense layers or more, there are {len(found)}")
     return found
+
+
+def _is_bias(graph: Graph, node: Node, found: Sequence[Layer]) -> bool:
+    """An addition of a number for each output, right behind a product."""
+    if node.op != "Add" or not found or node.inputs[1] not in graph.constants:
+        return False
+    is_product = found[-1].activation == "Identity"
+    return is_product and graph.constants[node.inputs[1]].size == found[-1].bias.size
 
 
 def _dense(graph: Graph, node: Node) -> Layer:

@@ -152,13 +152,14 @@ def _measured(
     asked = Asked(request, job.place, port, opened.source.name, inputs, opened.model.graph, opened.model.sha256)
     beside = {f"{folder.name}_sha256": tree_hash(folder) for folder in built.beside}
     versions = {**version_of(job.task.source), **beside}
+    outputs = [result.output for result in answers.results]
     found = Measurement(
         engine=EngineName(job.engine.name, versions.get("commit"), versions),
         input=built.input,
         output=built.output,
         sent=sent,
-        outputs=[result.output for result in answers.results],
-        reals=built.output.reals(answers.outputs(built.output.dtype)),
+        outputs=outputs,
+        reals=built.output.reals_of(outputs, job.engine.name),
         latency=latency_of(
             board, answers.ticks, answers.traces, answers.clock_hz, request.mode, emulated=asked.emulated
         ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import runpy
 import subprocess
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from tinyhil import files
 from tinyhil.errors import BuildError, ConfigError
 from tinyhil.harness.build.image import HASH_SYMBOL, Image, Symbol, read_contents
 from tinyhil.harness.build.toolchain import Compiler, find_compiler
+from tinyhil.harness.engines.bench_card import Card, card_of
 from tinyhil.harness.settings.assets import asset
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.processes import run
@@ -38,7 +38,7 @@ class FirmwareFile:
     protocol: str
     image: Image
     known: bool
-    card: Mapping[str, str]
+    card: Card
 
 
 def read_firmware(path: Path, board: BoardSpec, cache_dir: Path) -> FirmwareFile:
@@ -66,11 +66,12 @@ def read_firmware(path: Path, board: BoardSpec, cache_dir: Path) -> FirmwareFile
         also = f" or .{board.chip.load}" if board.chip.load in ("hex", "bin") else ""
         raise ConfigError(f"{path}: {board.name} takes .elf{also} files")
     image = Image(board.name, folder, load, load, b"", 0, 0, (), NO_COMPILER, rebuilt=False)
-    return FirmwareFile(path, sha256, MLPERF, image, known=False, card={})
+    return FirmwareFile(path, sha256, MLPERF, image, known=False, card=Card())
 
 
 def _of_elf(path: Path, sha256: str, elf: Path, board: BoardSpec, cache_dir: Path) -> FirmwareFile:
     """With the identity written into a copy, where there is a place for it."""
+    _require_machine(path, elf, board)
     speaks_mlperf = TEXT_OF_MLPERF in elf.read_bytes() and HASH_SYMBOL.encode() not in elf.read_bytes()
     if not speaks_mlperf:
         stamp = runpy.run_path(str(asset("firmware") / "platform" / "image_hash.py"))
@@ -93,8 +94,23 @@ def _of_elf(path: Path, sha256: str, elf: Path, board: BoardSpec, cache_dir: Pat
         compiler=NO_COMPILER,
         rebuilt=False,
     )
-    card = _card(elf, image.symbols) if not speaks_mlperf else {}
+    card = Card() if speaks_mlperf else card_of(_card_text(elf, image.symbols), path, image.static_bytes)
     return FirmwareFile(path, sha256, MLPERF if speaks_mlperf else WIRE, image, known=True, card=card)
+
+
+def _require_machine(path: Path, elf: Path, board: BoardSpec) -> None:
+    """BuildError for a file that is no ELF file, or whose code is another processor's."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    wanted = "EM_AVR" if board.chip.core == "avr" else "EM_ARM"
+    try:
+        with elf.open("rb") as stream:
+            machine = ELFFile(stream)["e_machine"]
+    except ELFError as error:
+        raise BuildError(f"{path}: not a readable ELF file: {error}") from None
+    if machine != wanted:
+        raise BuildError(f"{path}: code for {machine}, {board.name} runs {wanted}; compile it for {board.name}")
 
 
 def _loadable(elf: Path, board: BoardSpec, cache_dir: Path) -> Path:
@@ -117,21 +133,19 @@ def _loadable(elf: Path, board: BoardSpec, cache_dir: Path) -> Path:
     return load
 
 
-def _card(elf: Path, symbols: tuple[Symbol, ...]) -> dict[str, str]:
-    """Words KEY=VALUE between semicolons."""
+def _card_text(elf: Path, symbols: tuple[Symbol, ...]) -> str:
     from elftools.elf.elffile import ELFFile
 
     symbol = next((one for one in symbols if one.name == CARD_SYMBOL), None)
     if symbol is None:
-        return {}
+        return ""
     with elf.open("rb") as stream:
         for segment in ELFFile(stream).iter_segments("PT_LOAD"):
             inside = symbol.address - segment["p_vaddr"]
             if inside >= 0 and inside + symbol.size_bytes <= segment["p_filesz"]:
-                text = segment.data()[inside : inside + symbol.size_bytes].split(b"\0")[0].decode("utf-8", "replace")
-                pairs = (word.partition("=") for word in text.split(";"))
-                return {key.strip(): value.strip() for key, _, value in pairs if key.strip() and value.strip()}
-    return {}
+                text = segment.data()[inside : inside + symbol.size_bytes].split(b"\0")[0]
+                return str(text.decode("utf-8", "replace"))
+    return ""
 
 
 def unpacked_hex(path: Path, content: bytes) -> bytes:

@@ -15,7 +15,6 @@ from tinyhil.harness.build.emulators import compiled_emulator
 from tinyhil.harness.engines import published
 from tinyhil.harness.engines.firmware_file import WIRE, FirmwareFile, read_firmware
 from tinyhil.harness.engines.measurement import Asked, EngineName, Measurement, make_record
-from tinyhil.harness.engines.port import Port
 from tinyhil.harness.job.inputs import Inputs, read_inputs
 from tinyhil.harness.job.job import Request, Say, open_model
 from tinyhil.harness.measure.record import latency_of, write_record
@@ -72,7 +71,7 @@ def measured(path: Path, request: Request, bench: Bench, clock: Clock) -> tuple[
             request,
             place,
             port,
-            opened.source.name if opened else firmware.card.get("model", path.stem),
+            opened.source.name if opened else firmware.card.model or path.stem,
             inputs or Inputs(f"noise, seed {NOISE_SEED}", "synthetic", "", np.zeros((0,), np.float32), None),
             graph=None if opened is None or inputs is None else opened.model.graph,
             model_sha256=opened.model.sha256 if opened else None,
@@ -107,9 +106,9 @@ def _by_wire(
     card, image, board = firmware.card, firmware.image, asked.board
     if inputs is None:
         raise DataError(f"{firmware.path}: needs --inputs x.npz; the image does not say what it takes")
-    if "input" not in card:
+    if card.input is None:
         raise ConfigError(f"{firmware.path}: does not tell the type of its input; say input= in HIL_BENCH_CARD")
-    source, target = Port.parse(card["input"]), Port.parse(card["output"]) if "output" in card else None
+    source, target = card.input, card.output
     sent = [source.codes(row.reshape(-1)).tobytes() for row in inputs.x]
     job = Sessions(asked.request, board, asked.port, image, clock, bench.say, bench.progress, foreign=True)
     try:
@@ -120,13 +119,14 @@ def _by_wire(
             raise
         less = f"the emulated {board.chip.name} has no more than tinyhil's own firmware touches: try it on a board"
         raise DeviceCrashed(f"{error}; {less}", error.pc) from None
+    outputs = [result.output for result in answers.results]
     found = Measurement(
-        engine=EngineName(card.get("engine", UNKNOWN), card.get("version"), {firmware.path.name: firmware.sha256}),
+        engine=EngineName(card.engine or UNKNOWN, card.version, {firmware.path.name: firmware.sha256}),
         input=source,
         output=target,
         sent=sent,
-        outputs=[result.output for result in answers.results],
-        reals=None if target is None else target.reals(answers.outputs(target.dtype)),
+        outputs=outputs,
+        reals=None if target is None else target.reals_of(outputs, str(firmware.path)),
         latency=_latency(asked, answers),
         ticks=answers.ticks.tolist(),
         instructions=[trace.instructions for trace in answers.traces],
@@ -134,7 +134,7 @@ def _by_wire(
         identity=image.hash.hex(),
         stack_bytes=answers.stats.stack_bytes,
         heap_bytes=answers.stats.heap_bytes,
-        arena_bytes=int(card["arena"]) if card.get("arena", "").isdecimal() else None,
+        arena_bytes=card.arena_bytes,
         surroundings=answers.surroundings,
     )
     return found, answers

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyhil.errors import DataError
 from tinyhil.harness.boards.locate import Place
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.stack_depth import stack_bound
@@ -117,7 +118,7 @@ def make_record(asked: Asked, found: Measurement, command: str, wall_seconds: Ma
 
 
 def _agreement(asked: Asked, found: Measurement) -> dict[str, Any]:
-    """With the float model where there is one, with labels where there are any."""
+    """With the float model where there is one, with labels where there are any. DataError for another model's."""
     said: dict[str, Any] = dict.fromkeys(
         ("accuracy", "float_accuracy", "disagreements", "largest_output_error", "root_mean_square_error")
     )
@@ -129,6 +130,9 @@ def _agreement(asked: Asked, found: Measurement) -> dict[str, Any]:
             said["accuracy"] = float((reals.argmax(1) == labels).mean())
         return said
     wanted = evaluate(asked.graph, shape_inputs(asked.graph, asked.inputs.x)).reshape(len(reals), -1)
+    if wanted.shape != reals.shape:
+        other = f"{found.engine.name} gives {reals.shape[1]} numbers a sample, {asked.model} {wanted.shape[1]}"
+        raise DataError(f"{other}; name the model that it computes")
     classes, float_classes = classes_of(asked.graph, reals), classes_of(asked.graph, wanted)
     if labels is not None:
         said["accuracy"] = float((classes == labels).mean())

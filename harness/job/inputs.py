@@ -126,13 +126,22 @@ def _of_float32(x: np.ndarray) -> np.ndarray:
     return x if x.dtype.kind in "iu" and not np.array_equal(real, x) else real
 
 
+def _labels(given: np.ndarray, samples: int, classes: Sequence[str], path: Path, *, of_steps: bool) -> np.ndarray:
+    """Positions (samples,) of the classes; of every step (samples, steps) where `of_steps` and there are as many."""
+    y = positions_of(given.reshape(-1), classes, path)
+    many = of_steps and given.ndim == 2 and len(given) == samples and given.shape[1] > 1
+    if (len(y) != samples and not many) or not np.issubdtype(y.dtype, np.integer):
+        raise DataError(f"{path}: 'y' must hold one integer label per sample ({samples}), not {y.dtype} {len(y)}")
+    return y.reshape(samples, -1) if many else y
+
+
 def _stream_size(model: Model) -> int:
     return element_count(model.graph.shapes[model.graph.inputs[0]])
 
 
-def read_inputs(path: Path, model: Model | None = None) -> Inputs:
+def read_inputs(path: Path, model: Model | None = None, *, of_steps: bool = False) -> Inputs:
     """A .npz with key `x` (and `y`), with an array for each of several inputs, or with one array alone, or a .npy;
-    DataError if it is damaged or lacks them."""
+    `of_steps`: a stream may have labels (samples, steps). DataError if it is damaged or lacks them."""
     classes = () if model is None else model.classes
     parts = () if model is None else model.graph.parts
     content = files.read_bytes(path, ".npz or .npy file", files.MOST_ARRAY_BYTES)
@@ -154,9 +163,7 @@ def read_inputs(path: Path, model: Model | None = None) -> Inputs:
     if x.ndim == 0 or not np.issubdtype(x.dtype, np.number) or np.iscomplexobj(x):
         raise DataError(f"{path}: 'x' must be an array of real numbers (samples, ...), not {x.dtype} {list(x.shape)}")
     if y is not None:
-        y = positions_of(y.reshape(-1), classes, path)
-        if len(y) != len(x) or not np.issubdtype(y.dtype, np.integer):
-            raise DataError(f"{path}: 'y' must hold one integer label per sample ({len(x)}), not {y.dtype} {len(y)}")
+        y = _labels(y, len(x), classes, path, of_steps=of_steps and model is not None and model.stream)
     if model is not None and model.stream and x.ndim == 2 and x[0].size == _stream_size(model):
         x = x.reshape(len(x), *model.graph.shapes[model.graph.inputs[0]])  # a stream as it is recorded, without steps
     if np.issubdtype(x.dtype, np.floating) and (np.abs(x[np.isfinite(x)]) > np.finfo(np.float32).max).any():

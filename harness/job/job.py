@@ -55,7 +55,7 @@ class Streamed:
         step = load_model(model, replace(stream, steps=1))  # with one step, to see what a step takes
         if not step.stream:
             return stream
-        x = read_inputs(self.samples, step).x
+        x = read_inputs(self.samples, step, of_steps=True).x
         row = element_count(step.graph.shapes[step.graph.inputs[0]])
         steps, rest = divmod(x[0].size, row)
         if rest or not steps:

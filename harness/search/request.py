@@ -47,7 +47,8 @@ class SearchRequest:
     """What the user asked for; the fields are the options of `hil search`. `ram` None: what the board has. `also`: more
     boards that the one assignment is to serve. `pareto`: what limits are swept over, at so many `levels` each.
     `more_time`: percent of the modelled time for which products may be computed again to keep a limit of RAM.
-    `weights`: formats that weights alone may have, too. `workers`: processes that share a journal; None: no journal."""
+    `weights`: formats that weights alone may have, too. `workers`: processes that share a journal; None: no journal.
+    `fine_tune`: whether weights are trained for an assignment before it is judged."""
 
     model: str
     ram: Annotated[int, AtLeast(1)] | None = None
@@ -91,6 +92,7 @@ class SearchRequest:
     states: tuple[str, ...] | None = None
     steps: Annotated[int, AtLeast(1)] | None = None
     workers: Annotated[int, AtLeast(1)] | None = None
+    fine_tune: bool = False
 
     @property
     def streamed(self) -> Streamed:

@@ -148,7 +148,7 @@ def _measured_before(
     trials = []
     for number, run in enumerate(meters[0].costs(limits[0]).runs):
         if problem.fits(run.candidate):
-            score = problem.evaluator.score(problem.space.lower(run.candidate))
+            score = problem.evaluator.score(problem.program(run.candidate))
             ram = problem.planned_bytes(run.candidate)
             trials.append(Trial(number, run.candidate, "full", ram, True, score))
     sides = [within(*each) for each in zip(task.sides, rams, strict=True)]

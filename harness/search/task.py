@@ -23,6 +23,7 @@ from tinyhil.harness.search.phases import Phases
 from tinyhil.harness.search.request import UNKEYED, UNSCORED, SearchRequest
 from tinyhil.harness.search.splits import Split, load_split
 from tinyhil.harness.search.total import wider_input, with_input
+from tinyhil.harness.search.tuning import fine_tuning, judged_on
 from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.language.program import Program
 from tinyhil.memplan import Budget as PlanBudget
@@ -164,7 +165,8 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
         if len(space.formats) == 1 and request.weights is None:
             strategy = SingleFormat()
     with phases.of("running the float model"):
-        examples = make_examples(graph, split.x, split.y)
+        x, y = judged_on(request, split)
+        examples = make_examples(graph, x, y)
         require_classes(examples)
     with phases.of("loading the host engine"):
         executor: Executor = NumpyExecutor() if request.evaluator == "reference" else load_engine(cache_dir)
@@ -174,6 +176,8 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
     if hardware is not None:
         costs = AcceleratorCosts(space, hardware, request.accelerator_limits)
         problem = replace(problem, costs=costs, anchor=costs.anchor())
+    if request.fine_tune:
+        problem = replace(problem, trained=fine_tuning(request, split, space, executor))
     task = Task(
         request,
         ram_bytes,
@@ -345,6 +349,7 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
     run_request = Request(
         f"{task.board.name}@{EMULATED}" if emulated else request.board,
         request.model,
+        inputs=request.inputs,
         calibrate=request.calibrate,
         calibrate_by=request.calibrate_by,
         prefer=request.prefer,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -227,10 +228,9 @@ def load_boards(path: Path | None = None, bench: Path | None = None) -> Boards:
     """The boards of boards.yaml, those of the board file `path` beside them (or in the place of a board of that name),
     and the instances of a user's bench file if one is named (docs/bench.md)."""
     shipped = asset("boards.yaml")
-    content = _read(shipped, None)
+    content, boards = _shipped(read_text(shipped, "board file"), shipped)
     if path is not None:
-        content = _read(path, content)
-    boards = _boards(content, path or shipped)
+        boards = _boards(_parse(read_text(path, "board file"), path, content), path)
     if bench is None:
         return boards
     found = parse_bench(read_text(bench, "bench file"), bench, boards.names)
@@ -242,8 +242,11 @@ def parse_boards(text: str, source: Path) -> Boards:
     return _boards(_parse(text, source, None), source)
 
 
-def _read(source: Path, beside: Content | None) -> Content:
-    return _parse(read_text(source, "board file"), source, beside)
+@lru_cache(maxsize=1)
+def _shipped(text: str, source: Path) -> tuple[Content, Boards]:
+    """The same text says the same, whoever asks next; nothing of it can be changed."""
+    content = _parse(text, source, None)
+    return content, _boards(content, source)
 
 
 def _parse(text: str, source: Path, beside: Content | None) -> Content:

@@ -59,6 +59,8 @@ def parse(
     root = _compose(text, source)
     faults: list[Fault] = []
     data = _plain(root, faults)
+    if isinstance(data, dict):
+        data.pop("$schema", None)  # an editor's
     unquoted = list(_unquoted_usb_ids(root))
     unprepared = prepare(data, root)
     faults += unprepared

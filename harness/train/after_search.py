@@ -25,7 +25,7 @@ from tinyhil.harness.search.rounds import best_trials
 from tinyhil.harness.search.session import SearchOutcome
 from tinyhil.harness.search.task import write_assignment
 from tinyhil.harness.train.session import TrainOutcome, TrainRequest
-from tinyhil.search.space import Candidate, Space
+from tinyhil.search.space import Candidate
 
 TEACHER = 0.5  # share of the model as it was, which was good: formats are what is to be learned
 ALL = 1.0  # of samples that are moved the model's scores are known, labels only guessed
@@ -125,6 +125,8 @@ def _training(request: SearchRequest, searched: SearchOutcome, how: Afterwards) 
         learn_scales=False if is_recurrent else None,
         calibrate_by=request.calibrate_by,
         augment=how.augment,
+        states=request.states,
+        steps=request.steps,
     )
 
 
@@ -134,7 +136,7 @@ def _assignments(searched: SearchOutcome, count: int) -> list[tuple[Path, int]]:
     path, best = Path(searched.record["assignment_file"]), searched.found.best
     found: dict[Candidate, tuple[Path, int]] = {}
     for number, trial in enumerate(best_trials(searched.found, count)):
-        whole = _unclipped(searched.space, trial.candidate)
+        whole = searched.space.unclipped(trial.candidate)
         if whole in found:
             continue
         own = path
@@ -143,14 +145,6 @@ def _assignments(searched: SearchOutcome, count: int) -> list[tuple[Path, int]]:
             write_assignment(own, searched.space, replace(trial, candidate=whole), searched.request.prefer)
         found[whole] = own, trial.ram_bytes
     return list(found.values())
-
-
-def _unclipped(space: Space, candidate: Candidate) -> Candidate:
-    constants = space.graph.all_constants().keys()
-    return tuple(
-        replace(choice, offset=max(choice.offset, 0)) if constants >= {*group.members} else choice
-        for group, choice in zip(space.groups, candidate, strict=True)
-    )
 
 
 def _searched_again(request: SearchRequest, files: Mapping[str, Path], last: Round, number: int) -> SearchRequest:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -16,15 +16,17 @@ from tinyhil.compiler.calibrate import save_ranges
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.frontend.dead_channels import READ
 from tinyhil.harness.job.inputs import read_inputs
-from tinyhil.harness.job.job import Opened, Say, method_of, open_model
+from tinyhil.harness.job.job import Opened, Say, Streamed, method_of, open_model
 from tinyhil.language.assignment import Assignment
+from tinyhil.language.graph import Graph
 from tinyhil.references.evaluate import shape_inputs
 from tinyhil.search.engine.library import load_engine
+from tinyhil.train.pace import SCALED_BITS, batch_for, rate_for, weight_bits
 
 if TYPE_CHECKING:
     from tinyhil.train.schedule import Epoch, Trained
 
-STEPS, BATCHES, LARGEST_RATE = 50, (32, 256), 1e-2  # of a training that chooses them itself
+ABSOLUTE_RATE = 3e-3  # of training in limited precision
 OF_NO_RESULT = (
     "out",
     "threads",
@@ -35,8 +37,9 @@ OF_NO_RESULT = (
 
 @dataclass(frozen=True, slots=True)
 class TrainRequest:
-    """What the user asked for; the fields are the options of `hil train`. `batch` None: what makes STEPS of an epoch
-    within limits; `rate` None: LARGEST_RATE for the largest batch, less by the root of its size for smaller ones."""
+    """What the user asked for; the fields are the options of `hil train`. `batch` None and `rate` None: as
+    tinyhil/train/pace.py has them. `learn_scales`: "few": of weights in few bits, but in loops; None: wherever there
+    are any."""
 
     model: str
     out: Path
@@ -46,7 +49,7 @@ class TrainRequest:
     assignment: Path | None = None
     epochs: int = 10
     batch: int | None = 64
-    rate: float | None = 3e-3
+    rate: float | None = None
     seed: int = 0
     samples: int | None = None
     threads: int = 1
@@ -55,18 +58,25 @@ class TrainRequest:
     loss_scale: str = "dynamic"
     teacher: float = 0.0
     entries: bool = False
-    learn_scales: bool | None = False
+    learn_scales: Literal["few"] | bool | None = "few"
     device: str = "auto"
     prune: tuple[str, ...] = ()
     progressive: bool = False
     calibrate_by: str | None = None
     augment: float = 0.0
+    states: tuple[str, ...] | None = None
+    steps: int | None = None
+
+    @property
+    def streamed(self) -> Streamed:
+        """What is known of its states, and the file that shows how many steps a sample has."""
+        return Streamed(self.states, self.steps, self.data)
 
     def check(self) -> None:
         """ConfigError names the option."""
         if self.out.suffix.lower() != ".onnx":
             raise ConfigError(f"--out {self.out}: the trained model is an ONNX file; name it *.onnx")
-        if self.arithmetic is not None and (self.entries or self.learn_scales or self.progressive):
+        if self.arithmetic is not None and (self.entries or self.learn_scales is True or self.progressive):
             what = "--entries, --learn-scales and --progressive"
             raise ConfigError(f"--arithmetic: nothing is in formats while training; leave out {what}")
 
@@ -132,15 +142,14 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     from tinyhil.train.schedule import Job, Schedule
 
     begin = time.process_time()
-    opened = open_model(request.model, say, without=[one.name for one in READ])
-    split = _split(opened, request, say)
+    opened, split = _opened(request, say)
     samples = divide(split.x, split.y, request.seed)
     assignment = _trainable(opened.assignment(request.assignment, request.format), opened)
     engine = load_engine(cache_dir, notice=say)
     judge = Judge(
         opened.model.graph, assignment, samples.calibration, engine, method_of(request.assignment, request.calibrate_by)
     )
-    batch, rate = _pace(request, len(samples.x))
+    batch, rate, scales = _pace(request, len(samples.x), opened.model.graph, assignment)
     schedule = Schedule(
         request.epochs,
         batch,
@@ -149,7 +158,7 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
         request.threads,
         request.teacher,
         request.entries,
-        request.learn_scales,
+        scales,
         request.device,
         request.progressive,
         request.augment,
@@ -175,10 +184,16 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     return TrainOutcome(request, trained, tested, time.process_time() - begin, zeros)
 
 
-def _pace(request: TrainRequest, samples: int) -> tuple[int, float]:
-    """Batch and rate."""
-    batch = request.batch or int(np.clip(samples // STEPS, *BATCHES))
-    return batch, request.rate or LARGEST_RATE * float(np.sqrt(batch / BATCHES[1]))
+def _pace(request: TrainRequest, samples: int, graph: Graph, assignment: Assignment) -> tuple[int, float, bool | None]:
+    """Batch, rate, and whether scales are learned."""
+    batch, bits = request.batch or batch_for(samples), weight_bits(graph, assignment)
+    if request.arithmetic is not None:
+        return batch, request.rate or ABSOLUTE_RATE, False
+    scales = request.learn_scales
+    if scales == "few":
+        is_recurrent = any(node.body is not None for node in graph.walk())
+        scales = None if bits < SCALED_BITS and not is_recurrent and not request.entries else False
+    return batch, request.rate or rate_for(batch, bits), scales
 
 
 def _trainable(assignment: Assignment, opened: Opened) -> Assignment:
@@ -198,11 +213,31 @@ def _require_torch() -> None:
         raise ConfigError("`hil train` needs PyTorch; install it: pip install 'tinyhil[train]'") from None
 
 
+def _opened(request: TrainRequest, say: Say) -> tuple[Opened, Split]:
+    """The model and its samples. Where these have a label for every step, the model has outputs of every step."""
+
+    def opened(streamed: Streamed) -> Opened:
+        return open_model(request.model, say, streamed, without=[one.name for one in READ])
+
+    found = opened(request.streamed)
+    split = _split(found, request, say)
+    labels, others = split.y, split.y_test
+    if labels is not None and others is not None and labels.shape[1:] != others.shape[1:]:
+        raise DataError(f"{request.held_out}: 'y' must hold as many labels a sample as {request.data} does")
+    if labels is None or labels.ndim == 1:
+        return found, split
+    steps = found.model.graph.shapes[found.model.graph.inputs[0]][0]
+    if labels.shape[1] != steps:
+        what = f"{labels.shape[1]} labels a sample, a sample has {steps} steps"
+        raise DataError(f"{request.data}: 'y' holds {what}; give a label for each, or one a sample")
+    return opened(replace(request.streamed, every=True)), split
+
+
 def _split(opened: Opened, request: TrainRequest, say: Say) -> Split:
     """The files, or training and test part of the model's data set."""
     if request.data is not None:
-        graph, seen = opened.model.graph, read_inputs(request.data, opened.model)
-        unseen = None if request.held_out is None else read_inputs(request.held_out, opened.model)
+        graph, seen = opened.model.graph, read_inputs(request.data, opened.model, of_steps=True)
+        unseen = None if request.held_out is None else read_inputs(request.held_out, opened.model, of_steps=True)
         test = (None, None) if unseen is None else (shape_inputs(graph, unseen.x), unseen.y)
         return _thinned(Split(seen.name, seen.sha256, shape_inputs(graph, seen.x), seen.y, *test), request.samples)
     if opened.source.dataset is None:

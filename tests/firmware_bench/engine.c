@@ -1,14 +1,8 @@
-/* An engine by hand: a dense layer of integers; ALONE: on an ATmega328P, with the serial port by polling. */
+/* An engine by hand: a dense layer of integers. What it does wrong is asked for by a macro; an image of it is uno.c with this. */
 #include "firmware/bench/hil_bench.h"
-#ifdef ALONE
-#include <avr/io.h>
-#endif
 
 enum { INPUTS = 8, OUTPUTS = 3 };
 /* real = 0.5 * (code - 3) in, 0.25 * code out */
-#ifdef ALONE
-HIL_BENCH_CARD("engine=by hand;version=1;model=dense;input=int8 0.5 3;output=int16 0.25 0;arena=14")
-#endif
 
 static const int8_t weights[OUTPUTS][INPUTS] = {{1, -2, 3, -4, 5, -6, 7, -8}, {2, 0, 2, 0, 2, 0, 2, 0}, {-1, 1, -1, 1, -1, 1, -1, 1}};
 static const int16_t bias[OUTPUTS] = {4, -8, 1}; /* quarters */
@@ -23,17 +17,14 @@ void hil_engine_init(void) {
 void *hil_engine_input(void) { return input; }
 const void *hil_engine_output(void) { return output; }
 
-#ifdef ALONE
-static void put(uint8_t byte) {
-    while (!(UCSR0A & 1 << UDRE0)) {}
-    UDR0 = byte;
-}
-#elif defined(BABBLES) /* behind the back of the firmware: a Due's UART, its state and what it sends */
-static void put(uint8_t byte) {
-    volatile uint32_t *const uart = (uint32_t *)0x400E0800;
-    while (!(uart[5] & 2)) {}
-    uart[7] = byte;
-}
+#ifdef BABBLES /* behind the back of the firmware: how ready a port is to send, and what it sends */
+#ifdef __AVR__
+#define READY (*(volatile uint8_t *)0xC0 & 1 << 5)
+#define SENT (*(volatile uint8_t *)0xC6)
+#else /* a Due's UART */
+#define READY (((volatile uint32_t *)0x400E0800)[5] & 2)
+#define SENT (((volatile uint32_t *)0x400E0800)[7])
+#endif
 #endif
 
 void hil_engine_invoke(void) {
@@ -49,30 +40,12 @@ void hil_engine_invoke(void) {
     for (volatile uint8_t *at = (uint8_t *)output;; ++at) *at = 0xEE;
 #endif
 #ifdef BABBLES
-    for (;;) put('x');
+    for (;;) {
+        while (!READY) {}
+        SENT = 'x';
+    }
 #endif
 #ifdef STARTS_AGAIN
     ((void (*)(void))0)();
 #endif
 }
-
-#ifdef ALONE
-static int get(void) { return UCSR0A & 1 << RXC0 ? UDR0 : -1; }
-
-static uint32_t ticks(void) { return TCNT1; } /* 16 bits are enough for this one */
-
-extern uint8_t __heap_start;
-
-int main(void) {
-    static const uint16_t stack_top = RAMEND + 1;
-    struct hil_bench bench = {
-        .clock_hz = F_CPU, .sample_bytes = sizeof input, .output_bytes = sizeof output, .get = get, .put = put, .ticks = ticks};
-    bench.stack_low = &__heap_start;
-    bench.stack_top = (uint8_t *)stack_top;
-    UBRR0 = 16; /* 115200 Bd at double speed */
-    UCSR0A = 1 << U2X0;
-    UCSR0B = 1 << RXEN0 | 1 << TXEN0;
-    TCCR1B = 1;
-    hil_bench_serve(&bench);
-}
-#endif

@@ -16,6 +16,7 @@ from onnx import helper
 from tinyhil.errors import ModelError
 from tinyhil.frontend.classical_encoders import imputer, joined, label_encoder, labels, one_hot
 from tinyhil.frontend.classical_nodes import Attributes, Plain, constant, plain_node, text, whole
+from tinyhil.frontend.classical_transformers import without_infinities
 from tinyhil.frontend.classical_trees import Forest, read_forest, walk_forest
 from tinyhil.frontend.classical_vectors import svm_classifier, svm_regressor
 from tinyhil.frontend.onnx_outputs import ML_DOMAIN as DOMAIN
@@ -24,6 +25,7 @@ from tinyhil.frontend.onnx_outputs import origin
 
 def rewrite_classical(graph: onnx.GraphProto) -> onnx.GraphProto:
     """The graph without operators of ai.onnx.ml; the graph itself if it has none."""
+    graph = without_infinities(graph)
     if not any(node.domain == DOMAIN for node in graph.node):
         return graph
     _check_pairs(graph)

@@ -23,9 +23,9 @@ from tinyhil.frontend.classical import rewrite_classical
 from tinyhil.frontend.dialects import in_onnx, pulp_kind
 from tinyhil.frontend.external import with_external_data
 from tinyhil.frontend.listing import Call, Model
-from tinyhil.frontend.onnx_functions import function_of
+from tinyhil.frontend.onnx_functions import function_of, is_function
 from tinyhil.frontend.onnx_outputs import main_outputs
-from tinyhil.frontend.onnx_versions import STANDARD_DOMAINS, brought_up, standard_opset
+from tinyhil.frontend.onnx_versions import PREVIEW, STANDARD_DOMAINS, brought_up, standard_opset
 from tinyhil.frontend.ports import ANY_STREAM, REAL, WHOLE, Fill, Port, Stream, connect
 from tinyhil.frontend.rewrite import MICROSOFT, Site, sensible
 from tinyhil.frontend.rewrite_control import choose, repeat
@@ -199,7 +199,7 @@ def _array(tensor: onnx.TensorProto, name: str) -> np.ndarray:
 def checked_weights(array: np.ndarray, name: str) -> np.ndarray:
     """`array` with floats as float32; ModelError if it holds anything but numbers. The builder refuses those that are
     not finite where a value computed at run time meets them."""
-    if array.dtype.name == "bfloat16":  # of which numpy knows nothing, either
+    if array.dtype.name.startswith(("bfloat16", "float8", "float4")):  # of which numpy knows nothing, either
         array = array.astype(np.float32)
     if array.dtype.kind not in "fiub":
         raise ModelError(f"weights '{name}' hold {array.dtype} values; store them as float32")
@@ -242,7 +242,7 @@ def _function(item: onnx.NodeProto, call: Call, builder: Builder) -> tuple[str, 
     wanted = [formal for formal, name in zip(function.output, call.outputs, strict=True) if name]
     body = onnx.GraphProto(node=function.node, output=[onnx.ValueInfoProto(name=name) for name in wanted])
     outer = builder.opset
-    builder.opset = max(outer, *(entry.version for entry in function.opset_import if not entry.domain))
+    builder.opset = max([outer, *(entry.version for entry in function.opset_import if not entry.domain)])
     found = dict(zip(wanted, _level(body, inner, builder), strict=True))
     builder.opset = outer
     return tuple(found.get(formal, "") for formal in function.output)
@@ -323,6 +323,7 @@ def _call(item: onnx.NodeProto, index: int, local: Local) -> Call:
     is_microsoft = item.domain == MICROSOFT
     op = RENAMED_MICROSOFT.get(item.op_type, item.op_type) if is_microsoft else item.op_type
     is_known = (is_microsoft and op in ALSO_MICROSOFT) or item.domain == DOMAINS.get(op)
+    is_known |= item.domain == PREVIEW and is_function(f"{PREVIEW}.{op}", 0)
     if item.domain == BLOCKED:
         raise ModelError(
             f"node '{name}': operator {BLOCKED}.{item.op_type} has the layout of one processor's vectors; "

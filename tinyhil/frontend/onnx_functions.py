@@ -11,22 +11,27 @@ from typing import Any
 import numpy as np
 import onnx
 
+from tinyhil.errors import ModelError
 from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.listing import Call
-from tinyhil.frontend.onnx_versions import OLDEST_OPSET, STANDARD_DOMAINS
+from tinyhil.frontend.onnx_versions import OLDEST_OPSET, PREVIEW, STANDARD_DOMAINS
 
 KINDS = {"f": onnx.TensorProto.FLOAT, "b": onnx.TensorProto.BOOL}  # of constants; others are whole numbers
 
 
 def is_function(op: str, opset: int) -> bool:
-    """Whether ONNX defines `op` by other operators."""
-    schema = _schema(op, opset)
+    """Whether ONNX defines `op` (with its domain in front, where that is not ONNX's main one) by other operators."""
+    domain, _, name = op.rpartition(".")
+    schema = _schema(name, opset, domain)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
 def function_of(item: onnx.NodeProto, call: Call, builder: Builder) -> onnx.FunctionProto | None:
-    """The nodes that `item` stands for, with its attributes in them, named after `call`; None if it is no function."""
-    schema = _schema(item.op_type, builder.opset) if item.domain in STANDARD_DOMAINS else None
+    """The nodes that `item` stands for, with its attributes in them, named after `call`; None if it is no function.
+
+    ModelError where ONNX has no nodes for its operands.
+    """
+    schema = _schema(item.op_type, builder.opset, item.domain)
     if schema is None or not (schema.has_function or schema.has_context_dependent_function):
         return None
     made = onnx.FunctionProto()
@@ -38,6 +43,9 @@ def function_of(item: onnx.NodeProto, call: Call, builder: Builder) -> onnx.Func
     else:
         version = _newest(schema.function_opset_versions, builder.opset)
         made.ParseFromString(schema.get_function_with_opset_version(version))
+    if len(made.output) < len(call.outputs):  # onnx gives no nodes for what does not fit
+        where = f"node '{call.name}' ({call.op})"
+        raise ModelError(f"{where}: ONNX has no nodes for these operands and attributes; the file is damaged")
     defaults = {name: one.default_value for name, one in schema.attributes.items() if one.default_value.name}
     given = {**defaults, **{one.name: one for one in item.attribute}}
     _fill(made.node, given, _results(made, call.outputs))
@@ -47,10 +55,12 @@ def function_of(item: onnx.NodeProto, call: Call, builder: Builder) -> onnx.Func
     return made
 
 
-def _schema(op: str, opset: int) -> Any:
+def _schema(op: str, opset: int, domain: str) -> Any:
     """The operator's schema, of which onnx's types say only a part; None if there is none."""
     try:
-        return onnx.defs.get_schema(op, opset)
+        if domain == PREVIEW:  # its versions are not ONNX's
+            return onnx.defs.get_schema(op, domain)
+        return onnx.defs.get_schema(op, opset) if domain in STANDARD_DOMAINS else None
     except onnx.defs.SchemaError:
         return None
 

@@ -9,6 +9,7 @@ from tinyhil.errors import ModelError
 
 OLDEST_OPSET = 13
 STANDARD_DOMAINS = ("", "ai.onnx")
+PREVIEW = "ai.onnx.preview"  # of operators that ONNX tries: those that it defines by others are read
 
 
 def standard_opset(proto: onnx.ModelProto) -> int:

@@ -16,14 +16,15 @@ import onnx
 from tinyhil.compiler.pins import CHOOSING
 from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.rewrite import MICROSOFT, Results, Rewrite, Site
-from tinyhil.frontend.rewrite_blocks import dequantized
+from tinyhil.frontend.rewrite_blocks import dequantized, spread
+from tinyhil.frontend.whole_types import NARROW
+from tinyhil.language.graph import element_count
 from tinyhil.ops import whole
 from tinyhil.ops.quantize import FROM_CODES, TO_CODES, nearest
 
 # (bits, what ONNX's integers exceed ours by)
 KINDS = {"int8": (8, 0), "uint8": (8, 128), "int16": (16, 0), "uint16": (16, 32768)}
 NHWC_POOL, NHWC_CONV = "NhwcMaxPool", "NhwcQLinearConv"  # the latter is QLinearConv of com.microsoft
-DYNAMIC = "onnxruntime.quantization.quantize_static makes the scales constants"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +82,61 @@ def _quantized(site: Site, x: str, grid: Grid) -> str:
 
 
 def _quantize_linear(site: Site) -> Results:
-    if int(site.attr("block_size", 0)):
-        raise site.refuse("scales per block", "per tensor and, for constants, per channel are supported")
-    given = int(site.attr("output_dtype", 0))
-    kind = onnx.TensorProto.DataType.Name(given).lower() if given else "uint8"
-    return (_quantized(site, site.input(0), _grid(site, 1, 2, int(site.attr("axis", 1)), kind)),)
+    """Per tensor and in 8 or 16 bits the format of the value; else numbers of their own."""
+    block, kind = int(site.attr("block_size", 0)), _kind_of_codes(site)
+    if not block and not _has_constants(site, 1):
+        return _rounded(site, kind, _around(site, 1), _around(site, 2) if site.input(2) else "")
+    grid = _grid(site, 1, 2, int(site.attr("axis", 1)), onnx.TensorProto.DataType.Name(kind).lower())
+    if site.value(site.input(0)) is not None and not block and grid.kind in KINDS:
+        return (_quantized(site, site.input(0), grid),)
+    if block or grid.scale.size != 1 or NARROW.get(kind, (0, 256))[1] < 256:
+        return _by_elements(site, grid, block, kind)
+    return (_quantized(site, site.input(0), grid),)
+
+
+def _kind_of_codes(site: Site) -> int:
+    """The element type of a QuantizeLinear's result: as it says, as its zero point has it, or uint8."""
+    given, zero = int(site.attr("output_dtype", 0)), site.input(2)
+    if given or not zero:
+        return given or onnx.TensorProto.UINT8
+    value = site.value(zero)
+    if zero in site.builder.kinds or value is None:
+        return site.builder.kinds.get(zero, onnx.TensorProto.UNDEFINED)
+    names = onnx.TensorProto.DataType.keys()
+    name = value.dtype.name.upper()
+    return onnx.TensorProto.DataType.Value(name) if name in names else onnx.TensorProto.UNDEFINED
+
+
+def _by_elements(site: Site, grid: Grid, block: int, kind: int) -> Results:
+    """By scales that differ from element to element."""
+    scale, zero = spread(site, grid.scale, block), spread(site, grid.zero, block)
+    return _rounded(site, kind, site.constant("scale", scale), site.constant("zero", zero))
+
+
+def _rounded(site: Site, kind: int, scale: str, zero: str) -> Results:
+    """round(x / scale) + zero within the type, as numbers."""
+    if kind not in NARROW:
+        name = onnx.TensorProto.DataType.Name(kind).lower()
+        raise site.refuse(f"to {name}", "whole numbers of up to 16 bits are supported")
+    low, values = NARROW[kind]
+    units = site.make("Round", site.make("Div", site.input(0), scale))
+    moved = site.make("Add", units, zero) if zero else units
+    return site.last("Clip", moved, site.constant("low", low), site.constant("high", low + values - 1))
+
+
+def _has_constants(site: Site, scale: int) -> bool:
+    """Whether the scale at position `scale` and the zero point behind it are known when the model is read."""
+    return all(not name or site.value(name) is not None for name in map(site.input, (scale, scale + 1)))
+
+
+def _around(site: Site, index: int) -> str:
+    """A scale or zero point, so that it broadcasts to the first input."""
+    name, rank = site.input(index), len(site.shape(site.input(0)))
+    size = element_count(site.shape(name))
+    if size == 1:
+        return name
+    shape = [size if at == site.axis(1, rank) else 1 for at in range(rank)]
+    return site.make("Reshape", name, site.constant(f"shape{index}", shape, np.int64))
 
 
 # ---- and back
@@ -108,9 +159,11 @@ def _dequantized(site: Site, codes: str, grid: Grid) -> str:
 
 
 def _constant(site: Site, codes: str, value: np.ndarray, grid: Grid) -> str:
-    if value.dtype.kind not in "iu":
-        raise site.refuse(f"'{codes}' holds {value.dtype} values", "integers are supported")
     scale, zero = grid.along(value.ndim)
+    if value.dtype.kind == "f":  # of 8 or 4 bits
+        return site.constant("real", (value - zero) * scale)
+    if value.dtype.kind not in "iu":
+        raise site.refuse(f"'{codes}' holds {value.dtype} values", "numbers are supported")
     made = (value.astype(np.int64) - zero).astype(np.float32) * scale
     name = site.builder.constant(f"{codes}.real", made.astype(np.float32))
     site.builder.steps[name] = scale.astype(np.float64)
@@ -165,6 +218,9 @@ def _real(site: Site, codes: str, grid: Grid) -> str | None:
 
 def _dequantize_linear(site: Site) -> Results:
     codes, block = site.input(0), int(site.attr("block_size", 0))
+    if not block and not _has_constants(site, 1):
+        moved = site.make("Sub", codes, _around(site, 2)) if site.input(2) else codes
+        return site.last("Mul", moved, _around(site, 1))
     if not block:
         return (_dequantized(site, codes, _grid(site, 1, 2, int(site.attr("axis", 1)))),)
     return (dequantized(site, block),)
@@ -256,6 +312,8 @@ def _concat(site: Site) -> Results:
 def _whole(site: Site, index: int, zero: int, axis: int) -> str:
     """Codes less their zero point, which may be one number per channel along `axis`."""
     codes = site.input(index)
+    if site.input(zero) and site.value(site.input(zero)) is None and element_count(site.shape(site.input(zero))) == 1:
+        return site.make("Sub", codes, site.input(zero))
     value, point = site.value(codes), site.static(zero, "zero point") if site.input(zero) else None
     points = np.zeros(1, np.int64) if point is None else point.reshape(-1).astype(np.int64)
     kind = point.dtype.name if point is not None else value.dtype.name if value is not None else ""
@@ -271,10 +329,6 @@ def _matmul_integer(site: Site) -> Results:
     return site.last("MatMul", _whole(site, 0, 2, rank - 2), _whole(site, 1, 3, -1))
 
 
-def _dynamic(site: Site) -> Results:
-    raise site.refuse("scales chosen at run time", DYNAMIC)
-
-
 def input_kind(element_type: int) -> str:
     """The kind of an input that is quantized already; empty for all others."""
     kind = onnx.TensorProto.DataType.DESCRIPTOR.values_by_number.get(element_type)
@@ -287,7 +341,7 @@ _AXIS = ("axis", "block_size")
 REWRITES = (
     Rewrite(
         "QuantizeLinear",
-        "int8, uint8, int16, uint16; per tensor; becomes the format of the value",
+        "per tensor to 8 and 16 bits: the format of the value; per channel, block, at run time: as Div and Round",
         _quantize_linear,
         (*_AXIS, "output_dtype", "precision", "saturate"),
     ),
@@ -297,7 +351,6 @@ REWRITES = (
         _dequantize_linear,
         (*_AXIS, "output_dtype"),
     ),
-    Rewrite("DynamicQuantizeLinear", "refused: scales must be constants", _dynamic),
     Rewrite(
         "QLinearConv",
         "as Conv between quantized values; weights per channel",

@@ -116,7 +116,7 @@ def average_pool(site: Site) -> Results:
 def _einsum(site: Site) -> Results:
     """Operands joined two at a time: what one alone has is summed before, a product of matrices sums what both have."""
     letters, result = _letters(site)
-    operands = list(zip(letters, site.call.inputs, strict=True))
+    operands = [_diagonal(site, *pair) for pair in zip(letters, site.call.inputs, strict=True)]
     while len(operands) > 1:
         (a, x), (b, y), *rest = operands
         needed = set(result).union(*(names for names, _ in rest))
@@ -144,12 +144,28 @@ def _letters(site: Site) -> tuple[list[str], str]:
             raise site.refuse(f"'{part}' for a tensor {list(site.shape(name))}", "check the equation")
         widest = max(widest, extra if "..." in part else 0)
         made.append(part.replace("...", "".join(free[len(free) - extra :])))
-    if any(count > 1 for part in made for count in Counter(part).values()):
-        raise site.refuse(f"an axis twice in one operand of '{equation}'", "take the diagonal before it")
     if not arrow:
         once = Counter("".join(left.replace("...", "")))
         result = ("..." if "..." in left else "") + "".join(sorted(k for k, n in once.items() if n == 1 and k != ","))
     return made, result.replace("...", "".join(free[len(free) - widest :]))
+
+
+def _diagonal(site: Site, names: str, x: str) -> tuple[str, str]:
+    """The operand with each axis once: of one that is there twice, the elements of equal places."""
+    shape = site.shape(x)
+    places = np.arange(element_count(shape)).reshape(shape)
+    while len(set(names)) < len(names):
+        second = next(at for at in range(len(names)) if names[at] in names[:at])
+        first = names.index(names[second])
+        if places.shape[first] != places.shape[second]:
+            sizes = f"{places.shape[first]} and {places.shape[second]}"
+            raise site.refuse(f"axis '{names[second]}' of {sizes}", "check the equation")
+        places = np.moveaxis(places.diagonal(axis1=first, axis2=second), -1, first)
+        names = names[:second] + names[second + 1 :]
+    if places.ndim == len(shape):
+        return names, x
+    flat = _reshape(site, x, element_count(shape))
+    return names, site.make("Gather", flat, site.constant("diagonal", places, np.int64), axis=0)
 
 
 def _summed(site: Site, names: str, x: str, unsummed: set[str]) -> tuple[str, str]:
@@ -222,5 +238,5 @@ REWRITES = (
     Rewrite("Tile", "constant repeats", _tile),
     Rewrite("DepthToSpace", f"both modes; {_BLOCKS}", _depth_to_space, ("blocksize", "mode")),
     Rewrite("SpaceToDepth", f"both modes; {_BLOCKS}", _space_to_depth, ("blocksize", "mode")),
-    Rewrite("Einsum", "as Transpose, ReduceSum and MatMul; no axis twice in one operand", _einsum, ("equation",)),
+    Rewrite("Einsum", "as Gather, Transpose, ReduceSum and MatMul", _einsum, ("equation",)),
 )
