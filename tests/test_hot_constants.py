@@ -142,7 +142,7 @@ def test_a_part_of_many_constants_is_read_where_nothing_waits(board: str, hot_by
     assert (address >> 24, size) == (0x20, hot_bytes)
     assert found[".rodata"][0] >> 24 != 0x20
     assert found[".bss"][0] >> 24 == 0x20
-    assert outcome.image.static_bytes < 2048
+    assert outcome.image.static_bytes < 4096  # constants are not counted; the kernels of a G0B1 are
     assert outcome.image.flash_bytes > 320 * 256 + 256 * 160 + 160 * 64
     check_fits(outcome.image, boards.board(board))
 
