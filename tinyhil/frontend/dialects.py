@@ -30,6 +30,8 @@ OF_PULP = frozenset(  # whatever domain a tool writes them in; those that are no
         "iSoftmax",
         "IntegerDiv",
         "IntegerMean",
+        "ITAMax",
+        "ITAPartialMax",
     }
     | {"TrueIntegerDiv"}
 )

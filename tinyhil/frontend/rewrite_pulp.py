@@ -180,6 +180,69 @@ def _softmax(site: Site) -> Results:
     return site.last("WholeSoftmax", site.input(0), whole="int16", **attrs)
 
 
+def _ita_max(site: Site) -> Results:
+    """Powers of two in place of exponentials, and a row's shares of n_levels - 1."""
+    levels = _number(site, "n_levels")
+    if not 2 <= levels <= LEVELS or site.axis(-1, len(site.shape(site.input(0)))) != len(site.shape(site.input(0))) - 1:
+        raise site.refuse(f"{levels} levels", "256 levels along the last axis are supported")
+    return site.last("WholeHalves", site.input(0), whole="int16", most=levels - 1, low=0)
+
+
+def _layer_norm(site: Site) -> Results:
+    """A row's distances from its mean, by their whole root of the mean square, times weights, plus a bias, over D."""
+    divisor = _number(site, "D")
+    shift = divisor.bit_length() - 1
+    weight, bias = (np.rint(site.static(index, what)) for index, what in ((1, "weight"), (2, "bias")))
+    if divisor < 1 or divisor != 1 << shift or max(np.abs(weight).max(), np.abs(bias).max()) >= MOST_SUM:
+        raise site.refuse(f"a divisor of {divisor}", "powers of two, and 32 bits of weights are supported")
+    names = [site.constant(what, array, np.int64) for what, array in (("weight", weight), ("bias", bias))]
+    return site.last("WholeLayerNorm", site.input(0), *names, whole="int8", shift=shift)
+
+
+def _gelu(site: Site) -> Results:
+    """x (one + sign(x) (one - d^2)) / 2 rounded downwards, with d = min(|x|, -b) + b."""
+    b, one, x = _number(site, "b"), _number(site, "one"), site.input(0)
+    if not (0 < -b < 1 << 15 and b * b <= 2 * one < 1 << 16):
+        raise site.refuse(f"coefficients {b} and {one}", "b below 0 and one of at least half its square are supported")
+
+    def pair(function: str, left: str, right: str | int) -> str:
+        name = right if isinstance(right, str) else site.constant(f"{function}{right}", np.asarray(right), np.int64)
+        return site.make("WholePair", left, name, whole="int32", function=function)
+
+    sign = pair("min", pair("max", x, -1), 1)
+    d = pair("add", pair("min", pair("mul", sign, x), -b), b)
+    level = pair("mul", sign, pair("add", pair("mul", pair("mul", d, d), -1), one))
+    return (pair("mul", x, pair("div", pair("add", level, one), 2)),)
+
+
+def _mean(site: Site) -> Results:
+    """Along one axis, to the nearest."""
+    x, given = site.input(0), site.attr("axes", None)
+    axes = [int(axis) for axis in np.reshape(np.asarray(given if given is not None else []), -1)]
+    shape = site.shape(x)
+    if len(axes) != 1 or not -len(shape) <= axes[0] < len(shape):
+        raise site.refuse(f"axes {axes} of {list(shape)}", "one axis is supported")
+    axis = axes[0] % len(shape)
+    order = [*(at for at in range(len(shape)) if at != axis), axis]
+    rows = site.make("Transpose", x, perm=order) if order != sorted(order) else x
+    made = site.make("WholeMean", rows, whole="int8" if _is_byte(site, x) else "int32")
+    if not int(site.attr("keepdims", 1)):
+        return (made,)
+    kept = [1 if at == axis else side for at, side in enumerate(shape)]
+    return site.last("Reshape", made, site.constant("kept", kept, np.int64))
+
+
+def _division(site: Site) -> Results:
+    """x * Delta * eta / (y * eta + eps) to the nearest, in 64 bits."""
+    delta, eps, eta = (_number(site, name) for name in ("Delta", "eps", "eta"))
+    if min(delta, eta) < 1 or not 0 <= eps < 1 << 30 or delta * eta >= 1 << 31:
+        raise site.refuse(f"Delta {delta}, eta {eta}, eps {eps}", "the file is damaged")
+    x, y = site.input(0), site.input(1)
+    if site.shape(y) != site.shape(x):
+        y = site.make("Expand", y, site.constant("shape", site.shape(x), np.int64))
+    return site.last("WholeDivision", x, y, whole="int32", factor=delta * eta, more=eta, least=eps)
+
+
 def _quotient(site: Site) -> Results:
     """x * Delta * eta / (y * eta + eps) with a constant y, in 64 bits."""
     delta, eps, eta, y = (_number(site, name) for name in ("Delta", "eps", "eta", "y"))
@@ -247,6 +310,25 @@ REWRITES = (
         _softmax,
         ("coeffA", "coeffB", "coeffC", "log2", "n_levels"),
         PULP,
+    ),
+    Rewrite(
+        "ITAMax",
+        "PULP's dialect: powers of two in place of exponentials; along the last axis",
+        _ita_max,
+        ("axis", "n_levels"),
+        PULP,
+    ),
+    Rewrite(
+        "iLayerNorm",
+        "PULP's dialect: a row less its mean, by the whole root of its mean square, times weights, plus a bias",
+        _layer_norm,
+        ("D", "n_levels"),
+        PULP,
+    ),
+    Rewrite("iGELU", "PULP's dialect: x times a parabola on both sides of 0", _gelu, ("b", "one"), PULP),
+    Rewrite("IntegerMean", "PULP's dialect: along one axis, to the nearest", _mean, ("axes", "keepdims"), PULP),
+    Rewrite(
+        "IntegerDiv", "PULP's dialect: by other whole numbers, in 64 bits", _division, ("Delta", "eps", "eta"), PULP
     ),
     Rewrite(
         "TrueIntegerDiv",
