@@ -155,6 +155,8 @@ def pulp_transformer() -> onnx.ModelProto:
     constants = {
         "w": draws.integers(100000, 400000, 6),
         "b": draws.integers(-9000, 9000, 6),
+        "cw": draws.integers(-128, 128, (4, 2, 3)),
+        "cb": draws.integers(-2000, 2000, 4),
         **{name: np.array(value) for name, value in (("m", 60), ("m1", 9000), ("m2", 70000), ("z", 0))},
     }
     nodes = [
@@ -169,7 +171,17 @@ def pulp_transformer() -> onnx.ModelProto:
         node("Add", "q c", "k"),
         node("RequantShift", "k m1 z", "k1", **rq),
         node("Add", "k1 g1", "t"),
-        node("RequantShift", "t m2 z", "y", **rq),
+        node("Conv", "n cw cb", "v", pads=[2, 2], dilations=[2], strides=[1], group=2),
+        node("Conv", "n cw cb", "v2", pads=[1, 0], strides=[2], group=2),
+        node("RequantShift", "v m z", "v1", **rq),
+        node("IntegerMean", "v2", "v3", axes=[2], keepdims=1),
+        node("RequantShift", "v3 m z", "v4", **rq),
+        node("IntegerMean", "v1", "v5", axes=[2], keepdims=1),
+        node("Mul", "v5 v4", "v6"),
+        node("RequantShift", "v6 m1 z", "v7", **rq),
+        node("Add", "t v1", "u"),
+        node("Sub", "u v7", "u1"),
+        node("RequantShift", "u1 m2 z", "y", **rq),
     ]
     return of_opset(10, nodes, {k: v.astype(np.float32) for k, v in constants.items()}, (1, 4, 6))
 
@@ -202,6 +214,8 @@ def test_whole_networks_of_pulp_compute_the_same_everywhere(
 WHOLE = (
     *(f"Kernels/Integer/{name}" for name in ("Add/Regular_RQ", "MatMul/Regular_RQ", "RMSNorm", "TrueIntegerDiv")),
     *("Kernels/Integer/Softmax/Regular", "Kernels/Integer/Attention", "Models/microLlama/INT8/microLlama1"),
+    *("Models/CCT/Int/ICCT", "Models/miniMobileNet"),
+    *(f"Kernels/Integer/Conv/{name}_RQ" for name in ("DW_2D", "DW_3x3", "Regular_1D", "Regular_3x3")),
     *(f"Kernels/Integer/GEMM/{name}" for name in ("Batch_RQ", "Regular_RQPerColumn", "Regular_RQPerRow", "TransB_RQ")),
 )
 

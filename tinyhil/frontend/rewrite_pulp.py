@@ -8,7 +8,7 @@ from onnx import numpy_helper
 
 from tinyhil.frontend.rewrite import Results, Rewrite, Site
 from tinyhil.frontend.rewrite_quantized import known_kind
-from tinyhil.language.graph import Node, element_count
+from tinyhil.language.graph import Node, Shape, element_count
 
 PULP = "PACTOps"
 MOST_BITS = 22  # of a divisor: what is beyond a result of 8 bits stays below 2**31
@@ -122,9 +122,19 @@ def _pair_of(op: str) -> Rewrite:
         a, b = site.input(0), site.input(1)
         if not (_is_whole(site, a) and _is_whole(site, b)):
             return site.last(op, a, b)
-        return site.last("WholePair", a, b, whole="int32", function=op.lower())
+        out = np.broadcast_shapes(site.shape(a), site.shape(b))
+        wide = [_lying(site, one, tuple(out)) for one in (a, b)]
+        return site.last("WholePair", *wide, whole="int32", function=op.lower())
 
     return Rewrite(f"i{op}", f"PULP's dialect: {op} beside its operators, of whole numbers", apply, (), PULP)
+
+
+def _lying(site: Site, name: str, out: Shape) -> str:
+    """The operand as it is, if it is one number or lies along the last axes of `out`, else expanded to it."""
+    own = site.shape(name)
+    while own and own[0] == 1:
+        own = own[1:]
+    return name if own == out[len(out) - len(own) :] else site.make("Expand", name, site.constant("out", out, np.int64))
 
 
 def _matmul(site: Site) -> Results:
@@ -132,6 +142,42 @@ def _matmul(site: Site) -> Results:
     if not (_is_whole(site, a) and _is_whole(site, b)) or min(len(site.shape(one)) for one in (a, b)) < 2:
         return site.last("MatMul", a, b)
     return site.last(PRODUCT, a, b, whole="int32")
+
+
+def _conv(site: Site) -> Results:
+    """What each tap of the kernel sees, behind each other, times the weights; of others as in ONNX."""
+    x, weights, bias = site.input(0), site.value(site.input(1)), site.input(2)
+    shape, padding = site.shape(x), site.attr("auto_pad", "NOTSET")
+    known = [one for one in (x, site.input(1), bias) if one]
+    if weights is None or not all(_is_whole(site, one) for one in known) or shape[0] != 1 or padding != "NOTSET":
+        return site.last("Conv", *known, **site.call.attrs)
+    outputs, inner, *kernel = weights.shape
+    axes, groups = len(kernel), int(site.attr("group", 1))
+    steps, apart = ([int(n) for n in site.attr(name, None) or [1] * axes] for name in ("strides", "dilations"))
+    pads = [int(n) for n in site.attr("pads", None) or [0] * 2 * axes]
+    if any(pads):
+        x = site.make("Pad", x, site.constant("pads", [0, 0, *pads[:axes], 0, 0, *pads[axes:]], np.int64))
+    sides = [
+        (side - (taps - 1) * gap - 1) // step + 1
+        for side, taps, gap, step in zip(site.shape(x)[2:], kernel, apart, steps, strict=True)
+    ]
+    count = element_count(tuple(sides))
+    seen = []
+    for tap in np.ndindex(*kernel):
+        starts = [at * gap for at, gap in zip(tap, apart, strict=True)]
+        ends = [start + (side - 1) * step + 1 for start, side, step in zip(starts, sides, steps, strict=True)]
+        bounds = (starts, ends, [*range(2, 2 + axes)], steps)
+        cut = site.make("Slice", x, *(site.constant(f"cut{n}", one, np.int64) for n, one in enumerate(bounds)))
+        seen.append(site.make("Reshape", cut, site.constant("planes", [groups, inner, count], np.int64)))
+    columns = site.make("Concat", *seen, axis=1) if len(seen) > 1 else seen[0]
+    by_tap = np.moveaxis(weights.reshape(groups, outputs // groups, inner, -1), 3, 2)  # taps before channels
+    rows = site.constant("rows", by_tap.reshape(groups, outputs // groups, -1), np.int64)
+    made = site.make(PRODUCT, rows, columns, whole="int32")
+    if bias:
+        wide = site.constant("bias", np.broadcast_to(site.static(2, "bias").reshape(-1, 1), (outputs, count)), np.int64)
+        flat = site.make("Reshape", made, site.constant("flat", [outputs, count], np.int64))
+        made = site.make("WholePair", flat, wide, whole="int32", function="add")
+    return site.last("Reshape", made, site.constant("result", [1, outputs, *sides], np.int64))
 
 
 def _gemm(site: Site) -> Results:
@@ -289,6 +335,13 @@ REWRITES = (
         PULP,
     ),
     *(_pair_of(op) for op in ("Add", "Sub", "Mul")),
+    Rewrite(
+        "iConv",
+        "PULP's dialect: Conv beside its operators, of whole numbers",
+        _conv,
+        ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"),
+        PULP,
+    ),
     Rewrite("iMatMul", "PULP's dialect: MatMul beside its operators, of whole numbers", _matmul, (), PULP),
     Rewrite(
         "iGemm",
