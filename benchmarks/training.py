@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import limits, post_training, pruning, qnn, rivals, unsigned, zeros
+from benchmarks import grids, limits, post_training, pruning, qnn, rivals, unsigned, zeros
 from benchmarks.bench import Bench, Row, mlp, pictures
 from benchmarks.given import given_data
 from benchmarks.gupta import AsPrinted, Unrounded
@@ -144,6 +144,7 @@ TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "qnn": qnn.mnist,
     "qnn_cifar": qnn.cifar,
     "qnn_boards": qnn.boards,
+    "qnn_grids": grids.rows,
     "clusters": clusters,
     "arithmetic": arithmetic,
     "arithmetic_cifar": arithmetic_cifar,
