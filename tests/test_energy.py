@@ -17,7 +17,7 @@ from onnx_models import node, simple
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError
 from tinyhil.harness.energy.counts import Operand, Operation, count_operations
-from tinyhil.harness.energy.parts import parts_of
+from tinyhil.harness.energy.decomposition import parts_of
 from tinyhil.harness.energy.sample_energy import energy_of
 from tinyhil.harness.energy.session import AS_LISTS
 from tinyhil.harness.energy.technology import Technology, find_technology

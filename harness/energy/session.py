@@ -9,7 +9,7 @@ from typing import Any
 from tinyhil.compiler.lower import lower
 from tinyhil.harness.energy.chips import ChipEnergy, energy_on_chips
 from tinyhil.harness.energy.counts import count_operations
-from tinyhil.harness.energy.parts import InParts, layers_in_parts
+from tinyhil.harness.energy.decomposition import InParts, layers_in_parts
 from tinyhil.harness.energy.sample_energy import Energy, OperationEnergy, energy_of
 from tinyhil.harness.energy.technology import Technology, find_technology
 from tinyhil.harness.energy.what_if import Sensitivity, sensitivities

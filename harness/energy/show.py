@@ -8,7 +8,7 @@ from rich.table import Table
 from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.harness.energy.chips import ChipEnergy
 from tinyhil.harness.energy.counts import Operand
-from tinyhil.harness.energy.parts import InParts
+from tinyhil.harness.energy.decomposition import InParts
 from tinyhil.harness.energy.sample_energy import OperationEnergy
 from tinyhil.harness.energy.session import EnergyOutcome
 from tinyhil.harness.energy.what_if import Sensitivity
