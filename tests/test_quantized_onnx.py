@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from kernel_cases import Case, first_difference, run_natively, run_on_board
 from onnx import TensorProto, helper
@@ -239,18 +240,41 @@ def test_scales_of_a_run_or_of_an_element(name: str, tmp_path: Path) -> None:
     assert first_difference([made], run_natively([made], tmp_path)) == ""
 
 
+@pytest.mark.parametrize("is_optimized", [False, True], ids=["plain", "optimized"])
 @pytest.mark.parametrize("kind", [QuantType.QInt8, QuantType.QUInt8])
-def test_networks_of_the_dynamic_quantizer(kind: QuantType, tmp_path: Path) -> None:
+def test_networks_of_the_dynamic_quantizer(kind: QuantType, is_optimized: bool, tmp_path: Path) -> None:
+    """And what the optimizer joins of them. One sample is nothing but 0, of which no scale can be told."""
     quantize_dynamic(MLP, tmp_path / "q.onnx", weight_type=kind)
-    proto = onnx.load(tmp_path / "q.onnx")
-    assert {"DynamicQuantizeLinear", "MatMulInteger"} <= {one.op_type for one in proto.graph.node}
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "o.onnx")
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    onnxruntime.InferenceSession(tmp_path / "q.onnx", options)
+    proto = onnx.load(tmp_path / ("o.onnx" if is_optimized else "q.onnx"))
+    wanted_ops = {"DynamicQuantizeMatMul"} if is_optimized else {"DynamicQuantizeLinear", "MatMulInteger"}
+    assert wanted_ops <= {one.op_type for one in proto.graph.node}
     graph = load(proto, tmp_path)
     x = load_digits().x_test[:SAMPLES].reshape(SAMPLES, *graph.shapes[graph.inputs[0]])
+    x[0] = 0
     wanted, made = onnxruntime_outputs(proto, x), case("dynamic", graph, x)
     largest = np.abs(wanted).max()
     np.testing.assert_allclose(evaluate(graph, x).reshape(wanted.shape), wanted, atol=1e-5 * largest)
     assert np.abs(real(made).reshape(wanted.shape) - wanted).max() < 0.01 * largest
     assert first_difference([made], run_natively([made], tmp_path)) == ""
+
+
+def test_codes_with_a_scale_of_the_run(tmp_path: Path) -> None:
+    """What the optimizer makes where one DynamicQuantizeLinear is read by several products."""
+    draws = np.random.default_rng(3)
+    fused = helper.make_node("MatMulIntegerToFloat", ["q", "w", "s", "t", "z", "u", "b"], ["y"], domain="com.microsoft")
+    constants = {
+        "w": draws.integers(0, 255, (4, 3)).astype(np.uint8), "t": np.float32([0.02, 0.01, 0.03]),
+        "u": np.uint8([120, 130, 128]), "b": np.float32([0.5, -1, 2]),
+    }  # fmt: skip
+    proto = written([node("DynamicQuantizeLinear", "x", "q s z"), fused], constants, ((2, 4), (2, 3)), opset=17)
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    x = draws.normal(size=(SAMPLES, 2, 4)).astype(np.float32)
+    graph, wanted = load(proto, tmp_path), onnxruntime_outputs(proto, x)
+    np.testing.assert_allclose(evaluate(graph, x).reshape(wanted.shape), wanted, atol=1e-5)
 
 
 REFUSED = [

@@ -51,8 +51,8 @@ class Grid:
         return self.scale.reshape(shape), np.broadcast_to(self.zero, self.scale.shape).reshape(shape)
 
 
-def _grid(site: Site, scale: int, zero: int, axis: int = 1, kind: str = "") -> Grid:
-    """From the inputs at positions `scale` and `zero`."""
+def grid_of_inputs(site: Site, scale: int, zero: int, axis: int = 1, kind: str = "") -> Grid:
+    """From the inputs at positions `scale` and `zero`; ModelError for those that are no constants, or make no sense."""
     steps = site.static(scale, "scale").astype(np.float32)
     point = site.static(zero, "zero point") if site.input(zero) else None
     if steps.size == 0 or not (steps > 0).all():
@@ -86,7 +86,7 @@ def _quantize_linear(site: Site) -> Results:
     block, kind = int(site.attr("block_size", 0)), _kind_of_codes(site)
     if not block and not _has_constants(site, 1):
         return _rounded(site, kind, _around(site, 1), _around(site, 2) if site.input(2) else "")
-    grid = _grid(site, 1, 2, int(site.attr("axis", 1)), onnx.TensorProto.DataType.Name(kind).lower())
+    grid = grid_of_inputs(site, 1, 2, int(site.attr("axis", 1)), onnx.TensorProto.DataType.Name(kind).lower())
     if site.value(site.input(0)) is not None and not block and grid.kind in KINDS:
         return (_quantized(site, site.input(0), grid),)
     if block or grid.scale.size != 1 or NARROW.get(kind, (0, 256))[1] < 256:
@@ -142,8 +142,8 @@ def _around(site: Site, index: int) -> str:
 # ---- and back
 
 
-def _dequantized(site: Site, codes: str, grid: Grid) -> str:
-    """The real value behind `codes`."""
+def real_value(site: Site, codes: str, grid: Grid) -> str:
+    """The real value behind `codes`; ModelError for constants that are no numbers."""
     value = site.value(codes)
     if value is not None:
         return _constant(site, codes, value, grid)
@@ -222,7 +222,7 @@ def _dequantize_linear(site: Site) -> Results:
         moved = site.make("Sub", codes, _around(site, 2)) if site.input(2) else codes
         return site.last("Mul", moved, _around(site, 1))
     if not block:
-        return (_dequantized(site, codes, _grid(site, 1, 2, int(site.attr("axis", 1)))),)
+        return (real_value(site, codes, grid_of_inputs(site, 1, 2, int(site.attr("axis", 1)))),)
     return (dequantized(site, block),)
 
 
@@ -231,7 +231,7 @@ def _dequantize_linear(site: Site) -> Results:
 
 def _operand(site: Site, index: int, axis: int = 1) -> str:
     """The real value of three inputs from `index` on: codes, scale, zero point."""
-    return _dequantized(site, site.input(index), _grid(site, index + 1, index + 2, axis))
+    return real_value(site, site.input(index), grid_of_inputs(site, index + 1, index + 2, axis))
 
 
 def _bias(site: Site, index: int, scales: np.ndarray) -> list[str]:
@@ -263,7 +263,7 @@ def _qlinear_conv(site: Site) -> Results:
     weights = _operand(site, 3, 0)
     bias = _bias(site, 8, _scale_of(site, 1, 4))
     y = _in_planes(site, "Conv", _operand(site, 0), weights, *bias)
-    return (_quantized(site, y, _grid(site, 6, 7)),)
+    return (_quantized(site, y, grid_of_inputs(site, 6, 7)),)
 
 
 def _nhwc_max_pool(site: Site) -> Results:
@@ -273,7 +273,9 @@ def _nhwc_max_pool(site: Site) -> Results:
 def _qlinear_matmul(site: Site) -> Results:
     if site.static(1, "scale").size != 1:
         raise site.refuse("a scale per row of the first operand", "quantize it per tensor")
-    return (_quantized(site, site.make("MatMul", _operand(site, 0), _operand(site, 3, -1)), _grid(site, 6, 7)),)
+    return (
+        _quantized(site, site.make("MatMul", _operand(site, 0), _operand(site, 3, -1)), grid_of_inputs(site, 6, 7)),
+    )
 
 
 def _q_gemm(site: Site) -> Results:
@@ -281,7 +283,7 @@ def _q_gemm(site: Site) -> Results:
     weights = _operand(site, 3, 0 if turned else 1)
     bias = _bias(site, 6, alpha * _scale_of(site, 1, 4))
     y = site.make("Gemm", _operand(site, 0), weights, *bias, **site.call.attrs)
-    return (_quantized(site, y, _grid(site, 7, 8)) if site.input(7) else y,)
+    return (_quantized(site, y, grid_of_inputs(site, 7, 8)) if site.input(7) else y,)
 
 
 def _of(op: str, operands: int) -> Rewrite:
@@ -291,7 +293,7 @@ def _of(op: str, operands: int) -> Rewrite:
     def apply(site: Site) -> Results:
         attrs = {name: value for name, value in site.call.attrs.items() if name != "opset"}
         y = site.make(op, *(_operand(site, 3 * index) for index in range(operands)), **attrs)
-        return (_quantized(site, y, _grid(site, 3 * operands, 3 * operands + 1)),)
+        return (_quantized(site, y, grid_of_inputs(site, 3 * operands, 3 * operands + 1)),)
 
     return Rewrite(f"QLinear{op}", f"as {op} between quantized values", apply, attributes, MICROSOFT)
 
@@ -301,12 +303,12 @@ POOL = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "s
 
 def _pool(site: Site) -> Results:
     y = _in_planes(site, site.call.op.removeprefix("QLinear"), _operand(site, 0))
-    return (_quantized(site, y, _grid(site, 3, 4)),)
+    return (_quantized(site, y, grid_of_inputs(site, 3, 4)),)
 
 
 def _concat(site: Site) -> Results:
     parts = [_operand(site, index) for index in range(2, len(site.call.inputs), 3)]
-    return (_quantized(site, site.make("Concat", *parts, axis=int(site.attr("axis", 0))), _grid(site, 0, 1)),)
+    return (_quantized(site, site.make("Concat", *parts, axis=int(site.attr("axis", 0))), grid_of_inputs(site, 0, 1)),)
 
 
 def _whole(site: Site, index: int, zero: int, axis: int) -> str:
@@ -317,7 +319,7 @@ def _whole(site: Site, index: int, zero: int, axis: int) -> str:
     value, point = site.value(codes), site.static(zero, "zero point") if site.input(zero) else None
     points = np.zeros(1, np.int64) if point is None else point.reshape(-1).astype(np.int64)
     kind = point.dtype.name if point is not None else value.dtype.name if value is not None else ""
-    return _dequantized(site, codes, Grid(np.ones(points.size, np.float32), points, kind, axis))
+    return real_value(site, codes, Grid(np.ones(points.size, np.float32), points, kind, axis))
 
 
 def _conv_integer(site: Site) -> Results:
