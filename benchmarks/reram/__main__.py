@@ -38,7 +38,7 @@ from tinyhil.train.schedule import Schedule
 from tools.measured import provenance
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "results" / "reram"
-SEEDS, TUNED_SEEDS = range(5), range(3)
+SEEDS, TUNED_SEEDS = range(5), range(2)
 TUNED = "ddpg, fine-tuned"
 
 
