@@ -88,9 +88,9 @@ def controls(evaluations: int) -> dict[str, tuple[Strategy, bool]]:
     most = (f"trials={4 * evaluations}",)
     return {
         "grid": (Grid(), False),
+        "milp": (make_strategy("milp", ()), False),
         "random": (make_strategy("random", most), True),
         "nsga2": (make_strategy("nsga2", most), True),
-        "milp": (make_strategy("milp", ()), False),
     }
 
 
@@ -121,10 +121,6 @@ def measure(case: Case) -> Iterator[dict[str, Any]]:
             best = optimum(problem, table)
             facts = {"threshold": threshold, "strategy": "optimum", "seed": 0, "evaluations": COUNT}
             yield _row(problem, loaded, best, facts)
-        for name, (strategy, draws) in controls(case.evaluations).items():
-            for seed in SEEDS if draws else (0,):
-                if (threshold, name, seed) not in known:
-                    yield _searched(loaded.problem(limits, seed, evaluator), loaded, name, strategy, threshold)
         for learner, seed in learners(case, threshold):
             if (threshold, learner.name, seed) in known:
                 continue
@@ -133,6 +129,10 @@ def measure(case: Case) -> Iterator[dict[str, Any]]:
             else:
                 problem = loaded.problem(limits, seed, evaluator)
             yield from _learned(problem, loaded, learner)
+        for name, (strategy, draws) in controls(case.evaluations).items():
+            for seed in SEEDS if draws else (0,):
+                if (threshold, name, seed) not in known:
+                    yield _searched(loaded.problem(limits, seed, evaluator), loaded, name, strategy, threshold)
 
 
 def _key(loaded: Loaded) -> str:
