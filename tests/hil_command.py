@@ -37,12 +37,13 @@ class Forked:
         env: dict[str, str],
         emulator: Path | None = None,
         file_bytes: int | None = None,
+        program: str = "hil",
     ) -> None:
         self.args, self.returncode = arguments, None
         self._status = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._status.connect(server())
-        asked = {"arguments": arguments, "cwd": str(cwd), "environment": env, "file_bytes": file_bytes}
-        request = json.dumps({**asked, "emulator": emulator and str(emulator)}).encode()
+        asked = {"program": program, "arguments": arguments, "cwd": str(cwd), "environment": env}
+        request = json.dumps({**asked, "file_bytes": file_bytes, "emulator": emulator and str(emulator)}).encode()
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
         with open(os.devnull) as nothing:
             socket.send_fds(self._status, [request], [nothing.fileno(), out_end, err_end])
@@ -137,6 +138,15 @@ def pytest_typed(words: list[str], cwd: Path) -> Done:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     command = [sys.executable, "-m", "pytest", *words, "-p", "no:cacheprovider"]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=environment, check=False)
+
+
+def forked_pytest(*arguments: object, cwd: Path) -> Done:
+    """pytest as a project of a user's runs it, in a process that has imported pytest and `tinyhil`, and so can not
+    rewrite their assertions."""
+    words = [*map(str, arguments), "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    process = Forked(words, cwd, dict(os.environ), program="pytest")
+    out, err = process.communicate()
+    return Done(process.args, process.wait(), out, err)
 
 
 def start_hil(*arguments: object, cwd: Path) -> Forked:
