@@ -338,6 +338,16 @@ def test_weights_of_other_floats_become_float32(tmp_path: Path) -> None:
         assert (constants["w"] == 0.5).all()
 
 
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE])
+def test_inputs_of_other_floats_are_real_numbers(kind: int, tmp_path: Path) -> None:
+    loaded = load(simple([node("Cast", "x", "f", to=TensorProto.FLOAT), node("Neg", "f", "y")], X), tmp_path)
+    proto = onnx.load(tmp_path / "m.onnx")
+    proto.graph.input[0].type.tensor_type.elem_type = kind
+    again = load(proto, tmp_path)
+    x = np.float32([[0.5, -2, 3, 1]])
+    np.testing.assert_array_equal(evaluate(again, x[None]), evaluate(loaded, x[None]))
+
+
 def test_constants_are_folded_and_unused_ones_dropped(tmp_path: Path) -> None:
     nodes = [node("Add", "a a", "b"), node("Reshape", "b s", "w"), node("Relu", "a", "dead"), MATMUL]
     loaded = load(simple(nodes, X, {"a": np.ones(8), "s": [4, 2], "spare": [1.0]}), tmp_path)
