@@ -36,6 +36,19 @@ def _tile(site: Site) -> Results:
 # ---- depth and space
 
 
+def _each_sample(site: Site) -> Results:
+    """The same of each of several samples that are one here, behind each other; None of a single one."""
+    shape = site.shape(site.input(0))
+    if len(shape) != 4 or shape[0] == 1:
+        return None
+    made = []
+    for sample in range(shape[0]):
+        ends = (("starts", [sample]), ("ends", [sample + 1]), ("axes", [0]))
+        cut = site.make("Slice", site.input(0), *(site.constant(name, value, np.int64) for name, value in ends))
+        made.append(site.make(site.call.op, cut, **site.call.attrs))
+    return site.last("Concat", *made, axis=0)
+
+
 def _planes(site: Site) -> tuple[str, tuple[int, int, int], int]:
     x, block = site.input(0), int(site.attr("blocksize", 0))
     shape = site.shape(x)
@@ -52,6 +65,8 @@ def _swapped(site: Site, x: str, a: int, b: int, c: int, d: int) -> str:
 
 def _depth_to_space(site: Site) -> Results:
     """(i, j, c, h, w), or (c, i, j, h, w), to (c, h, i, w, j): swaps of neighbours, so that few axes move at once."""
+    if (each := _each_sample(site)) is not None:
+        return each
     x, (depth, height, width), s = _planes(site)
     if depth % (s * s):
         raise site.refuse(f"{depth} channels in blocks of {s}", "they must be a multiple of its square")
@@ -67,6 +82,8 @@ def _depth_to_space(site: Site) -> Results:
 
 def _space_to_depth(site: Site) -> Results:
     """(c, h, i, w, j) to (i, j, c, h, w), or (c, i, j, h, w)."""
+    if (each := _each_sample(site)) is not None:
+        return each
     x, (channels, height, width), s = _planes(site)
     if height % s or width % s:
         raise site.refuse(f"{height} x {width} pixels in blocks of {s}", "they must be a multiple of it")
@@ -232,11 +249,10 @@ def _moved_axes(shape: Shape, perm: list[int]) -> int:
     return 1 + sum(before.index(b) != before.index(a) + 1 for a, b in pairwise(moved))
 
 
-_BLOCKS = "batch of 1"
 REWRITES = (
     Rewrite("Transpose", "any order of the axes", _transpose, ("perm",)),
     Rewrite("Tile", "constant repeats", _tile),
-    Rewrite("DepthToSpace", f"both modes; {_BLOCKS}", _depth_to_space, ("blocksize", "mode")),
-    Rewrite("SpaceToDepth", f"both modes; {_BLOCKS}", _space_to_depth, ("blocksize", "mode")),
+    Rewrite("DepthToSpace", "both modes", _depth_to_space, ("blocksize", "mode")),
+    Rewrite("SpaceToDepth", "both modes", _space_to_depth, ("blocksize", "mode")),
     Rewrite("Einsum", "as Gather, Transpose, ReduceSum and MatMul", _einsum, ("equation",)),
 )
