@@ -1,6 +1,6 @@
 """Engines of others beside ours, as `hil compare --engines` measures them: the networks and boards of a page.
 
-    python -m benchmarks.engines [--only PATTERN] [--again | --tensors]
+    python -m benchmarks.engines [--only PATTERN] [--again | --tensors | --merge FILE]
 
 Writes results/engines.json, which docs/measured/peers.md shows (python -m tools.docs). Needs HIL_DATA with `models/`
 and `tflite/microwakeword/`, and HIL_ENGINES with the checkouts that `hil engines` names. What the table holds is not
@@ -8,6 +8,7 @@ measured again, only ours beside an engine that is new there; each row has its c
 commits since which what they depend on has changed. Whatever ends it, the same command goes on: rows are written
 network by network and board by board, into what the file holds by then, so that two may run on different --only at
 once. --tensors asks which tensor each engine has otherwise first, on this computer, for rows that do not know it.
+--merge puts in the rows of another clone's table that are of sources as they are here.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ def networks() -> Sequence[Network]:
         small = engine_named("tinymaix").checkout(None) / "tools" / "tflite"
     except ConfigError:
         return found
-    digits = Network("mnist", small / "mnist_valid_q.tflite", small / "mnist_valid_f.tflite", rewritten=True)
+    files = small / "mnist_valid_q.tflite", small / "mnist_valid_f.tflite"
+    digits = Network("mnist", *files, boards=SMALL_TOO, rewritten=True)
     pictures = Network("cifar10", small / "cifar10_q.tflite", small / "cifar10_f.tflite", rewritten=True)
     return [digits, pictures, *found]
 
@@ -122,9 +124,9 @@ def briefly(why: str) -> str:
     return re.sub(r"; (largest|log): .*", "", re.sub(r" of /\S+|(?:/[\w.+-]+)+/", "", why))
 
 
-def known() -> list[Row]:
-    """Rows of the table, each with the commit that it was measured at."""
-    file = RESULTS / f"{NAME}.json"
+def known(file: Path | None = None) -> list[Row]:
+    """Rows of the table, or of that of another clone, each with the commit that it was measured at."""
+    file = file or RESULTS / f"{NAME}.json"
     found = json.loads(file.read_text()) if file.is_file() else {"rows": [], "provenance": {}}
     return [{"commit": found["provenance"]["commit"], **row} for row in found["rows"]]
 
@@ -203,8 +205,12 @@ def main() -> None:
     parser.add_argument("--only", default="", help="regular expression: `network board` that it matches")
     parser.add_argument("--again", action="store_true", help="measure what has changed since it was measured, too")
     parser.add_argument("--tensors", action="store_true", help="only the first tensors that differ, of networks")
+    parser.add_argument("--merge", type=Path, metavar="FILE", help="only take over rows of another clone's table")
     options = parser.parse_args()
     measured_at = provenance()
+    if options.merge is not None:
+        keep(partial(_joined, [row for row in known(options.merge) if is_as_now(row["commit"])]), measured_at)
+        return
     bench = Bench(load_boards(), default_cache_dir(), lambda line: print(line, flush=True), lambda done, total: None)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)

@@ -29,8 +29,10 @@ from onnx import TensorProto, helper, numpy_helper
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import DataError, HilError, ModelError
+from tinyhil.frontend.classical import REWRITES as CLASSICAL
 from tinyhil.frontend.onnx import model_of
 from tinyhil.frontend.onnx_functions import is_function
+from tinyhil.frontend.onnx_outputs import ML_DOMAIN
 from tinyhil.frontend.onnx_versions import OLDEST_OPSET
 from tinyhil.frontend.rewrites import CONTROL, REWRITE_BY_NAME
 from tinyhil.language.assignment import Assignment
@@ -40,6 +42,7 @@ from tinyhil.references.evaluate import evaluate
 from tools.measured import provenance, write
 
 SUPPORTED = {*OPERATOR_BY_NAME, *LOOP_BY_NAME, *REWRITE_BY_NAME, *CONTROL, "Constant"}
+SUPPORTED |= {f"{ML_DOMAIN}.{name}" for name in CLASSICAL}
 FOLDED = {"Shape", "Size", "ConstantOfShape", "Range", "Constant"}  # whatever depends on shapes only
 SIZES = re.compile("test_(range|(blackman|hamming|hann)window|melweightmatrix)")  # what sizes alone make
 MAX_ELEMENTS = 1 << 18
@@ -131,6 +134,8 @@ def packed(
     for entry in model.opset_import:
         if entry.domain == "":
             entry.version = max(entry.version, OLDEST_OPSET)
+    if all(entry.domain for entry in model.opset_import):  # of ai.onnx.ml alone
+        model.opset_import.append(helper.make_opsetid("", OLDEST_OPSET))
     graph, infos = model.graph, list(model.graph.input)
     nodes, constants, at = [], [], 0
     for index, (info, array) in enumerate(zip(infos, case.inputs, strict=True)):

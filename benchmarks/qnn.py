@@ -78,14 +78,19 @@ def rows(
         yield {**row, "seconds": round(time.process_time() - begin)}
 
 
-def mnist() -> Iterator[Row]:
+def mnist_samples() -> tuple[Samples, np.ndarray, np.ndarray]:
+    """Digits as vectors: some to train on, those to test on with their labels."""
     found = data.load("mnist")
     assert found.y_train is not None
     assert found.y_test is not None
     x, x_test = (a.reshape(len(a), -1) for a in (found.x_train[:MNIST_SAMPLES], found.x_test))
-    samples = divide(x, found.y_train[:MNIST_SAMPLES], ON_MNIST.seed)
+    return divide(x, found.y_train[:MNIST_SAMPLES], ON_MNIST.seed), x_test, found.y_test
+
+
+def mnist() -> Iterator[Row]:
+    samples, x_test, y_test = mnist_samples()
     begin = time.process_time()
-    bench = Bench(float_model(samples, MLP, 8).graph, samples, x_test, found.y_test)
+    bench = Bench(float_model(samples, MLP, 8).graph, samples, x_test, y_test)
     seconds = time.process_time() - begin
     scratch = replace(bench, graph=mlp((784, 128, 128, 10), "Clip", ON_MNIST.seed))
     yield from rows(bench, ON_MNIST, (8, 4, 2, 1), seconds, scratch)

@@ -19,7 +19,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -139,12 +139,14 @@ def record(file: File, parts: list[str], tensors: Mapping[int, np.ndarray]) -> n
     return np.concatenate([column.reshape(len(column), -1) for column in columns], axis=1)
 
 
-def ours(data: bytes, path: Path, file: File, tensors: Mapping[int, np.ndarray], output: int) -> np.ndarray:
-    """Our integers (real numbers for floats) of tensor number `output`, (samples, elements)."""
+def ours(
+    data: bytes, path: Path, file: File, tensors: Mapping[int, np.ndarray], output: int, rounding: str = "tflm"
+) -> np.ndarray:
+    """Our integers (real numbers for floats) of tensor number `output`, (samples, elements), as `rounding` has them."""
     is_real = file.tensors[output].kind == "float32"
     if is_mixed(file):
         return streamed(data, path, file, tensors, output)
-    graph = tflite_model(data, path, output, STEP).graph
+    graph = tflite_model(data, path, output, replace(STEP, rounding=rounding)).graph
     names = (
         [part.name for part in graph.parts]
         or [port for port in _ports(file) if port in graph.inputs]

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import limits, pruning, qnn, rivals, unsigned, zeros
+from benchmarks import grids, limits, post_training, pruning, qnn, rivals, unsigned, zeros
 from benchmarks.bench import Bench, Row, mlp, pictures
 from benchmarks.given import given_data
 from benchmarks.gupta import AsPrinted, Unrounded
@@ -144,11 +144,13 @@ TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "qnn": qnn.mnist,
     "qnn_cifar": qnn.cifar,
     "qnn_boards": qnn.boards,
+    "qnn_grids": grids.rows,
     "clusters": clusters,
     "arithmetic": arithmetic,
     "arithmetic_cifar": arithmetic_cifar,
     "arithmetic_seeds": arithmetic_seeds,
     "halves": halves,
+    "post_training": post_training.rows,
     "pruning": pruning.rows,
     "rivals": rivals.rows,
     "unsigned": unsigned.trained,

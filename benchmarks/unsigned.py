@@ -64,6 +64,13 @@ def networks(wanted: str = "") -> Iterator[Network]:
         yield Network(name, graph, ranges, graph_inputs(benchmark, graph, tested.raw[:SAMPLES]), tested.y)
 
 
+def calibrated_on(name: str) -> np.ndarray:
+    """The samples (CALIBRATED, ...) that a network of MLPerf Tiny is calibrated on."""
+    benchmark = next(one for one in BENCHMARKS if TINY.get(one.id) == name)
+    graph = load_model(given_data() / "models" / f"mlperftiny_{name}.onnx").graph
+    return graph_inputs(benchmark, graph, calibration(benchmark).raw[:CALIBRATED])
+
+
 def rows(name: str) -> Iterator[dict[str, Any]]:
     """Of one network: a row for each format."""
     (one,) = networks(name)

@@ -8,6 +8,7 @@ the program is the same as with all kernels (tests/test_export_kernels.py).
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -127,6 +128,7 @@ def _included(kernels: Mapping[str, str], names: Iterable[str]) -> set[str]:
     return found
 
 
+@functools.cache
 def _parsed(text: str) -> Header:
     lines = text.split("\n")
     start = next(index for index, line in enumerate(lines) if line.startswith("#pragma once"))
@@ -292,7 +294,12 @@ def _reached(headers: Mapping[str, Header], used: set[str]) -> set[int]:
     waiting = [item for header in headers.values() for item in header.declarations]
     classes = {name for item in waiting if item.is_class for name in item.names} | NAMESPACES
     names, reached = {f"{name}{end}" for name in used for end in ("", "(", "<")}, set()
-    asked = {id(item): header.conditions for header in headers.values() for item in header.declarations}
+    asked = {
+        id(item): conditions
+        for header in headers.values()
+        for conditions in [header.conditions]
+        for item in header.declarations
+    }
     grown = True
     while grown:
         grown = False
@@ -301,9 +308,8 @@ def _reached(headers: Mapping[str, Header], used: set[str]) -> set[int]:
                 reached.add(id(item))
                 names |= item.words | asked[id(item)]
                 grown = True
-    return reached - {
-        id(item) for item in waiting if _names_nothing(item, [one for one in waiting if id(one) in reached])
-    }
+    kept = [item for item in waiting if id(item) in reached]
+    return reached - {id(item) for item in waiting if _names_nothing(item, kept)}
 
 
 def _names_nothing(item: Declaration, reached: list[Declaration]) -> bool:

@@ -19,7 +19,7 @@ FLAGS = (
     *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--remote-debugging-pipe"),
 )
 COMMANDS, ANSWERS = 3, 4  # file descriptors of the browser
-DRAWN = "document.documentElement.dataset.drawn !== undefined"
+DRAWN = "document.documentElement?.dataset.drawn !== undefined"  # no element yet: the page begins to load
 
 
 def chromium() -> str | None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import direct_build
 import pytest
 from given_data import absent, folder_of, ships
 from hypothesis import HealthCheck, settings
@@ -24,6 +25,7 @@ settings.load_profile("tinyhil")
 os.environ.setdefault("HIL_LOAD", "direct")
 # Every pass of the compiler leaves what the next one may rely on.
 os.environ["HIL_VERIFY"] = "1"
+os.environ[direct_build.SWITCH] = "direct"  # compilers alone, without PlatformIO around them
 os.environ["HIL_HEARTBEAT_S"] = "0"  # a busy machine must not add lines
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
@@ -86,9 +88,10 @@ def data_of(item: pytest.Item) -> list[str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """HIL_DATA is there for those that ask for data, and for their fixtures of any scope."""
+    """HIL_DATA is there for those that ask for data, PlatformIO builds for those that ask for it, fixtures included."""
     if names := data_of(item):
         os.environ["HIL_DATA"] = str(folder_of(*names))
+    os.environ[direct_build.SWITCH] = "" if item.get_closest_marker("platformio") else "direct"
     try:
         return (yield)
     finally:

@@ -1,84 +1,85 @@
-"""An image by one call of the compiler, for programs of tests: each of PlatformIO's costs a second of processor.
+"""Images by the compilers alone, as tests build them: SCons and PlatformIO around them cost 1.4 s of processor each.
 
-The flags are those of firmware/platform/builder/main.py; test_build.py holds that both make the same bytes.
+Commands, flags and files are those of firmware/platform/builder/main.py; test_build.py holds that both make the same
+bytes. `build` and the commands of hil_command.py build so; tests marked `platformio`, and what a test starts as a
+process of its own, build as users do.
 """
 
 from __future__ import annotations
 
-import functools
-import runpy
-import subprocess
+import os
 import sys
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from tinyhil.files import as_bytes
-from tinyhil.harness.build.compile import build
-from tinyhil.harness.build.image import Image, read_contents
+from tinyhil.harness.build import compile as compile_stage
+from tinyhil.harness.build.compile import HASH_SCRIPT, Recipe, build
+from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.platformio import defines
-from tinyhil.harness.build.toolchain import find_compiler
 from tinyhil.harness.settings.config import BoardSpec
 
-PLATFORM = Path(__file__).resolve().parent.parent / "firmware" / "platform"
+SWITCH = "TESTS_BUILD"
+UF2_SCRIPT = "firmware/platform/uf2.py"
 FLAGS = (
-    "-std=gnu++14 -O2 -gdwarf-4 -Wall -Wextra -fno-exceptions -fno-rtti -fno-threadsafe-statics -ffunction-sections "
-    "-fdata-sections -ffp-contract=off -fno-strict-aliasing -Wl,--gc-sections -I."
+    *("-std=gnu++14", "-O2", "-gdwarf-4", "-Wall", "-Wextra", "-fno-exceptions", "-fno-rtti", "-I."),
+    *("-fno-threadsafe-statics", "-ffunction-sections", "-fdata-sections", "-ffp-contract=off", "-fno-strict-aliasing"),
 )
-UNITS = (
-    "model/*.cpp",
-    "firmware/hal/{hal}/*.cpp",
-    "firmware/main.cpp",
-    "firmware/wire/*.cpp",
-)  # in the order of its links
-
-
-@functools.cache
-def identify() -> Callable[[str], bytes]:
-    """Gives a linked image its identity, as a build does."""
-    return runpy.run_path(str(PLATFORM / "image_hash.py"))["patch"]
+# Sources, in the order of PlatformIO's links, and the folder of their objects.
+UNITS = {"model/*.cpp": "", "firmware/hal/{hal}/*.cpp": "src", "firmware/main.cpp": "src", "firmware/wire/*.cpp": "src"}
+as_users_do = compile_stage._platformio_commands
 
 
 def direct_build(sources: Mapping[str, str | bytes], board: BoardSpec, folder: Path) -> Image:
-    """The image of `sources`, as `build` makes it, in a new folder inside of `folder`."""
-    if board.is_host:
+    """The image of `sources`, as `build` makes it, inside of `folder`."""
+    before, os.environ[SWITCH] = os.environ.get(SWITCH, ""), "direct"
+    try:
         return build(sources, board, cache_dir=folder, log=lambda line: None)
-    folder.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=board.name, dir=folder))
-    for name, text in sources.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(as_bytes(text))
-    chip, compiler = board.chip, find_compiler(board, folder)
-    units = [path for one in UNITS for path in sorted(folder.glob(one.format(hal=chip.hal)))]
-    definitions = [f"-D{name}" for name in (f"F_CPU={chip.clock_hz}L", *defines(board))]
-    elf, load = folder / "firmware.elf", folder / f"firmware.{chip.load}"
-    _run(
-        [compiler.path, *chip.machine.split(), *FLAGS.split(), *definitions, *_limits(board), *units, "-o", elf, "-lm"],
-        folder,
-    )
-    identify()(str(elf))
-    if chip.load == "uf2":
-        _run([sys.executable, PLATFORM / "uf2.py", elf, load, hex(chip.uf2_family or 0)], folder)
-    elif load != elf:
-        objcopy = Path(str(compiler.path).removesuffix("gcc") + "objcopy")
-        _run([objcopy, "-O", {"hex": "ihex", "bin": "binary"}[chip.load], "-R", ".eeprom", elf, load], folder)
-    found = read_contents(elf)
-    sizes = (found.flash_bytes, found.static_bytes, found.symbols)
-    return Image(board.name, folder, elf, load, found.hash, *sizes, compiler, rebuilt=True)
+    finally:
+        os.environ[SWITCH] = before
 
 
-def _limits(board: BoardSpec) -> list[str]:
-    chip = board.chip
+def commands(recipe: Recipe) -> list[list[str]]:
+    """What PlatformIO would run; PlatformIO itself where the switch is off or it has yet to download a compiler."""
+    path = recipe.compiler.path
+    if path is None or os.environ.get(SWITCH) != "direct":
+        return as_users_do(recipe)
+    project, out, chip = recipe.project_dir, recipe.elf.parent.relative_to(recipe.project_dir), recipe.board.chip
+    elf = str(recipe.elf.relative_to(project))
+    machine = [str(path), *chip.machine.split()]
+    definitions = [f"-D{name}" for name in (f"F_CPU={chip.clock_hz}L", *defines(recipe.board))]
+    made, objects = list[list[str]](), list[str]()
+    for pattern, below in UNITS.items():
+        for unit in sorted(project.glob(pattern.format(hal=chip.hal))):
+            inside = unit.relative_to(project / "firmware" if below else project)
+            target = project / out / below / f"{inside}.o"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            objects.append(str(target.relative_to(project)))
+            made.append([*machine, *FLAGS, *definitions, "-c", str(unit.relative_to(project)), "-o", objects[-1]])
+    archives = [str(one.relative_to(project)) for one in sorted(project.glob("model/*.a"))]
+    made.append([*machine, "-O2", *_linking(recipe, out), *objects, *archives, "-o", elf, "-lm"])
+    made.append([sys.executable, HASH_SCRIPT, elf])
+    objcopy = str(path).removesuffix("gcc") + "objcopy"
+    for suffix, kind in ((".hex", "ihex"), (".bin", "binary")):
+        made.append([objcopy, "-O", kind, "-R", ".eeprom", elf, elf.replace(".elf", suffix)])
+    if chip.uf2_family is not None:
+        made.append([sys.executable, UF2_SCRIPT, elf, elf.replace(".elf", ".uf2"), hex(chip.uf2_family)])
+    return made
+
+
+def _linking(recipe: Recipe, out: Path) -> list[str]:
+    chip = recipe.board.chip
+    limits: dict[str, object]
     if chip.compiler == "avr-gcc":
         ram = chip.ram_bytes - chip.stack_reserve_bytes
         limits, flags = {"__DATA_REGION_LENGTH__": ram, "__TEXT_REGION_LENGTH__": chip.flash_bytes}, []
     else:
         limits = {"_min_stack": chip.stack_reserve_bytes}
+        if chip.flash_start is not None:
+            limits["_flash_start"] = f"{chip.flash_start:#x}"
         flags = ["--specs=nano.specs", "--specs=nosys.specs", "-nostartfiles", "-L."]
         flags += ["-T", f"firmware/hal/{chip.hal}/{chip.hal}.ld"]
-    return flags + [f"-Wl,--defsym={name}={value}" for name, value in limits.items()]
+    flags += [f"-Wl,--defsym={name}={value}" for name, value in limits.items()]
+    return [*flags, "-Wl,--gc-sections", f"-Wl,-Map={out}/firmware.map"]
 
 
-def _run(command: list[object], folder: Path) -> None:
-    done = subprocess.run([str(part) for part in command], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[:3000]
+compile_stage._platformio_commands = commands

@@ -30,12 +30,20 @@ Done = subprocess.CompletedProcess[str]
 class Forked:
     """What tests use of `subprocess.Popen`, for `hil ARGUMENTS` in a child of the server."""
 
-    def __init__(self, arguments: list[str], cwd: Path, env: dict[str, str], emulator: Path | None = None) -> None:
+    def __init__(
+        self,
+        arguments: list[str],
+        cwd: Path,
+        env: dict[str, str],
+        emulator: Path | None = None,
+        file_bytes: int | None = None,
+        program: str = "hil",
+    ) -> None:
         self.args, self.returncode = arguments, None
         self._status = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._status.connect(server())
-        asked = {"arguments": arguments, "cwd": str(cwd), "environment": env, "emulator": emulator and str(emulator)}
-        request = json.dumps(asked).encode()
+        asked = {"program": program, "arguments": arguments, "cwd": str(cwd), "environment": env}
+        request = json.dumps({**asked, "file_bytes": file_bytes, "emulator": emulator and str(emulator)}).encode()
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
         with open(os.devnull) as nothing:
             socket.send_fds(self._status, [request], [nothing.fileno(), out_end, err_end])
@@ -100,15 +108,21 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "tinyhil.harness.cli", *map(str, arguments)]
 
 
-def hil(*arguments: object, cwd: Path, emulator: Path | None = None, **environment: str | None) -> Done:
+def hil(
+    *arguments: object,
+    cwd: Path,
+    emulator: Path | None = None,
+    file_bytes: int | None = None,
+    **environment: str | None,
+) -> Done:
     """Run to the end. A variable given as None is taken out of the environment. `emulator`: a program of the test's own
-    that this one process may start, as no board file can ask for."""
+    that this one process may start, as no board file can ask for. `file_bytes`: the most it may write into a file."""
     env = {**os.environ, **environment}
     env = {name: value for name, value in env.items() if value is not None}
     if any(name.startswith(READ_BY_THE_INTERPRETER) for name in environment):
-        assert emulator is None, "only the server's children know of it"
+        assert emulator is file_bytes is None, "only the server's children know of it"
         return subprocess.run(command(*arguments), cwd=cwd, env=env, capture_output=True, text=True, check=False)
-    process = Forked([str(argument) for argument in arguments], cwd, env, emulator)
+    process = Forked([str(argument) for argument in arguments], cwd, env, emulator, file_bytes)
     out, err = process.communicate()
     return Done(process.args, process.wait(), out, err)
 
@@ -124,6 +138,15 @@ def pytest_typed(words: list[str], cwd: Path) -> Done:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     command = [sys.executable, "-m", "pytest", *words, "-p", "no:cacheprovider"]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=environment, check=False)
+
+
+def forked_pytest(*arguments: object, cwd: Path) -> Done:
+    """pytest as a project of a user's runs it, in a process that has imported pytest and `tinyhil`, and so can not
+    rewrite their assertions."""
+    words = [*map(str, arguments), "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    process = Forked(words, cwd, dict(os.environ), program="pytest")
+    out, err = process.communicate()
+    return Done(process.args, process.wait(), out, err)
 
 
 def start_hil(*arguments: object, cwd: Path) -> Forked:

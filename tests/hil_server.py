@@ -17,6 +17,7 @@ import json
 import os
 import pkgutil
 import re
+import resource
 import selectors
 import socket
 import sys
@@ -33,6 +34,8 @@ def preload() -> None:
         for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             with contextlib.suppress(ImportError):  # of an extra that is not installed
                 importlib.import_module(found.name)
+    importlib.import_module("tinyhil.harness.settings.config").load_boards()  # kept by all children
+    importlib.import_module("direct_build")  # `hil` compiles without PlatformIO where the test asks for no other
 
 
 def become(request: dict[str, Any], descriptors: list[int]) -> None:
@@ -45,7 +48,9 @@ def become(request: dict[str, Any], descriptors: list[int]) -> None:
     os.environ.update(request["environment"])
     sys.stdin, sys.stdout = (io.TextIOWrapper(io.FileIO(n, mode), "utf-8") for n, mode in ((0, "r"), (1, "w")))
     sys.stderr = io.TextIOWrapper(io.FileIO(2, "w"), "utf-8", "backslashreplace", line_buffering=True)
-    sys.argv = ["hil", *request["arguments"]]
+    sys.argv = [request["program"], *request["arguments"]]
+    if request["file_bytes"] is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"],) * 2)
     if request["emulator"]:
         allow(request["emulator"])
 
@@ -58,8 +63,8 @@ def allow(emulator: str) -> None:
     emulator_entry.PROGRAMS["process"] = re.compile(f"{ours}|{re.escape(emulator)}")
 
 
-def serve(path: str) -> None:
-    """Returns only in children."""
+def serve(path: str) -> str:
+    """Returns only in children: which program they are."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(path)
     listener.listen(64)
@@ -84,7 +89,7 @@ def serve(path: str) -> None:
                     for ours in (waiting, listener, client):
                         ours.close()
                     become(json.loads(data), descriptors)
-                    return
+                    return sys.argv[0]
                 for descriptor in descriptors:
                     os.close(descriptor)
                 client.send(b"%d" % pid)
@@ -114,7 +119,12 @@ def leave(main: Callable[[], int | None]) -> None:
 
 if __name__ == "__main__":
     preload()
-    serve(sys.argv[1])
+    program = serve(sys.argv[1])
+    if program == "pytest":
+        import pytest
+
+        sys.path.remove(os.path.dirname(os.path.abspath(__file__)))  # our tests are none of theirs
+        leave(pytest.console_main)
     from tinyhil.harness.cli import main
 
     leave(main)

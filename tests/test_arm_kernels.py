@@ -170,10 +170,10 @@ def matrices() -> Iterator[tuple[str, Chain]]:
     yield from ((f"largest {inner}", largest(inner)) for inner in (501, 510, 600))
 
 
-def largest(inner: int) -> Chain:
+def largest(inner: int, outputs: int = 6) -> Chain:
     """A matrix product whose weights are the largest codes of either sign."""
-    chain = dense(inner, 6)
-    chain.constants["w"] = np.where(weights(inner, 6) < 0, -127, 127) / 128
+    chain = dense(inner, outputs)
+    chain.constants["w"] = np.where(weights(inner, outputs) < 0, -127, 127) / 128
     return chain
 
 
@@ -379,6 +379,20 @@ def test_weights_share_a_factor_where_no_sum_of_two_products_exceeds_16_bits(wei
     assert (in_blocks(codes, blocks).view(np.uint8).astype(int) - 128).tolist() == [weights[n] for n in (2, 3, 0, 1)]
 
 
+@pytest.mark.parametrize(("smallest", "step"), [(-127, 4), (-128, 1)])
+def test_fully_connected_layers_of_a_cortex_m0_whose_weights_include_the_least_byte(
+    smallest: int, step: int, tmp_path: Path
+) -> None:
+    """Their lower products say by themselves which upper ones they have taken one from; else the elements' signs do."""
+    cases = []
+    for inner in (508, 512, 600):
+        program = arrange(dense_program(tmp_path, inner, smallest, 10), "cortex-m0plus")
+        (blocks,) = (one.blocks for one in program.tensors.values() if one.blocks)
+        assert (blocks.lanes, blocks.step) == (True, step)
+        cases.append(Case(f"{inner}", program, extreme_inputs(program, inner)))
+    assert first_difference(cases, run_on_board(cases, load_boards().board("nucleo_g0b1"), tmp_path / "cache")) == ""
+
+
 def test_a_product_of_32_bits_decides_nearly_all_results(tmp_path: Path) -> None:
     """What the kernel of a Cortex-M0+ compares lies on both sides of the exact result, and no product overflows."""
     program = program_of(Chain(40, 3).conv(8, 1), tmp_path, "int8")
@@ -409,8 +423,8 @@ def unpaired(stored: np.ndarray, blocks: Blocks) -> np.ndarray:
     return by_row.transpose(0, 2, 1).reshape(-1)
 
 
-def dense_program(folder: Path, inner: int, smallest: int = -127) -> Program:
-    program = program_of(largest(inner), folder, "fixed8")
+def dense_program(folder: Path, inner: int, smallest: int = -127, outputs: int = 6) -> Program:
+    program = program_of(largest(inner, outputs), folder, "fixed8")
     op = next(walk(program.body))
     codes = program.constants[op.inputs[0]].copy()
     codes.flat[0], codes.flat[inner] = -127, smallest  # of a row and the one that is paired with it

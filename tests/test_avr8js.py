@@ -53,7 +53,7 @@ def check_agreement(avr8js: dict[str, Any], unosim: dict[str, Any]) -> None:
     ("format_", "samples"),
     [
         ("fixed8", 2),
-        ("fixed16", 2),
+        ("fixed16", 1),
         pytest.param("fixed16", 20, marks=pytest.mark.slow),
         pytest.param("float32", 1, marks=pytest.mark.slow),
         pytest.param("posit8es1", 1, marks=pytest.mark.slow),

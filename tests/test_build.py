@@ -22,6 +22,7 @@ from tinyhil.harness.build.platformio import project_files
 from tinyhil.harness.build.toolchain import find_compiler, platformio_command, platformio_environment
 from tinyhil.harness.settings.config import Boards, load_boards
 
+pytestmark = pytest.mark.platformio
 ROOT = Path(__file__).resolve().parent.parent
 TINY = ROOT / "tests" / "tiny_firmware"
 PLATFORM = ROOT / "firmware" / "platform"

@@ -5,10 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import re
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -16,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hil_command import hil
 from onnx_models import node, simple
 from scan_models import weights
 from search_models import FORMATS, STRATEGY_NAMES, network_problem
@@ -416,20 +414,8 @@ def test_options_that_make_no_sense(arguments: list[str], message: str, folder: 
 
 
 def test_ram_is_checked_before_an_engine_is_compiled(folder: Path, tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "tinyhil.harness.cli",
-        "search",
-        "--model",
-        "net.onnx",
-        "--inputs",
-        "x.npz",
-        "--ram",
-        "3",
-    ]
-    environment = {**os.environ, "HIL_CACHE": str(tmp_path / "cache")}
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+    command = ("search", "--model", "net.onnx", "--inputs", "x.npz", "--ram", 3)
+    done = hil(*command, cwd=folder, HIL_CACHE=str(tmp_path / "cache"))
     assert done.returncode == EXIT_BUILD
     assert "3 B of RAM are not feasible" in done.stderr
     assert not list((tmp_path / "cache").glob("*"))  # the folder itself is made, with its permissions, when it is named

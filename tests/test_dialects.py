@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from given_data import data_file
-from kernel_cases import Case, expected, first_difference, run_natively
+from kernel_cases import Case, expected, first_difference, run_natively, run_on_board
 from onnx import helper, numpy_helper
 from onnx_models import floats, load, node, samples_for, tensors
 
@@ -19,6 +20,7 @@ from tinyhil.errors import ModelError
 from tinyhil.frontend.dialects import in_onnx
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.frontend.ports import Stream
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.graph import element_count
 from tinyhil.language.program import walk
@@ -146,11 +148,56 @@ def pulp_network() -> onnx.ModelProto:
     return of_opset(10, nodes, {k: v.astype(np.float32) for k, v in constants.items()}, (1, 2, 8))
 
 
-def test_whole_networks_of_pulp_compute_the_same_everywhere(tmp_path: Path) -> None:
-    proto = pulp_network()
-    proto.graph.input[0].CopyFrom(floats("x", (1, 2, 8)))
+def pulp_transformer() -> onnx.ModelProto:
+    """The operators of its transformers: rows of 6 have no length that is a power of two, columns of 4 have one."""
+    rq = {"div": 65536.0, "n_levels_out": 256.0, "signed": 1.0}
+    draws = np.random.default_rng(6)
+    constants = {
+        "w": draws.integers(100000, 400000, 6),
+        "b": draws.integers(-9000, 9000, 6),
+        "cw": draws.integers(-128, 128, (4, 2, 3)),
+        "cb": draws.integers(-2000, 2000, 4),
+        **{name: np.array(value) for name, value in (("m", 60), ("m1", 9000), ("m2", 70000), ("z", 0))},
+    }
+    nodes = [
+        node("iLayerNorm", "x w b", "n", D=16384, n_levels=256),
+        node("iGELU", "n", "g", b=-40, one=1743),
+        node("RequantShift", "g m z", "g1", **rq),
+        node("ITAMax", "g1", "s", n_levels=256),
+        node("IntegerMean", "s", "c", axes=[1], keepdims=1),
+        node("IntegerMean", "g1", "r", axes=[2], keepdims=1),
+        node("Mul", "r r", "r2"),
+        node("IntegerDiv", "g r2", "q", Delta=3, eps=1, eta=7),
+        node("Add", "q c", "k"),
+        node("RequantShift", "k m1 z", "k1", **rq),
+        node("Add", "k1 g1", "t"),
+        node("Conv", "n cw cb", "v", pads=[2, 2], dilations=[2], strides=[1], group=2),
+        node("Conv", "n cw cb", "v2", pads=[1, 0], strides=[2], group=2),
+        node("RequantShift", "v m z", "v1", **rq),
+        node("IntegerMean", "v2", "v3", axes=[2], keepdims=1),
+        node("RequantShift", "v3 m z", "v4", **rq),
+        node("IntegerMean", "v1", "v5", axes=[2], keepdims=1),
+        node("Mul", "v5 v4", "v6"),
+        node("RequantShift", "v6 m1 z", "v7", **rq),
+        node("Add", "t v1", "u"),
+        node("Sub", "u v7", "u1"),
+        node("RequantShift", "u1 m2 z", "y", **rq),
+    ]
+    return of_opset(10, nodes, {k: v.astype(np.float32) for k, v in constants.items()}, (1, 4, 6))
+
+
+PULP_NETWORKS = [(pulp_network, (1, 2, 8)), (pulp_transformer, (1, 4, 6))]
+
+
+@pytest.mark.parametrize("board", ["host", pytest.param("due", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("network", "shape"), PULP_NETWORKS, ids=["network", "transformer"])
+def test_whole_networks_of_pulp_compute_the_same_everywhere(
+    network: Callable[[], onnx.ModelProto], shape: tuple[int, ...], board: str, tmp_path: Path
+) -> None:
+    proto = network()
+    proto.graph.input[0].CopyFrom(floats("x", shape))
     graph = load(proto, tmp_path)
-    x = np.random.default_rng(5).integers(-128, 128, (40, 1, 2, 8)).astype(np.float32)
+    x = np.random.default_rng(5).integers(-128, 128, (40, *shape)).astype(np.float32)
     program = lower(graph, Assignment("fixed8"), calibrate(graph, x, {}))
     assert all(program.tensors[op.output].format.grid == (1.0, 0) for op in walk(program.body))
     made = Case("pulp", program, quantize_inputs(program, x)[0])
@@ -159,12 +206,16 @@ def test_whole_networks_of_pulp_compute_the_same_everywhere(tmp_path: Path) -> N
         dequantize_outputs(program, expected([made]).outputs[0]).reshape(len(x), -1), floats_of
     )
     assert len(np.unique(floats_of)) > 100
-    assert first_difference([made], run_natively([made], tmp_path)) == ""
+    boards = load_boards()
+    found = run_natively([made], tmp_path) if board == "host" else run_on_board([made], boards.board(board), tmp_path)
+    assert first_difference([made], found) == ""
 
 
 WHOLE = (
     *(f"Kernels/Integer/{name}" for name in ("Add/Regular_RQ", "MatMul/Regular_RQ", "RMSNorm", "TrueIntegerDiv")),
     *("Kernels/Integer/Softmax/Regular", "Kernels/Integer/Attention", "Models/microLlama/INT8/microLlama1"),
+    *("Models/CCT/Int/ICCT", "Models/miniMobileNet"),
+    *(f"Kernels/Integer/Conv/{name}_RQ" for name in ("DW_2D", "DW_3x3", "Regular_1D", "Regular_3x3")),
     *(f"Kernels/Integer/GEMM/{name}" for name in ("Batch_RQ", "Regular_RQPerColumn", "Regular_RQPerRow", "TransB_RQ")),
 )
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hil_command import hil
 from onnx_models import node, simple
 from scan_models import weights
 
@@ -102,14 +101,8 @@ def test_a_search_ends_when_the_board_computes_something_else(folder: Path, wron
 
 
 def test_the_command(folder: Path) -> None:
-    command = [sys.executable, "-m", "tinyhil.harness.cli", "diff", "--board", "host", "--model", "net.onnx"]
-    run = subprocess.run(
-        [*command, "--inputs", "x.npz", "--sample", "39", "--json"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ("diff", "--board", "host", "--model", "net.onnx", "--inputs", "x.npz", "--sample", 39, "--json")
+    run = hil(*command, cwd=folder)
     assert run.returncode == 0, run.stderr
     data = json.loads(run.stdout)
     assert (data["equal"], data["first"], data["sample"], len(data["tensors"])) == (True, None, 39, 3)

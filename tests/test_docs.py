@@ -19,6 +19,7 @@ from tools.stale import unmarked
 ROOT = Path(__file__).resolve().parent.parent
 CLI = (ROOT / "docs" / "cli.md").read_text()
 LONGEST_LINE = 160
+MOST_WORDS = 45_000  # in docs/, that hold a letter: numbers and the rules of tables are none (CONTRIBUTING.md)
 PAGES_WITH_LINKS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -71,6 +72,14 @@ def test_lines_can_be_read_in_an_editor(page: Path) -> None:
     lines = enumerate(page.read_text().splitlines(), 1)
     long = [number for number, line in lines if len(line) > LONGEST_LINE and not line.startswith("|")]
     assert not long, f"longer than {LONGEST_LINE} characters"
+
+
+def test_the_docs_are_no_longer_than_somebody_reads() -> None:
+    """Whoever adds a page takes away as much that another says already."""
+    pages = {page: len(re.findall(r"\S*[A-Za-z]\S*", page.read_text())) for page in (ROOT / "docs").rglob("*.md")}
+    longest = sorted(pages, key=lambda page: -pages[page])[:5]
+    assert sum(pages.values()) <= MOST_WORDS, [f"{page.relative_to(ROOT)}: {pages[page]}" for page in longest]
+    assert f"{MOST_WORDS:,} words that hold a letter" in (ROOT / "CONTRIBUTING.md").read_text()
 
 
 def test_the_record_s_keys_are_documented() -> None:

@@ -17,6 +17,7 @@ from onnx_models import node, simple
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError
 from tinyhil.harness.energy.counts import Operand, Operation, count_operations
+from tinyhil.harness.energy.decomposition import parts_of
 from tinyhil.harness.energy.sample_energy import energy_of
 from tinyhil.harness.energy.session import AS_LISTS
 from tinyhil.harness.energy.technology import Technology, find_technology
@@ -66,6 +67,30 @@ def test_a_layer_by_hand(model: Path) -> None:
         assert if_[constant] == pytest.approx((-part / 2, part))
     assert if_["dram_pj_per_bit"] == pytest.approx((-found["input_pj"] / 2, found["input_pj"]))
     assert if_["sram_bytes"] == if_["reuse"] == (0, 0)  # all fits in half of it; every factor is fetched once
+
+
+@pytest.mark.parametrize(("bits", "part"), [(8, 2), (8, 3), (8, 8), (16, 4), (5, 2)])
+def test_parts_of_values_are_exact(bits: int, part: int) -> None:
+    random = np.random.default_rng(bits * part)
+    codes = np.arange(-(1 << bits - 1), 1 << bits - 1)
+    parts = parts_of(codes, bits, part)
+    assert len(parts) == -(-bits // part)
+    assert all(each.min() >= 0 and each.max() < 1 << part for each in parts[:-1])
+    weights = random.integers(-3, 4, (5, len(codes)))
+    assert (sum((weights @ each) << part * n for n, each in enumerate(parts)) == weights @ codes).all()
+
+
+def test_a_layer_in_parts_by_hand(model: Path) -> None:
+    """4 parts of 2 bits: 32 products, 3 shifts per result of 8 bits, weights fetched 4 times."""
+    (model.parent / "a.yaml").write_text("default: fixed8\nvalues: {w: fixed2}\n")
+    found = energy(model, "--assignment", "a.yaml")
+    (layer,) = found["layers_in_parts"]
+    assert (layer["name"], layer["parts"], layer["bits"]) == (found["operations"][0]["name"], 4, 2)
+    two, eight = (PRICES.product_pj(bits) for bits in (2, 8))
+    assert layer["product_pj"] == pytest.approx(32 * two + 2 * 3 * eight)
+    assert layer["whole_product_pj"] == pytest.approx(8 * eight)
+    assert layer["sram_pj"] - layer["whole_sram_pj"] == pytest.approx(3 * 8 * 2 * 20 / 64)
+    assert energy(model, "--format", "fixed8")["layers_in_parts"] == []
 
 
 def test_chips_that_others_have_measured(tmp_path: Path) -> None:

@@ -173,3 +173,19 @@ def test_whose_rounding_a_dense_layer_has(tmp_path: Path) -> None:
         assert (found.first.different, found.first.elements, round(found.first.largest, 3)) == (1, 128, 1.0)
         assert found.rounding == {"tinyhil": (ONCE, NEAREST), engine: (TWICE,)}
         assert found.first.errors[0] < found.first.errors[1]
+
+
+LARGE = "models/mlperftiny_ic02_resnet_large_int8.tflite"
+
+
+@pytest.mark.slow
+@pytest.mark.data("engines", LARGE)
+def test_whose_rounding_a_dense_layer_behind_a_reshape_has(tmp_path: Path) -> None:
+    """It reads codes that another tensor of the file has in another shape."""
+    x = np.random.default_rng(0).integers(-128, 128, (1, 32, 32, 3)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x)
+    asked = Request("host", str(data_file(LARGE)), inputs=tmp_path / "x.npz", results=tmp_path)
+    found = diff_engines(("tinyhil", "tflm"), data_file("engines"), asked, 0, bench())
+    assert found.first is not None
+    assert (found.first.different, found.first.elements, round(found.first.largest, 3)) == (1, 10, 1.0)
+    assert found.rounding == {"tinyhil": (ONCE, NEAREST), "tflm": (TWICE,)}

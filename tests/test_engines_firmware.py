@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import struct
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hil_command import hil
+from hil_command import forked_pytest, hil
 
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.harness.engines.bench_card import Card, card_of
@@ -201,8 +200,7 @@ def test_pytest_holds_a_firmware_to_its_golden_record(folder: Path, tmp_path: Pa
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
 
     def said(*arguments: str) -> str:
-        command = [sys.executable, "-m", "pytest", "-q", "--board", "uno", "-p", "no:cacheprovider", *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+        return forked_pytest("-q", "--board", "uno", "-p", "no:cacheprovider", *arguments, cwd=tmp_path).stdout
 
     assert "no golden record yet" in said()
     assert "1 passed" in said("--hil-update")

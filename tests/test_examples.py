@@ -19,6 +19,7 @@ import onnx
 import pytest
 import yaml
 from boards_under_test import EMULATED, FLASHED
+from hil_command import forked_pytest
 from onnx import numpy_helper
 from wire_bench import ROOT
 
@@ -31,10 +32,7 @@ OURS = ("hil", "pytest", "make", "cd", "apt-get", "mypy", "git", "lint-commits")
 
 def run_project(folder: Path, *arguments: object) -> tuple[int, str]:
     shutil.copytree(PROJECT, folder / "project", ignore=shutil.ignore_patterns("__pycache__", ".pytest_cache"))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, arguments)]
-    done = subprocess.run(
-        command, cwd=folder / "project", capture_output=True, text=True, check=False, timeout=1200, encoding="utf-8"
-    )
+    done = forked_pytest("-q", "-p", "no:cacheprovider", *arguments, cwd=folder / "project")
     return done.returncode, done.stdout + done.stderr
 
 

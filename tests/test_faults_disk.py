@@ -15,9 +15,9 @@ HERE = Path(__file__).parent
 CASES = ("run", "golden", "journal", "checkpoint", "costs", "trials")
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
-    """What tests/disk_bench.py says of each case."""
+@pytest.fixture(scope="module", params=[3, pytest.param(5, marks=pytest.mark.slow)])
+def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
+    """What tests/disk_bench.py says of each case, and of so many kinds of failure."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if sys.platform != "linux" or compiler is None:
         pytest.skip("needs Linux and a C compiler, for a library that is preloaded")
@@ -37,7 +37,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, objec
     ]
     subprocess.run(build, check=True, timeout=60)
     (folder / "d").mkdir()
-    command = [sys.executable, str(HERE / "disk_bench.py"), str(folder)]
+    command = [sys.executable, str(HERE / "disk_bench.py"), str(folder), str(request.param)]
     done = subprocess.run(
         command,
         env={**os.environ, "LD_PRELOAD": str(library)},

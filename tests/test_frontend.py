@@ -89,8 +89,7 @@ def scan_of_opset_8() -> onnx.ModelProto:
     return proto
 
 
-GRAMS = dict.fromkeys(("max_gram_length", "min_gram_length"), 1) | {"max_skip_count": 0}
-GRAMS |= {"ngram_counts": [0], "ngram_indexes": [0], "pool_int64s": [1]}
+ROI = np.float32([[0, 0, 0, 2, 2]])
 
 
 BAD: dict[str, tuple[Callable[[], onnx.ModelProto | bytes], str]] = {
@@ -103,8 +102,8 @@ BAD: dict[str, tuple[Callable[[], onnx.ModelProto | bytes], str]] = {
         "'RandomNormalLike_y': operator RandomNormalLike is not possible: a board has no random numbers",
     ),
     "operator that is missing": (
-        lambda: simple([node("TfIdfVectorizer", "x", "y", mode="TF", **GRAMS)], X),
-        "'TfIdfVectorizer_y': operator TfIdfVectorizer is not supported.*; docs/operators.md lists those that are",
+        lambda: simple([node("MaxRoiPool", "x r", "y", pooled_shape=[1, 1])], {"x": (1, 1, 4, 4)}, {"r": ROI}),
+        "'MaxRoiPool_y': operator MaxRoiPool is not supported.*; docs/operators.md lists those that are",
     ),
     "unsupported operator in a body": (
         lambda: classifier([scan("h0 x", "h_n", cell([node("RandomNormalLike", "h", "h_next")]))]),
@@ -136,7 +135,6 @@ BAD: dict[str, tuple[Callable[[], onnx.ModelProto | bytes], str]] = {
     ),
     "string weights": (lambda: typed_weights(TensorProto.STRING, [b"a"] * 8), "weights 'w'"),
     "complex weights": (lambda: typed_weights(TensorProto.COMPLEX64, [1j] * 8), "weights 'w'"),
-    "float8 weights": (lambda: typed_weights(TensorProto.FLOAT8E4M3FN, [1.0] * 8), "weights 'w'"),
     "old opset": (lambda: scan_of_opset_8(), "opset 8 can not be brought up to 13 by onnx's version converter"),
     "no opset": (lambda: edited(lambda p: p.ClearField("opset_import")), "opset|not a valid"),
     "future opset": (lambda: edited(lambda p: setattr(p.opset_import[0], "version", 9999)), "opset 9999 is newer than"),
@@ -332,11 +330,22 @@ def test_initializers_that_are_also_inputs(tmp_path: Path) -> None:
     assert load(proto, tmp_path).inputs == ("x",)
 
 
-def test_half_and_double_weights_become_float32(tmp_path: Path) -> None:
-    for kind in (TensorProto.FLOAT16, TensorProto.DOUBLE):
+def test_weights_of_other_floats_become_float32(tmp_path: Path) -> None:
+    few_bits = (TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E5M2, TensorProto.FLOAT4E2M1)
+    for kind in (TensorProto.FLOAT16, TensorProto.DOUBLE, *few_bits):
         constants = load(typed_weights(kind, [0.5] * 8), tmp_path).constants
         assert constants["w"].dtype == np.float32
         assert (constants["w"] == 0.5).all()
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE])
+def test_inputs_of_other_floats_are_real_numbers(kind: int, tmp_path: Path) -> None:
+    loaded = load(simple([node("Cast", "x", "f", to=TensorProto.FLOAT), node("Neg", "f", "y")], X), tmp_path)
+    proto = onnx.load(tmp_path / "m.onnx")
+    proto.graph.input[0].type.tensor_type.elem_type = kind
+    again = load(proto, tmp_path)
+    x = np.float32([[0.5, -2, 3, 1]])
+    np.testing.assert_array_equal(evaluate(again, x[None]), evaluate(loaded, x[None]))
 
 
 def test_constants_are_folded_and_unused_ones_dropped(tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,13 +12,6 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 MOST_LINES = 500
 MOST_LINES_OF_A_FUNCTION = 60
-
-
-def test_cpp_is_formatted_and_free_of_warnings() -> None:
-    """What `make check` runs: a warning or a file in another shape fails."""
-    found = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    run = subprocess.run([ROOT / ".ci/lint-cpp"], cwd=ROOT, env=found, capture_output=True, text=True)
-    assert run.returncode == 0, run.stdout + run.stderr
 
 
 @pytest.mark.parametrize(("length", "code"), [(71, 0), (72, 1)])

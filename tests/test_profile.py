@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from boards_under_test import ARM, each
+from hil_command import hil
 from onnx_models import node, simple
 from scan_models import weights
 from test_avr8js import needs_avr8js
@@ -137,14 +136,13 @@ def test_a_board_that_computes_something_else_is_not_profiled(folder: Path, monk
 
 
 def test_the_command(folder: Path) -> None:
-    command = [sys.executable, "-m", "tinyhil.harness.cli", "profile", "--board", "host", "--model", "net.onnx"]
-    options = ["--inputs", "x.npz", "--samples", "2"]
-    run = subprocess.run([*command, *options, "--json"], cwd=folder, capture_output=True, text=True, check=False)
+    command = ("profile", "--board", "host", "--model", "net.onnx", "--inputs", "x.npz", "--samples", 2)
+    run = hil(*command, "--json", cwd=folder)
     assert run.returncode == 0, run.stderr
     data = json.loads(run.stdout)
     assert (data["samples"], data["unit"], len(data["operations"])) == (2, "nanoseconds", 3)
     assert data["difference"] == pytest.approx(data["whole"] - data["summed"])
-    table = subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True, check=False)
+    table = hil(*command, cwd=folder)
     assert table.returncode == 0, table.stderr
     for word in ("dense", "fixed16, fixed16 → fixed16", "between operations", "without a profile"):
         assert word in table.stdout

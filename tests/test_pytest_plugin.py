@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from hil_command import forked_pytest
 from onnx import numpy_helper
 from wire_bench import make_bench, powered, write_tiny_model
 
@@ -70,8 +69,7 @@ UNUSED = ("-p", "no:hypothesispytest", "-p", "no:anyio")  # other plugins here: 
 
 
 def run_pytest(project: Path, *arguments: object) -> tuple[int, str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-rA", "--tb=short", *UNUSED, *map(str, arguments)]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, timeout=1200)
+    done = forked_pytest("-q", "-rA", "--tb=short", *UNUSED, *arguments, cwd=project)
     return done.returncode, done.stdout + done.stderr
 
 

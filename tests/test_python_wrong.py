@@ -72,12 +72,14 @@ NAMES = ("load", "compare", "calibrate", "compile", "run", "profile", "search", 
 NAMES = (*NAMES, "compiled.run", "compiled.profile", "compiled.export")
 
 
+# To each argument a third of what is wrong, and to the next another one; all of it is slow.
+@pytest.mark.parametrize("part", [3, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
-def test_wrong_arguments(name: str, calls: dict[str, tuple[Call, dict[str, Any]]], tmp_path: Path) -> None:
+def test_wrong_arguments(name: str, part: int, calls: dict[str, tuple[Call, dict[str, Any]]], tmp_path: Path) -> None:
     call, right = calls[name]
     raised = []
-    for argument in dict.fromkeys(arguments(name, call)):
-        for wrong in WRONG:
+    for number, argument in enumerate(dict.fromkeys(arguments(name, call))):
+        for wrong in WRONG[number % part :: part]:
             try:
                 with warnings.catch_warnings(), np.errstate(all="ignore"):
                     warnings.simplefilter("ignore")

@@ -10,17 +10,19 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from kernel_cases import Case, first_difference, run_natively, run_on_board
 from onnx import TensorProto, helper
 from onnx_models import load, node, onnxruntime_outputs
-from onnxruntime.quantization import QuantFormat
+from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic
 from quantized_models import inputs, own, quantized, written
 from test_ops_fuzz import mutate, survives
 
 from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import lower
+from tinyhil.data.digits import load_digits
 from tinyhil.errors import ModelError
 from tinyhil.formats import named
 from tinyhil.formats.affine import Affine
@@ -33,6 +35,7 @@ from tinyhil.references.reference import dequantize_outputs, quantize_inputs, ru
 
 FLOAT, INT8, UINT8 = TensorProto.FLOAT, TensorProto.INT8, TensorProto.UINT8
 SAMPLES = 24
+MLP = Path(__file__).resolve().parent.parent / "models/digits_mlp/digits_mlp.onnx"
 MODELS = [
     (QuantFormat.QDQ, "int8"),
     (QuantFormat.QDQ, "uint8"),
@@ -204,13 +207,77 @@ def test_operators_of_onnxruntime(between: object, units: float, tmp_path: Path)
     assert first_difference([made], run_natively([made], tmp_path)) == ""
 
 
-REFUSED = [
-    ([node("DynamicQuantizeLinear", "x", "q s z"), node("DequantizeLinear", "q s z", "y")], {}, "scales chosen at run"),
-    (
-        [node("QuantizeLinear", "x s", "q", axis=1), node("DequantizeLinear", "q s", "y", axis=1)],
-        {"s": np.float32([1, 2, 3, 4])},
-        "a scale per channel for a value computed at run time",
+BY_ELEMENTS: dict[str, tuple[list[onnx.NodeProto], dict[str, np.ndarray]]] = {
+    "dynamic": ([node("DynamicQuantizeLinear", "x", "q s z"), node("DequantizeLinear", "q s z", "y")], {}),
+    "channels": (
+        [node("QuantizeLinear", "x s z", "q", axis=1), node("DequantizeLinear", "q s z", "y", axis=1)],
+        {"s": np.float32([0.5, 0.25, 0.02, 1]), "z": np.int8([0, 3, -100, 7])},
     ),
+    "blocks": (
+        [node("QuantizeLinear", "x s", "q", axis=1, block_size=2, output_dtype=INT8),
+         node("DequantizeLinear", "q s", "y", axis=1, block_size=2)],
+        {"s": np.float32([[0.5, 0.125], [0.25, 0.5]])},
+    ),
+    "largest": (
+        [node("Abs", "x", "a"), node("ReduceMax", "a", "m", keepdims=0), node("Mul", "m k", "s"),
+         node("QuantizeLinear", "x s", "q", output_dtype=INT8), node("DequantizeLinear", "q s", "y")],
+        {"k": np.float32(1 / 127)},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BY_ELEMENTS)
+def test_scales_of_a_run_or_of_an_element(name: str, tmp_path: Path) -> None:
+    """Codes are numbers of their own there: rounded as onnxruntime's, and in integers at most one away."""
+    nodes, constants = BY_ELEMENTS[name]
+    proto = written(nodes, constants, ((2, 4), (2, 4)), opset=23)
+    x = np.random.default_rng(5).normal(size=(SAMPLES, 2, 4)).astype(np.float32)
+    graph, wanted = load(proto, tmp_path), onnxruntime_outputs(proto, x)
+    np.testing.assert_allclose(evaluate(graph, x).reshape(wanted.shape), wanted, atol=2e-6)
+    made = case(name, graph, x)
+    unit_of_x = np.max(constants.get("s", np.float32(2 * np.abs(x).max() / 127)))
+    assert np.abs(real(made).reshape(wanted.shape) - wanted).max() < 1.01 * unit_of_x
+    assert first_difference([made], run_natively([made], tmp_path)) == ""
+
+
+@pytest.mark.parametrize("is_optimized", [False, True], ids=["plain", "optimized"])
+@pytest.mark.parametrize("kind", [QuantType.QInt8, QuantType.QUInt8])
+def test_networks_of_the_dynamic_quantizer(kind: QuantType, is_optimized: bool, tmp_path: Path) -> None:
+    """And what the optimizer joins of them. One sample is nothing but 0, of which no scale can be told."""
+    quantize_dynamic(MLP, tmp_path / "q.onnx", weight_type=kind)
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "o.onnx")
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    onnxruntime.InferenceSession(tmp_path / "q.onnx", options)
+    proto = onnx.load(tmp_path / ("o.onnx" if is_optimized else "q.onnx"))
+    wanted_ops = {"DynamicQuantizeMatMul"} if is_optimized else {"DynamicQuantizeLinear", "MatMulInteger"}
+    assert wanted_ops <= {one.op_type for one in proto.graph.node}
+    graph = load(proto, tmp_path)
+    x = load_digits().x_test[:SAMPLES].reshape(SAMPLES, *graph.shapes[graph.inputs[0]])
+    x[0] = 0
+    wanted, made = onnxruntime_outputs(proto, x), case("dynamic", graph, x)
+    largest = np.abs(wanted).max()
+    np.testing.assert_allclose(evaluate(graph, x).reshape(wanted.shape), wanted, atol=1e-5 * largest)
+    assert np.abs(real(made).reshape(wanted.shape) - wanted).max() < 0.01 * largest
+    assert first_difference([made], run_natively([made], tmp_path)) == ""
+
+
+def test_codes_with_a_scale_of_the_run(tmp_path: Path) -> None:
+    """What the optimizer makes where one DynamicQuantizeLinear is read by several products."""
+    draws = np.random.default_rng(3)
+    fused = helper.make_node("MatMulIntegerToFloat", ["q", "w", "s", "t", "z", "u", "b"], ["y"], domain="com.microsoft")
+    constants = {
+        "w": draws.integers(0, 255, (4, 3)).astype(np.uint8), "t": np.float32([0.02, 0.01, 0.03]),
+        "u": np.uint8([120, 130, 128]), "b": np.float32([0.5, -1, 2]),
+    }  # fmt: skip
+    proto = written([node("DynamicQuantizeLinear", "x", "q s z"), fused], constants, ((2, 4), (2, 3)), opset=17)
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    x = draws.normal(size=(SAMPLES, 2, 4)).astype(np.float32)
+    graph, wanted = load(proto, tmp_path), onnxruntime_outputs(proto, x)
+    np.testing.assert_allclose(evaluate(graph, x).reshape(wanted.shape), wanted, atol=1e-5)
+
+
+REFUSED = [
     (
         [node("QuantizeLinear", "x s", "q", output_dtype=TensorProto.FLOAT8E4M3FN), node("Cast", "q", "y", to=FLOAT)],
         {"s": np.float32(1)},
@@ -220,12 +287,6 @@ REFUSED = [
         [node("QuantizeLinear", "x s", "q"), node("DequantizeLinear", "q s", "y")],
         {"s": np.float32(-1)},
         "not positive",
-    ),
-    (
-        [node("Abs", "x", "a"), node("ReduceMax", "a", "s", keepdims=0), node("QuantizeLinear", "x s", "q"),
-         node("DequantizeLinear", "q s", "y")],
-        {},
-        "scale computed at run time",
     ),
 ]  # fmt: skip
 

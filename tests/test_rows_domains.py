@@ -19,7 +19,7 @@ from tinyhil.compiler.calibrate import Ranges, calibrate
 from tinyhil.compiler.lower import lower, tied_values
 from tinyhil.errors import ModelError
 from tinyhil.formats import FORMATS
-from tinyhil.formats.format import CODED, INTEGER, SINGLE
+from tinyhil.formats.format import CODED, INTEGER, SINGLE, Format
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.form import Arithmetic, Form, Limit
@@ -175,24 +175,30 @@ def possible() -> set[tuple[Form, str]]:
     return found
 
 
-def fewest(cases: list[Case]) -> list[Case]:
-    """Those with a kernel that no case before has in that domain and on that family of formats of that size."""
-    known: set[tuple[Form, str, str, int]] = set()
+def first_with(told_apart: Callable[[Format], object], cases: list[Case]) -> list[Case]:
+    """Those with a kernel that no case before has in that domain and on formats that are `told_apart`."""
+    known: set[tuple[Form, str, object]] = set()
     found = []
     for case in cases:
         ops = [op for op in walk(case.program.body) if op.kernel.rows]
-        formats = [case.program.tensors[op.output].format for op in ops]
-        has = {(op.kernel, op.domain, type(f).__name__, f.storage_bytes) for op, f in zip(ops, formats, strict=True)}
+        has = {(op.kernel, op.domain, told_apart(case.program.tensors[op.output].format)) for op in ops}
         found += [case] if has - known else []
         known |= has
     return found
 
 
-@pytest.mark.parametrize("chosen", [fewest, pytest.param(list, marks=pytest.mark.slow)])
-def test_every_kernel_in_every_domain_natively(
-    chosen: Callable[[list[Case]], list[Case]], made: list[Made], tmp_path: Path
-) -> None:
-    cases = chosen(
+CHOSEN = {
+    "fewest": partial(first_with, lambda fmt: None),
+    "families": partial(first_with, lambda fmt: (type(fmt), fmt.storage_bytes)),
+    "all": list,
+}
+
+
+@pytest.mark.parametrize(
+    "chosen", [name if name == "fewest" else pytest.param(name, marks=pytest.mark.slow) for name in CHOSEN]
+)
+def test_every_kernel_in_every_domain_natively(chosen: str, made: list[Made], tmp_path: Path) -> None:
+    cases = CHOSEN[chosen](
         uniform(made[len(JOINED) :], KINDS)
         + uniform(made[: len(JOINED)], FEW)
         + tabled(made[len(JOINED) :], TABLED)

@@ -146,17 +146,22 @@ def measure(walks: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
     return get
 
 
-@pytest.mark.parametrize("format_", ["fixed16", "fixed8"])
-def test_streamed_equals_whole_windows(format_: str, measure: Callable[..., Outcome]) -> None:
+FIRST = (("uno", "fixed16"), ("due", "fixed8"))  # the others are slow
+PAIRS = [(board, format_) for board in EMULATED for format_ in ("fixed16", "fixed8")]
+
+
+@pytest.mark.parametrize(
+    ("board", "format_"), [pair if pair in FIRST else pytest.param(*pair, marks=pytest.mark.slow) for pair in PAIRS]
+)
+def test_streamed_equals_whole_windows(board: str, format_: str, measure: Callable[..., Outcome]) -> None:
     """Step by step where that saves RAM, and always on the Uno; else whole: the same integers, in both modes."""
     host = measure("host", 6, format=format_)
     assert not host.compiled.transfers["host"].streamed
-    for board in EMULATED:
-        for mode, prefer in (("quiet", "balanced"), ("stream", "latency")):
-            found = measure(board, 6, format=format_, mode=mode, prefer=prefer)
-            assert found.compiled.transfers[board].streamed == (board == "uno" or prefer == "balanced")
-            assert (found.outputs == host.outputs).all()
-            assert (found.saturations == host.saturations).all()
+    for mode, prefer in (("quiet", "balanced"), ("stream", "latency")):
+        found = measure(board, 6, format=format_, mode=mode, prefer=prefer)
+        assert found.compiled.transfers[board].streamed == (board == "uno" or prefer == "balanced")
+        assert (found.outputs == host.outputs).all()
+        assert (found.saturations == host.saturations).all()
     assert (host.outputs == host.reference.outputs).all()
 
 

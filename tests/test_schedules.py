@@ -106,18 +106,21 @@ def test_every_schedule_computes_the_same(name: str, default: str, made: Callabl
     assert np.array_equal([machine.run(sample) for sample in inputs], wanted)
 
 
-def some(made: Callable[..., Made], core: str = "") -> tuple[list[Placement], list[np.ndarray]]:
-    """The least RAM, and half the way to it: halos and whole maps are made twice."""
+def some(made: Callable[..., Made], core: str = "", half: bool = True) -> tuple[list[Placement], list[np.ndarray]]:
+    """The least RAM and, if wished for, `half` of the way to it: halos and whole maps are made twice."""
     placed, given = list[Placement](), list[np.ndarray]()
     for name, default in (("mobilenet_v2", "fixed8"), ("squeezenet", "int8"), ("excite", "int8")):
         _, inputs, found = made(name, default, core)
-        placed += [found[len(found) // 2].placed, found[-1].placed]
-        given += [inputs[:1]] * 2
+        placed += [one.placed for one in (found[len(found) // 2], found[-1])[0 if half else 1 :]]
+        given += [inputs[:1]] * (len(placed) - len(given))
     return placed, given
 
 
-def test_natively_with_sanitizers(tmp_path: Path, made: Callable[..., Made], monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = compiled_cases(*some(made), monkeypatch)
+@pytest.mark.parametrize("half", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_natively_with_sanitizers(
+    half: bool, tmp_path: Path, made: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = compiled_cases(*some(made, half=half), monkeypatch)
     assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED)) == ""
 
 
@@ -161,9 +164,9 @@ def test_the_front_is_what_limits_can_give(made: Callable[..., Made]) -> None:
         assert given.peak_bytes == max(peak for peak in peaks if peak <= limit)
 
 
-def test_no_schedule_undercuts_what_its_parts_need_alone(made: Callable[..., Made]) -> None:
+def test_no_schedule_undercuts_what_its_parts_need_alone(tmp_path: Path) -> None:
     """Of channels that groups do not share evenly, too."""
-    program, _, _ = made("excite", "fixed8")
+    program, _ = program_of(SMALL["excite"], tmp_path, "fixed8")
     twice = list(in_two_passes(program))[-1]
     cuts, alone = (Cuts(twice, again=True, alone=alone) for alone in (False, True))
     for limit in (8_500, 6_800, 5_800, 4_500, 3_700):
@@ -186,6 +189,28 @@ def test_a_head_of_many_channels_goes_in_groups(tmp_path: Path) -> None:
     assert len(groups) > 1
     assert sum(op.params["channels"] for op in groups) == 1280
     assert layer_products(placed.program) == layer_products(program)
+
+
+IN_GROUPS = (
+    Network(8).conv(8).relu().pool("MaxPool", 2, 2).conv(16).relu().pool("MaxPool", 2, 2).model(),
+    Network(10).conv(8, 3, 2).relu().conv(20).relu().pool("AveragePool", 5, 5).model(),
+)
+
+
+@pytest.mark.parametrize(
+    ("board", "reader"), [("uno", "hil::near_rows<2>"), ("nucleo_g0b1", "hil::near_records"), ("due", "hil::flash")]
+)
+def test_groups_read_what_is_stored_for_their_channels(
+    board: str, reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Multipliers and biases that a chip reads in other words than the reference has: every group its own."""
+    spec = load_boards().board(board)
+    made = [program_of(model, tmp_path, "int8") for model in IN_GROUPS]
+    placed = [place(arrange(program, spec.chip.core)) for program, _ in made]
+    tensors = [tensor for one in placed for tensor in one.program.tensors.values() if ".group1" in tensor.name]
+    assert reader in {tensor.stored.reader for tensor in tensors if tensor.stored}
+    cases = compiled_cases(placed, [inputs for _, inputs in made], monkeypatch)
+    assert first_difference(cases, run_on_board(cases, spec, tmp_path / "cache")) == ""
 
 
 def test_halos_are_computed_again_where_nothing_else_fits_or_where_that_is_wished_for(

@@ -47,7 +47,7 @@ UNSAID = re.compile(r"(?<!files)\.(read_text\(\)|write_text\((?!.*encoding))")
 OF_LINUX = ("doctor/serial_ports.py", "boards/locks.py", "wire/deadline.py", "engine/library.py")  # read /proc and /sys
 
 BEFORE = {"every module": "import torch\n"}  # which looks around, too: for graphics cards
-FAST = ("the interface", "hil plan", "every module")
+FAST = ("hil plan", "every module")
 
 
 @pytest.mark.parametrize(

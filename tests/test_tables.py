@@ -160,3 +160,11 @@ def test_the_sweep_of_engines_goes_on_where_it_ended(tmp_path: Path, monkeypatch
     assert found[3:] == [("due", "onnx2c", 2.0, "first"), ("due", "emlearn", 1.0, "")]
     assert [one[:2] for one in found[:3]] == [("uno", name) for name in of.engines]
     assert json.loads((tmp_path / "engines.json").read_text())["provenance"]["commit"].split() == [now["commit"], gone]
+
+    other = tmp_path / "other.json"
+    rows = [row("of", "due", "emlearn", now["commit"], 3.0), row("of", "due", "onnx2c", gone, 4.0)]
+    other.write_text(json.dumps({"provenance": now, "rows": rows}))
+    monkeypatch.setattr(engines, "provenance", lambda: now)
+    monkeypatch.setattr(sys, "argv", ["benchmarks.engines", "--merge", str(other)])
+    engines.main()
+    assert [one["cycles"] for one in engines.known()][3:] == [2.0, 3.0]  # what is of other sources stays away

@@ -14,8 +14,9 @@ from given_data import data_file
 from kernel_cases import Case as KernelCase
 from kernel_cases import first_difference, run_natively, run_on_board
 from onnx_models import compiled
-from tflite_files import BOOL, FLOAT, INT8, INT16, INT32, INT64, OPERATOR, RESOURCE, Grid, Writer
+from tflite_files import BOOL, FLOAT, INT8, INT16, INT32, INT64, OPERATOR, RESOURCE, Grid, Writer, classifier
 
+from benchmarks import cmsis_nn
 from benchmarks.tflite_files import (
     EVERYWHERE,
     Golden,
@@ -274,6 +275,27 @@ def test_layers_with_their_own_inputs_and_outputs(capsys: pytest.CaptureFixture[
     assert golden(folder / "add" / "add0.tflite") == Golden(Verdict(EVERYWHERE), 1, 1)
     table.unlink()
     assert compare_golden(folder / "add", every=False) == 1
+
+
+@pytest.mark.data("engines")
+def test_cmsis_nn_itself_gives_its_integers(tmp_path: Path) -> None:
+    """A layer whose sums one rounding would round otherwise, and layers of other operators."""
+    library, path = cmsis_nn.compiled(data_file("engines/cmsis-nn"), tmp_path), tmp_path / "m.tflite"
+    path.write_bytes(dense(1))
+    assert cmsis_nn.compare(library, path, 30) == ({"FULLY_CONNECTED int8": 1}, {"FULLY_CONNECTED int8": 6000}, [])
+    file = read_file(path.read_bytes())
+    tensors = oracle(path.read_bytes(), file, 30)
+    reads = [next(cmsis_nn.layers(library, file, tensors, sample)) for sample in range(30)]
+    theirs = [cmsis_nn.dense(layer) for layer in reads]
+    model = tflite_model(path.read_bytes(), path, stream=Stream((), rounding="litert"))
+    once = results(file, model.graph, tensors[file.inputs[0]].astype(np.float32), is_real=False)
+    assert unequal(once, np.stack(theirs)) > 0
+    path.write_bytes(classifier(quantized=True))
+    counts, _, wrong = cmsis_nn.compare(library, path, 20)
+    assert (sorted(counts), wrong) == (
+        ["AVERAGE_POOL_2D int8", "CONV_2D int8", "FULLY_CONNECTED int8", "SOFTMAX int8"],
+        [],
+    )
 
 
 def test_whose_integers_is_a_part_of_a_models_name(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 from functools import partial
@@ -80,13 +79,7 @@ def test_the_terminal_says_what_the_record_says(folder: Path) -> None:
 )
 def test_a_write_that_fails_names_its_file_and_leaves_nothing_beside(asked: tuple[str, ...], folder: Path) -> None:
     before = set(folder.iterdir())
-    done = subprocess.run(
-        [sys.executable, "-m", "tinyhil.harness.cli", *asked],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)),
-    )
+    done = hil(*asked, cwd=folder, file_bytes=64)
     check_failure(done, errors.EXIT_USAGE, f"hil: {asked[-1]}", "File too large")
     assert {path.name for path in set(folder.iterdir()) - before} <= {"new"}
 

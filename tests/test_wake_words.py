@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from export_bench import OnHost, export
+from export_bench import Exported, OnHost, export
+from given_data import data_file
 
 from benchmarks.sound_front_end import audio, differing
 from benchmarks.wake_words import board_row_of, ours, program_of, random_rows, theirs
+from tests.test_export_boards import on_arm_exported
 from tinyhil.codegen.export_kinds import KINDS
 from tinyhil.codegen.exported_library import CALLER, STATIC
 from tinyhil.codegen.packages import PACKAGES
@@ -73,21 +75,55 @@ def test_both_are_one_model_by_their_names() -> None:
     assert len(model.notes[0].split(".next")) == 9  # the overlap, the noise, six variables
 
 
+PUBLISHED = [
+    pytest.param(name, marks=(pytest.mark.slow, pytest.mark.data(f"tflite/microwakeword/{name}.tflite")))
+    for name in (
+        "alexa", "okay_nabu", "v2_alexa", "v2_experiments_hey_peppa_pig", "v2_experiments_okay_computer",
+        "v2_hey_jarvis", "v2_okay_nabu", "v2_vad",
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_every_published_one_exported_gives_every_step_of_a_thousand(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("tflite_micro", reason="tflite-micro is not installed")
+    path = data_file(f"tflite/microwakeword/{name}.tflite")
+    made, rows = export(str(path), "int8", endless=True, steps=2), random_rows(path, 1000)
+    least = {"v2_alexa": 1, "v2_hey_jarvis": 2}.get(name, 4)  # no noise moves these
+    assert_every_step(made, rows, theirs(path, rows).reshape(-1), tmp_path, least)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_every_published_one_exported_runs_on_emulated_boards(name: str, tmp_path: Path) -> None:
+    """Forty steps at a time, beside a main that is not ours; the reference is the runtime's step by step."""
+    path = data_file(f"tflite/microwakeword/{name}.tflite")
+    made, rows = export(str(path), "int8", steps=40), random_rows(path, 200)
+    for board in ("due", "h747"):
+        (tmp_path / board).mkdir()
+        on_arm_exported(made, board, rows.reshape(5, -1).astype(np.float32), tmp_path / board)
+
+
+def assert_every_step(made: Exported, rows: np.ndarray, wanted: np.ndarray, folder: Path, least: int = 4) -> None:
+    """The library, fed row by row on this computer, gives these codes (less 128 where they have no sign), `least` of
+    them different."""
+    library, out, found = OnHost(made, folder), np.zeros(1, np.float32), []
+    library.call("begin")
+    for row in rows:
+        library.call("step", row.reshape(-1).astype(np.float32))
+        library.call("finish", out)
+        found.append(int(out[0]) - 128)
+    np.testing.assert_array_equal(found, wanted)
+    assert len(set(found)) >= least
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("arena", [STATIC, CALLER])
 def test_exported_libraries_give_every_step_of_a_thousand(arena: str, tmp_path: Path) -> None:
     """One runs here, fed by three rows of features at a time; what packages of all kinds hold is its source."""
     pytest.importorskip("tflite_micro", reason="tflite-micro is not installed")
     path, made = find_model("okay_nabu").path, export("okay_nabu", "int8", endless=True, steps=2, arena=arena)
-    library, rows = OnHost(made, tmp_path), random_rows(path, 1000)
-    out, found = np.zeros(1, np.float32), []
-    library.call("begin")
-    for row in rows:
-        library.call("step", row.reshape(-1).astype(np.float32))
-        library.call("finish", out)
-        found.append(int(out[0]) - 128)
-    np.testing.assert_array_equal(found, theirs(path, rows).reshape(-1))
-    assert len(set(found)) > 3
+    rows = random_rows(path, 1000)
+    assert_every_step(made, rows, theirs(path, rows).reshape(-1), tmp_path)
     (source,) = (text for name, text in made.files.items() if name.endswith(f"{made.prefix}.cpp"))
     body = source[source.index("\nnamespace") :]
     for kind in KINDS:

@@ -23,6 +23,7 @@ from tinyhil.harness.boards.locate import locate
 from tinyhil.harness.boards.locks import LockFolder
 from tinyhil.harness.settings.bench_file import Bench, Instance, Locks
 from tinyhil.harness.settings.config import load_boards
+from tinyhil.harness.sweep.work import FINISHED
 from tinyhil.harness.watch.jobs import words_of
 from tinyhil.harness.watch.snapshot import snapshot
 
@@ -33,11 +34,14 @@ RUN = ("run", "--board", "host", "--model", "digits_mlp", "--samples", "4")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A results folder with a record of a run on the host, one of the profile, one that is none, a run unfinished."""
+    """A results folder with a record of a run on the host, one of the profile, one that is none and has a long name, a
+    run unfinished, and what a sweep writes beside the records of its cells."""
     assert hil(*RUN, cwd=tmp_path).returncode == 0
     results = tmp_path / "results"
     shutil.copy(PROFILE, results / "profile.json")
-    (results / "bad.json").write_text("{")
+    (results / f"bad_{'0123456789abcdef' * 4}.json").write_text("{")
+    (results / "sweep" / "0085a578").mkdir(parents=True)
+    (results / "sweep" / "0085a578" / FINISHED).write_text("{}")
     (results / "x.partial.jsonl").write_text("{}\n{}\n")
     return tmp_path
 
@@ -55,6 +59,7 @@ def test_a_snapshot_says_who_has_a_board_and_what_was_measured(folder: Path) -> 
     assert states["left"] == "busy"
     assert states["uno"] == "emulated"
     assert [(one["file"], one["samples"]) for one in found["running"]] == [("x.partial.jsonl", 2)]
+    assert len(found["records"]) == 3
     by_title = {one.get("title"): one for one in found["records"]}
     assert by_title["digits_mlp on host, fixed16"]["command"] == "hil " + " ".join(RUN)
     assert by_title["tiny on uno, fixed16"]["verdict"] == "valid"

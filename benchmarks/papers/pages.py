@@ -22,7 +22,7 @@ def page(paper: Paper, folder: Path = record.FOLDER) -> str:
     rows = record.rows_of(cells)
     parts = [f"# {paper.title}", f"`{paper.command}`. {MADE}\n{_measured(paper, cells)}"]
     parts.append(_claims([(claim.text, claim.judge(rows)) for claim in paper.claims]))
-    parts.append(paper.body(rows))
+    parts.append(paper.body(record.timed_rows_of(cells)))
     parts += [f"![{name}]({paper.name}/{name}.svg)" for name in paper.figures]
     if paper.absent:
         parts += ["## Not to be had", table(("What", "Why"), paper.absent.items())]

@@ -26,6 +26,14 @@ def rows_of(record: Record) -> dict[str, Row]:
     return {key: cell["row"] for key, cell in record.items()}
 
 
+def timed_rows_of(record: Record) -> dict[str, Row]:
+    """With the processor's seconds of each search, for pages."""
+    seconds = {
+        key: {"processor_s": cell["processor_s"]} for key, cell in record.items() if "evaluations" in cell["row"]
+    }
+    return {key: {**row, **seconds.get(key, {})} for key, row in rows_of(record).items()}
+
+
 def write(name: str, record: Record, folder: Path = FOLDER) -> None:
     """All cells, a line each, at once or not at all."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -31,8 +31,9 @@ from tinyhil.train.samples import Samples, divide
 
 WIDTHS = tuple(f"fixed{bits}u" for bits in range(2, 9))  # results that are never negative have no sign, as the paper's
 CALIBRATION, CALIBRATE_BY = 500, "kl"  # training samples, and how ranges are cut to c, as the paper's
+VALUES, FORMER_VALUES = "no sign, kl", "sign, minmax"  # behind a Relu: what a row is measured with, was at first
 DDPG_EPISODES = 300
-TRAINED = 2500  # training samples, where weights are trained for an assignment
+TRAINED = 1000  # training samples, where weights are trained for an assignment
 Labelled = tuple[np.ndarray, np.ndarray]
 HARDWARE = load_boards().board("reram").hardware
 assert HARDWARE is not None
@@ -59,9 +60,9 @@ class Case:
 
 
 CASES = (
-    Case("lenet5", 500, 5000, (0.74,), 150, (60, 150, 300, 600), tuned=60),
+    Case("lenet5", 500, 5000, (0.74,), 150, (40, 150, 300), tuned=40),
     Case("resnet8", 150, 2000, (0.70,), 90, (90,)),
-    Case("vgg7", 150, 2000, (0.70,), 90, (90, 300, 600)),
+    Case("vgg7", 150, 2000, (0.70,), 90, (90, 300)),
 )
 
 

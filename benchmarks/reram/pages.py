@@ -7,11 +7,12 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from benchmarks.reram.cases import Case
+from benchmarks.reram.cases import FORMER_VALUES, VALUES, Case
 from tools.measured import line_of
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 BEGIN, END = "<!-- strategies: begin -->", "<!-- strategies: end -->"
+COMMITTED = "committed_with"  # of rows that were measured before commits were noted
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -22,31 +23,38 @@ def write_pages(measured: Mapping[Case, Rows]) -> None:
     page.write_text(f"{before}{BEGIN}\n{table(measured)}\n\n{_measured_at(measured)}\n{END}{rest.split(END)[1]}")
     folder = DOCS / "reram"
     folder.mkdir(exist_ok=True)
-    _plot_costs(measured, folder / "strategies.svg")
-    _plot_layers(measured, folder / "layers.svg")
+    latest = {case: latest_of(rows) for case, rows in measured.items()}
+    _plot_costs(latest, folder / "strategies.svg")
+    _plot_layers(latest, folder / "layers.svg")
 
 
 def _measured_at(measured: Mapping[Case, Rows]) -> str:
-    """The commits of all rows, and the day of the last."""
+    """The commits of all rows, those with and without a sign apart; the first ones know what they came with."""
     rows = [row for rows in measured.values() for row in rows]
-    commits = dict.fromkeys(row["commit"] for row in rows)
-    return line_of({"commit": " ".join(commits), "utc": max(row["utc"] for row in rows)})
+    lines = []
+    for values in dict.fromkeys(map(values_of, rows)):
+        same = [row for row in rows if values_of(row) == values]
+        known = {key: " ".join(dict.fromkeys(row[key] for row in same if key in row)) for key in ("commit", COMMITTED)}
+        lines.append(f"{values}: " + line_of({**known, "utc": max(row["utc"] for row in same)}))
+    return "\n".join(lines)
 
 
 def table(measured: Mapping[Case, Rows]) -> str:
     """Means over the seeds that were measured; the gap is to the best of all configurations, where those are known."""
     titles = (
-        "Network", "Cost at most", "Strategy", "Episodes", "Seeds", "Evaluations", "Searched on, %",
-        "Gap, points (worst)", "Held out, %", "± of seeds", "Cost", "us", "uJ", "Crossbars", "s",
+        "Network", "Values behind a Relu", "Cost at most", "Strategy", "Episodes", "Seeds", "Evaluations",
+        "Searched on, %", "Gap, points (worst)", "Held out, %", "± of seeds", "Cost", "us", "uJ", "Crossbars", "s",
     )  # fmt: skip
     lines = [f"| {' | '.join(titles)} |"]
     lines.append("|---" * len(titles) + "|")
     for case, rows in measured.items():
-        for (threshold, strategy, episodes), same in _grouped(rows).items():
-            best = [row["accuracy"] for row in rows if row["strategy"] == "optimum" and row["threshold"] == threshold]
+        for (values, threshold, strategy, episodes), same in _grouped(rows).items():
+            peers = [row for row in rows if values_of(row) == values and row["threshold"] == threshold]
+            best = [row["accuracy"] for row in peers if row["strategy"] == "optimum"]
             gaps = [100 * (best[0] - row["accuracy"]) for row in same] if best else []
             cells = [
                 case.name,
+                values,
                 "" if threshold is None else f"{threshold:g}",
                 strategy,
                 "" if episodes is None else str(episodes),
@@ -70,12 +78,27 @@ def table(measured: Mapping[Case, Rows]) -> str:
     return "\n".join(lines)
 
 
-def _grouped(rows: Rows) -> dict[tuple[float | None, str, int | None], list[Mapping[str, Any]]]:
-    """By threshold, strategy and episodes, in the order measured, an agent's counts one after the other."""
-    order = list(dict.fromkeys((row["threshold"], row["strategy"]) for row in rows))
-    found: dict[tuple[float | None, str, int | None], list[Mapping[str, Any]]] = {}
-    for row in sorted(rows, key=lambda row: (order.index((row["threshold"], row["strategy"])), row.get("episodes", 0))):
-        found.setdefault((row["threshold"], row["strategy"], row.get("episodes")), []).append(row)
+def values_of(row: Mapping[str, Any]) -> str:
+    """What values behind a Relu were held in."""
+    return str(row.get("values", FORMER_VALUES))
+
+
+def latest_of(rows: Rows) -> Rows:
+    """Those without a sign, if there are any under a limit; else all."""
+    found = [row for row in rows if values_of(row) == VALUES]
+    return found if any(row["threshold"] is not None for row in found) else rows
+
+
+def _grouped(rows: Rows) -> dict[tuple[str, float | None, str, int | None], list[Mapping[str, Any]]]:
+    """By values, threshold, strategy and episodes, in the order measured, an agent's counts one after the other."""
+
+    def kind(row: Mapping[str, Any]) -> tuple[str, float | None, str]:
+        return values_of(row), row["threshold"], row["strategy"]
+
+    order = list(dict.fromkeys(map(kind, rows)))
+    found: dict[tuple[str, float | None, str, int | None], list[Mapping[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: (order.index(kind(row)), row.get("episodes", 0))):
+        found.setdefault((*kind(row), row.get("episodes")), []).append(row)
     return found
 
 

@@ -42,5 +42,6 @@ def build_firmware(compiled: Compiled, board: BoardSpec, *, cache_dir: Path, log
         check_arena(image, arrays(compiled.plan))
     hot = board.chip.hot
     if hot is not None and (slow_bytes := misplaced_bytes(image.elf)):
-        log(f"{board.name}: {slow_bytes} B of constants have no room in {hot.region} after all: slower from flash")
+        where = hot.region or "RAM"
+        log(f"{board.name}: {slow_bytes} B of constants have no room in {where} after all: slower from flash")
     return image

@@ -27,6 +27,7 @@ from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.placement_preference import chosen
 from tinyhil.memplan.arena.regions import SYMBOL, arrays, main_ram_bytes, spread
 from tinyhil.memplan.arena.transfer import Transfer, belongs_in_arena, choose_transfer
+from tinyhil.memplan.problem import ARENA
 from tinyhil.passes.arrange import arrange
 from tinyhil.passes.hot import HotMemory, Target
 from tinyhil.passes.laid import laid_out
@@ -141,7 +142,11 @@ def arranged_for(program: Program, board: BoardSpec, without: Collection[str] = 
 def target_of(board: BoardSpec, transfer: Transfer) -> Target:
     """What code generation has to know of a board."""
     hot, regions = board.chip.hot, board.chip.regions
-    memory = None if hot is None else HotMemory(hot.region, regions[hot.region], hot.stack_bytes, hot.cache_bytes)
+    memory = None
+    if hot is not None:
+        size_bytes = regions[hot.region] if hot.region else board.chip.ram_bytes or 0
+        kept_bytes = hot.stack_bytes + (hot.code_bytes or 0)
+        memory = HotMemory(hot.region or ARENA, size_bytes, kept_bytes, hot.cache_bytes or 0)
     return Target(board.name, transfer, memory)
 
 

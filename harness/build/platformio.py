@@ -56,6 +56,7 @@ def defines(board: BoardSpec) -> list[str]:
     names = [f"BOARD_{board.name}", f"CHIP_{chip.hal}"]
     names += [f"UART_{chip.uart.name}"] if chip.uart else []
     names += ["HAS_REGIONS"] if chip.regions else []
+    names += ["HAS_HOT"] if chip.hot else []
     names += [f"SUPPLY_{board.supply}"] if board.supply else []
     names += [f"BAUD={board.baud}"] if board.baud != USUAL_BAUD else []
     for use, pin in (("GATE", board.gate), ("PULSE", board.pulse)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,13 +15,30 @@ from tinyhil.harness.commands.common import say
 @click.argument("model")
 @click.option("--inputs", type=click.Path(path_type=Path), help="Inputs to observe; default: the training part.")
 @click.option("--out", type=click.Path(path_type=Path), help="Default: beside the model, where `hil run` finds it.")
+@click.option("--equalize", is_flag=True, help="Write another model: channels of neighbouring layers of one size.")
+@click.option("--learn-rounding", is_flag=True, help="Write another model: weights rounded up or down as layers need.")
+@click.option("--correct-bias", is_flag=True, help="Write another model: layers keep their means in --format.")
+@common.format_options
 @common.stream_options
 def calibrate(
-    model: str, inputs: Path | None, out: Path | None, states: tuple[str, ...] | None, steps: int | None
+    model: str,
+    inputs: Path | None,
+    out: Path | None,
+    states: tuple[str, ...] | None,
+    steps: int | None,
+    format_: str,
+    **options: Any,
 ) -> None:
-    """Record the range of every value of MODEL over calibration inputs."""
+    """Record the range of every value of MODEL over calibration inputs; with corrections, write a model that suits
+    --format or --assignment better, without training, its ranges beside it."""
     from tinyhil.harness.job.job import Streamed
     from tinyhil.harness.offline.generate import calibrate_model
+    from tinyhil.harness.python import calls
+    from tinyhil.harness.train.correction import CorrectionRequest
 
+    wanted = CorrectionRequest(model, out, inputs, format_, **options)
+    if wanted:
+        click.echo(f"{calls.correct(wanted, say)}: written, its ranges beside it", err=True)
+        return
     streamed = Streamed(states, steps, inputs)
     click.echo(f"{calibrate_model(model, inputs, out, say, streamed)}: written", err=True)

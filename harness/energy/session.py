@@ -9,6 +9,7 @@ from typing import Any
 from tinyhil.compiler.lower import lower
 from tinyhil.harness.energy.chips import ChipEnergy, energy_on_chips
 from tinyhil.harness.energy.counts import count_operations
+from tinyhil.harness.energy.decomposition import InParts, layers_in_parts
 from tinyhil.harness.energy.sample_energy import Energy, OperationEnergy, energy_of
 from tinyhil.harness.energy.technology import Technology, find_technology
 from tinyhil.harness.energy.what_if import Sensitivity, sensitivities
@@ -55,6 +56,7 @@ class EnergyOutcome:
     energy: Energy
     sensitivities: tuple[Sensitivity, ...]
     chips: tuple[ChipEnergy, ...]
+    in_parts: tuple[InParts, ...]
 
     @property
     def printed(self) -> dict[str, Any]:
@@ -74,6 +76,7 @@ class EnergyOutcome:
             "energy_zeros_skipped_pj": found.skipping_pj,
             "sensitivity": [asdict(each) for each in self.sensitivities],
             "chips": [_chip_record(each) for each in self.chips],
+            "layers_in_parts": [asdict(each) for each in self.in_parts],
         }
 
 
@@ -120,4 +123,5 @@ def run_energy(request: EnergyRequest, say: Say, boards: Boards | None = None) -
         energy_of(operations, input_bits, technology),
         sensitivities(operations, input_bits, technology),
         energy_on_chips(lower(opened.model.graph, job.assignment, job.ranges), boards) if boards is not None else (),
+        tuple(layers_in_parts(operations, technology)),
     )

@@ -8,6 +8,7 @@ from rich.table import Table
 from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.harness.energy.chips import ChipEnergy
 from tinyhil.harness.energy.counts import Operand
+from tinyhil.harness.energy.decomposition import InParts
 from tinyhil.harness.energy.sample_energy import OperationEnergy
 from tinyhil.harness.energy.session import EnergyOutcome
 from tinyhil.harness.energy.what_if import Sensitivity
@@ -34,6 +35,7 @@ def print_energy(outcome: EnergyOutcome, console: Console) -> None:
         "prices": f"{outcome.technology_name}: {outcome.technology.title} ({outcome.technology.source})",
     }
     lines |= {f"if {each.constant}": _if(each, found.total_pj) for each in outcome.sensitivities}
+    lines |= {f"{each.name} in parts": _in_parts(each) for each in outcome.in_parts}
     lines |= {each.name: _on_chip(each) for each in outcome.chips}
     for name, text in lines.items():
         console.print(f"{name:18} {text}", soft_wrap=True, markup=False)
@@ -42,6 +44,12 @@ def print_energy(outcome: EnergyOutcome, console: Console) -> None:
 def _if(found: Sensitivity, total_pj: float) -> str:
     changes = [100 * (pj / total_pj - 1) if total_pj else 0.0 for pj in (found.halved_pj, found.doubled_pj)]
     return f"{found.value:g} were half as much: {changes[0]:+.1f} % energy; twice: {changes[1]:+.1f} %"
+
+
+def _in_parts(found: InParts) -> str:
+    pairs = (found.product_pj, found.whole_product_pj), (found.sram_pj, found.whole_sram_pj)
+    products, sram = (f"{part / 1e3:,.4g} nJ where whole values take {whole / 1e3:,.4g}" for part, whole in pairs)
+    return f"values as {found.parts} of {found.bits} bits: products {products}, SRAM {sram}"
 
 
 def _on_chip(found: ChipEnergy) -> str:

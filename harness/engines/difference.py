@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Tensors = Mapping[str, EngineTensor]
 CLOSE = 1e-5  # of a tensor's largest number: floats that are added in another order
+VIEWS = ("RESHAPE", "SQUEEZE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +107,12 @@ def _rounding(
     one = next((one for one in content.operations if number in one.outputs), None)
     if one is None or number is None:
         return None
-    source, target = content.tensors[one.inputs[0]], content.tensors[number]
+    target, at = content.tensors[number], one.inputs[0]
+    while name_in(graph, content.tensors[at].name) not in computed[0] and (view := _view_of(content, at)) is not None:
+        at = view
+    source = content.tensors[at]
     read = name_in(graph, source.name)
-    if one.inputs[0] in content.inputs:
+    if at in content.inputs:
         codes = port_of(source, codes=codes_at(graph, "FromCodes") is not None).codes(x.reshape(-1)).astype(np.int64)
     elif read in computed[0]:
         codes = _codes(computed[0][read].reals, source)
@@ -120,6 +124,12 @@ def _rounding(
     have = [_codes(each[name].reals, target) for each in computed]
     rules = [tuple(rule for rule, wanted in made.items() if np.array_equal(wanted, mine)) for mine in have]
     return dict(zip(engines, rules, strict=True))
+
+
+def _view_of(content: File, number: int) -> int | None:
+    """The tensor whose codes another one has in another shape."""
+    maker = next((one for one in content.operations if number in one.outputs), None)
+    return maker.inputs[0] if maker is not None and maker.op in VIEWS else None
 
 
 def _codes(reals: np.ndarray, tensor: Tensor) -> np.ndarray:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tinyhil.harness.search.request import SearchRequest
     from tinyhil.harness.search.session import SearchOutcome
     from tinyhil.harness.search.task import Progress as SearchProgress
+    from tinyhil.harness.train.correction import CorrectionRequest
     from tinyhil.harness.train.session import TrainOutcome, TrainRequest
     from tinyhil.train.schedule import Epoch
 
@@ -72,6 +73,13 @@ def train(request: TrainRequest, say: Say, tell: Callable[[Epoch], None]) -> Tra
     from tinyhil.harness.train.session import run_train
 
     return run_train(request, default_cache_dir(), say, tell)
+
+
+def correct(request: CorrectionRequest, say: Say) -> Path:
+    """A model whose constants suit their formats better, without training; the ONNX file."""
+    from tinyhil.harness.train.correction import correct_model
+
+    return correct_model(request, default_cache_dir(), say)
 
 
 def energy(request: EnergyRequest, boards: Boards | None, say: Say) -> EnergyOutcome:

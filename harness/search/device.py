@@ -140,7 +140,9 @@ class Bench:
                 np.savez(folder / "search.npz", x=self.x, y=self.y)
             calibrate = self.request.calibrate
             if self.calibration is not None:
-                calibrate = folder / "calibrate.npz"
+                named = self.request.inputs or Path("calibrate.npz")
+                calibrate = folder / "calibrated_on" / f"{named.stem}.npz"  # no other than the widths
+                calibrate.parent.mkdir()
                 np.savez(calibrate, x=self.calibration)
             files = {"assignment": folder / "widths.yaml", "inputs": folder / "search.npz", "calibrate": calibrate}
             given = _replaced(self.request, files)

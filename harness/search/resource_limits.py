@@ -20,6 +20,7 @@ from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.cost_table import CostTable, Version, describer, rows_of
 from tinyhil.harness.search.task import Task, make_bench
 from tinyhil.language.program import walk
+from tinyhil.preference import LEAST, RAM
 from tinyhil.search.anchor import least
 from tinyhil.search.costs import Costs, Described, Limits, Run
 from tinyhil.search.search_problem import SearchProblem
@@ -278,9 +279,11 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
         if value <= asked:
             continue
         enough = math.ceil(value * slack)
+        is_slower = option == "--latency-us" and meter.task.request.prefer in (RAM, LEAST)
+        faster = ", or --prefer latency, which takes more RAM" if is_slower else ""
         return Infeasible(
             f"search: {asked:,.0f} {unit} are not feasible on {meter.task.board.name} with {ram_bytes} B of RAM, "
-            f"the least found is {value:,.0f}: {_parts(meter, limit, candidate)}; try {option} {enough}",
+            f"the least found is {value:,.0f}: {_parts(meter, limit, candidate)}; try {option} {enough}{faster}",
             (option, enough),
         )
     if meter.task.request.also:

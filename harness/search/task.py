@@ -349,6 +349,7 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
     run_request = Request(
         f"{task.board.name}@{EMULATED}" if emulated else request.board,
         request.model,
+        inputs=request.inputs,
         calibrate=request.calibrate,
         calibrate_by=request.calibrate_by,
         prefer=request.prefer,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -50,12 +51,14 @@ class DebugId(Record):
 
 
 class HotSpec(Record):
-    """The region that constants are copied to, beside main RAM and `stack_bytes` of stack if these fit, and the size of
-    the data cache before the flash (tinyhil/passes/hot.py)."""
+    """The region that constants are copied to, beside main RAM and `stack_bytes` of stack if these fit, or main RAM
+    itself, where `code_bytes` of kernels may lie as well, and the size of the data cache before the flash
+    (tinyhil/passes/hot.py)."""
 
-    region: Name
+    region: Name | None = None
     stack_bytes: PositiveInt
-    cache_bytes: PositiveInt
+    code_bytes: PositiveInt | None = None
+    cache_bytes: PositiveInt | None = None
 
 
 class ChipSpec(WithCrossbars):
@@ -96,7 +99,7 @@ class ChipSpec(WithCrossbars):
 
     @model_validator(mode="after")
     def _hot_constants_have_a_region(self) -> ChipSpec:
-        if self.hot is not None and self.hot.region not in self.regions:
+        if self.hot is not None and self.hot.region not in (None, *self.regions):
             raise ValueError(f"hot: no region '{self.hot.region}'; regions: {', '.join(self.regions) or 'none'}")
         return self
 
@@ -225,10 +228,9 @@ def load_boards(path: Path | None = None, bench: Path | None = None) -> Boards:
     """The boards of boards.yaml, those of the board file `path` beside them (or in the place of a board of that name),
     and the instances of a user's bench file if one is named (docs/bench.md)."""
     shipped = asset("boards.yaml")
-    content = _read(shipped, None)
+    content, boards = _shipped(read_text(shipped, "board file"), shipped)
     if path is not None:
-        content = _read(path, content)
-    boards = _boards(content, path or shipped)
+        boards = _boards(_parse(read_text(path, "board file"), path, content), path)
     if bench is None:
         return boards
     found = parse_bench(read_text(bench, "bench file"), bench, boards.names)
@@ -240,8 +242,11 @@ def parse_boards(text: str, source: Path) -> Boards:
     return _boards(_parse(text, source, None), source)
 
 
-def _read(source: Path, beside: Content | None) -> Content:
-    return _parse(read_text(source, "board file"), source, beside)
+@lru_cache(maxsize=1)
+def _shipped(text: str, source: Path) -> tuple[Content, Boards]:
+    """The same text says the same, whoever asks next; nothing of it can be changed."""
+    content = _parse(text, source, None)
+    return content, _boards(content, source)
 
 
 def _parse(text: str, source: Path, beside: Content | None) -> Content:

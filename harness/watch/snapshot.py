@@ -13,6 +13,7 @@ from tinyhil.harness.records.schema import read_any
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.report.sentence import search_sentence, sentence, time_of
 from tinyhil.harness.settings.config import Boards
+from tinyhil.harness.sweep.work import FINISHED
 from tinyhil.quoting import printable
 
 MOST_RECORDS = 12
@@ -24,7 +25,7 @@ def snapshot(boards: Boards, results: Path) -> Plain:
     """Boards with their locks, unfinished runs, the newest records of a folder that several people may share."""
     files, whole = _files(results)
     unfinished = [path for path in files if path.name.endswith(".partial.jsonl")]
-    records = [path for path in files if path.suffix == ".json"]
+    records = [path for path in files if path.suffix == ".json" and path.name != FINISHED]
     return {
         "time": time.time(),
         "results": printable(str(results), 300),

@@ -103,7 +103,8 @@ def _share(program: Program, name: str, channels: int, share: tuple[int, int]) -
     whole, (begin, end) = program.tensors[name], share
     codes = program.constants[name].reshape(channels, -1)[begin:end].reshape(-1)
     blocks = whole.blocks and replace(whole.blocks, axes=(end - begin, *whole.blocks.axes[1:]))
-    return replace(whole, count=codes.size, blocks=blocks), codes
+    stored = whole.stored and whole.stored.of_outputs(channels, begin, end)
+    return replace(whole, count=codes.size, blocks=blocks, stored=stored), codes
 
 
 def _of_group(op: Op, known: dict[str, str], channels: int, count: int) -> Op:

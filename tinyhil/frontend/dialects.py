@@ -30,10 +30,14 @@ OF_PULP = frozenset(  # whatever domain a tool writes them in; those that are no
         "iSoftmax",
         "IntegerDiv",
         "IntegerMean",
+        "ITAMax",
+        "ITAPartialMax",
     }
     | {"TrueIntegerDiv"}
 )
-WHOLE_IN_PULP = frozenset({"Add", "Sub", "Mul", "MatMul", "Gemm"})  # of whole numbers in a file with such operators
+WHOLE_IN_PULP = frozenset(
+    {"Add", "Sub", "Mul", "MatMul", "Gemm", "Conv"}
+)  # of whole numbers in a file with such operators
 PAD_OPERANDS = 11
 OPSET, AXES_OPERANDS = 17, 13  # from the second one on axes are operands, and Softmax means the last one
 
@@ -151,9 +155,10 @@ def _change(node: onnx.NodeProto, number: int, graph: onnx.GraphProto, *, is_old
 
 def pulp_kind(graph: onnx.GraphProto) -> str:
     """The integers that a file of PULP takes, which it declares as floats: of 16 bits where all of its inputs are only
-    requantized, else bytes; empty for other files."""
+    requantized or windows are laid over them, since pictures are bytes without a sign; else bytes. Empty for other
+    files."""
     if not any(node.domain == PULP for node in graph.node):
         return ""
     given = {info.name for info in graph.input} - {tensor.name for tensor in graph.initializer}
     readers = {node.op_type for node in graph.node if given.intersection(node.input)}
-    return "int16" if readers == {"RequantShift"} else "int8"
+    return "int16" if readers and readers <= {"RequantShift", "iConv"} else "int8"

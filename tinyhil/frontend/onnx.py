@@ -39,7 +39,7 @@ from tinyhil.ops.operator import refuse
 
 __all__ = ["Model", "load_onnx", "model_of"]
 
-FLOAT_TYPES = {onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE}
+FLOAT_TYPES = {getattr(onnx.TensorProto, name) for name in ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE")}
 WHOLE_TYPES = {onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.UINT32, onnx.TensorProto.UINT64}
 
 _FEW = {"INT4": np.int8, "UINT4": np.uint8, "INT2": np.int8, "UINT2": np.uint8}
@@ -199,7 +199,7 @@ def _array(tensor: onnx.TensorProto, name: str) -> np.ndarray:
 def checked_weights(array: np.ndarray, name: str) -> np.ndarray:
     """`array` with floats as float32; ModelError if it holds anything but numbers. The builder refuses those that are
     not finite where a value computed at run time meets them."""
-    if array.dtype.name == "bfloat16":  # of which numpy knows nothing, either
+    if array.dtype.name.startswith(("bfloat16", "float8", "float4")):  # of which numpy knows nothing, either
         array = array.astype(np.float32)
     if array.dtype.kind not in "fiub":
         raise ModelError(f"weights '{name}' hold {array.dtype} values; store them as float32")

@@ -110,6 +110,7 @@ class Site:
 def sensible(site: Site, work: Callable[[], Made]) -> Made:
     """What `work` returns; whatever it stumbles over is the file's fault. ModelError for what makes no sense."""
     try:
-        return work()
+        with np.errstate(all="ignore"):  # of numbers that are none
+            return work()
     except (ValueError, LookupError, TypeError, ArithmeticError, MemoryError, AttributeError) as error:
         raise site.refuse(f"makes no sense ({str(error)[:120]})", "the file is damaged") from None

@@ -231,12 +231,14 @@ def _arg_min(site: Site) -> Results:
 
 
 def _dropout(site: Site) -> Results:
-    """The mask of inference keeps everything."""
-    training = site.value(site.input(2)) if site.input(2) else np.zeros(1)
-    if not site.wants(1) or training is None or training.any():
+    """The mask of inference, and of a training that drops nothing, keeps everything."""
+    training, ratio = (site.value(site.input(index)) if site.input(index) else None for index in (2, 1))
+    drops = bool(site.input(2)) and (training is None or bool(training.any()))
+    if (drops and (ratio is None or ratio.any())) or not (drops or site.wants(1)):
         return None
     x = site.input(0)
-    return (site.named(0, "Identity", x), site.constant("mask", np.ones(site.shape(x)), bool))
+    made = site.named(0, "Identity", x)
+    return (made, site.constant("mask", np.ones(site.shape(x)), bool)) if site.wants(1) else (made,)
 
 
 def _pad(site: Site) -> Results:
@@ -388,7 +390,25 @@ def _gemm(site: Site) -> Results:
     return site.last("Add", site.make("MatMul", a, b), offset)
 
 
+def _batch_normalization(site: Site) -> Results:
+    """Of several samples that are one here: a factor and an offset per channel."""
+    shape, constants = site.shape(site.input(0)), [site.value(site.input(index)) for index in range(1, 5)]
+    if len(shape) < 2 or shape[0] == 1 or int(site.attr("training_mode", 0)) or any(one is None for one in constants):
+        return None
+    scale, bias, mean, variance = (np.asarray(one, np.float64).reshape(-1) for one in constants)
+    factor = scale / np.sqrt(variance + float(site.attr("epsilon", 1e-5)))
+    wide = (1, shape[1], *[1] * (len(shape) - 2))
+    made = site.make("Mul", site.input(0), site.constant("factor", factor.reshape(wide)))
+    return site.last("Add", made, site.constant("offset", (bias - mean * factor).reshape(wide)))
+
+
 REWRITES = (
+    Rewrite(
+        "BatchNormalization",
+        "inference; folded into a Conv or Gemm before it, else a factor and an offset per channel",
+        _batch_normalization,
+        ("epsilon", "momentum", "training_mode"),
+    ),
     Rewrite("Pow", "constant exponents, or as Exp and Log; of whole numbers rounded", _pow),
     Rewrite(
         "Div",

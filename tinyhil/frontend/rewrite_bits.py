@@ -9,25 +9,48 @@ from tinyhil.frontend.rewrite import Results, Rewrite, Site
 from tinyhil.frontend.whole_types import NARROW
 
 MOST_BITS = 24  # of whole numbers that float32 holds
+OF_32 = (onnx.TensorProto.INT32, onnx.TensorProto.UINT32)
 SIGNED = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 
 
 def _bit_shift(site: Site) -> Results:
-    """By constant counts: a product, or the whole part of a quotient. Types of 8 and 16 bits lose what leaves them."""
+    """By constant counts: a product, or the whole part of a quotient. Types of 8 and 16 bits lose what leaves them;
+    by as many bits as a type has, and by counts below 0, nothing is left, to the right the sign."""
     x, counts = site.input(0), site.static(1, "count").astype(np.int64)
-    direction = site.attr("direction", "")
-    if direction not in ("LEFT", "RIGHT") or counts.min(initial=0) < 0 or counts.max(initial=0) >= MOST_BITS:
-        shown = f"{counts.min(initial=0)} to {counts.max(initial=0)}"
-        raise site.refuse(f"direction '{direction}' by {shown} bits", f"0 to {MOST_BITS - 1} bits are supported")
-    factors = site.constant("factors", 2.0 ** (counts if direction == "LEFT" else -counts))
-    moved = site.make("Mul", x, factors)
+    direction, kind = site.attr("direction", ""), site.builder.kinds.get(x)
+    low, values = NARROW.get(kind, (-1, 0)) if kind is not None else (-1, 0)
+    width = values.bit_length() - 1 if values else 32 if kind in OF_32 else 64
+    counts = np.where((counts < 0) | (counts > width), width, counts)
+    if direction == "RIGHT":
+        counts = np.minimum(counts, MOST_BITS if not values else width - (low < 0))
+    kept = counts[counts < width] if direction == "LEFT" else counts
+    if direction not in ("LEFT", "RIGHT") or kept.max(initial=0) > MOST_BITS - (direction == "LEFT"):
+        raise site.refuse(
+            f"direction '{direction}' by {kept.max(initial=0)} bits", f"0 to {MOST_BITS - 1} are supported"
+        )
+    factors = np.where(counts < width, 2.0**counts, 0) if direction == "LEFT" else 2.0**-counts
+    moved = site.make("Mul", x, site.constant("factors", factors))
     if direction == "RIGHT":
         return site.last("Floor", moved)
-    if site.builder.kinds.get(x) not in NARROW:
+    if not values:
         return site.last("Identity", moved)
-    low, values = NARROW[site.builder.kinds[x]]
-    inside = site.make("Mod", site.make("Sub", moved, site.constant("low", low)), site.constant("values", values))
+    return _wrapped(site, moved, low, values)
+
+
+def _wrapped(site: Site, x: str, low: int, values: int) -> tuple[str]:
+    """What a type of so many values, `low` the lowest, keeps of whole numbers."""
+    inside = site.make("Mod", site.make("Sub", x, site.constant("low", low)), site.constant("values", values))
     return site.last("Add", inside, site.constant("back", low))
+
+
+def _bit_cast(site: Site) -> Results:
+    """From one type of whole numbers to another of as many bits."""
+    x, target = site.input(0), int(site.attr("to", 0))
+    kind = onnx.TensorProto.UINT8 if x in site.builder.flags else site.builder.kinds.get(x, 0)
+    known = {one: values for one, (_, values) in NARROW.items()}
+    if kind not in known or known[kind] != known.get(target):
+        raise site.refuse("bits of numbers with a point, or of 32 bits", "whole numbers of 2 to 16 bits are supported")
+    return _wrapped(site, x, *NARROW[target])
 
 
 def _bitwise(site: Site) -> Results:
@@ -69,6 +92,7 @@ def _is_inf(site: Site) -> Results:
 _BITS = "of whole numbers, run-time or constant; broadcast"
 REWRITES = (
     Rewrite("BitShift", "by constant counts; results below 2^24", _bit_shift, ("direction",)),
+    Rewrite("BitCast", "of whole numbers of up to 16 bits", _bit_cast, ("to",)),
     *(Rewrite(f"Bitwise{name}", _BITS, _bitwise) for name in ("And", "Or", "Xor")),
     Rewrite("BitwiseNot", "of whole numbers", _bitwise_not),
     Rewrite("IsNaN", "never, but in formats of floats", _is_nan),

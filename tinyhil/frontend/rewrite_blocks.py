@@ -25,20 +25,37 @@ def in_blocks(site: Site, integers: np.ndarray, scales: np.ndarray, zeros: np.nd
     return name
 
 
+def spread(site: Site, given: np.ndarray, block: int) -> np.ndarray:
+    """Scales or zero points of QuantizeLinear and its opposite, so that they broadcast to the first input: one of all,
+    one per place along the attribute `axis`, or one per block there. ModelError for other sizes."""
+    shape, axis = site.shape(site.input(0)), site.axis(1, len(site.shape(site.input(0))) or 1)
+    if given.size == 1:
+        return given.reshape((1,) * len(shape))
+    if block > 0 and given.ndim == len(shape) and -(-shape[axis] // block) == given.shape[axis]:
+        made = np.take(given, np.arange(shape[axis]) // block, axis=axis)
+    else:
+        made = given.reshape([-1 if at == axis else 1 for at in range(len(shape))]) if given.ndim == 1 else given
+    if made.ndim != len(shape) or any(side not in (1, whole) for side, whole in zip(made.shape, shape, strict=True)):
+        raise site.refuse(f"scales {list(given.shape)} for {list(shape)} in blocks of {block}", "the file is damaged")
+    return made
+
+
 def dequantized(site: Site, block: int) -> str:
-    """The real values of a DequantizeLinear in blocks; ModelError for codes computed at run time."""
+    """The real values of a DequantizeLinear in blocks; ModelError for sizes that do not fit."""
     codes = site.input(0)
     value = site.value(codes)
     if value is None:
-        raise site.refuse("scales per block for a value computed at run time", "quantize activations per tensor")
+        scale, zero = (site.static(1, "scale"), site.static(2, "zero point") if site.input(2) else np.zeros(1))
+        moved = site.make("Sub", codes, site.constant("zero", spread(site, zero, block))) if zero.any() else codes
+        return site.make("Mul", moved, site.constant("scale", spread(site, scale, block)))
     axis = site.axis(1, value.ndim)
-    spread = [site.static(1, "scale"), site.static(2, "zero point") if site.input(2) else np.zeros(1)]
-    if block < 1 or spread[0].ndim != value.ndim or -(-value.shape[axis] // block) != spread[0].shape[axis]:
-        raise site.refuse(f"scales {list(spread[0].shape)} for {list(value.shape)} in blocks of {block}", "damaged")
+    given = [site.static(1, "scale"), site.static(2, "zero point") if site.input(2) else np.zeros(1)]
+    if block < 1 or given[0].ndim != value.ndim or -(-value.shape[axis] // block) != given[0].shape[axis]:
+        raise site.refuse(f"scales {list(given[0].shape)} for {list(value.shape)} in blocks of {block}", "damaged")
     chosen = np.arange(value.shape[axis]) // block
-    scales, zeros = (np.take(a, chosen, axis=axis) if a.ndim == value.ndim else a for a in spread)
+    scales, zeros = (np.take(a, chosen, axis=axis) if a.ndim == value.ndim else a for a in given)
     if scales.shape != value.shape or zeros.size not in (1, value.size):
-        raise site.refuse(f"scales {list(spread[0].shape)} for {list(value.shape)}", "the file is damaged")
+        raise site.refuse(f"scales {list(given[0].shape)} for {list(value.shape)}", "the file is damaged")
     point = zeros if zeros.size == value.size else zeros.reshape(-1)[:1]
     return in_blocks(site, value, scales, np.broadcast_to(point, value.shape))
 

@@ -8,7 +8,7 @@ from onnx import numpy_helper
 
 from tinyhil.frontend.rewrite import Results, Rewrite, Site
 from tinyhil.frontend.rewrite_quantized import known_kind
-from tinyhil.language.graph import Node, element_count
+from tinyhil.language.graph import Node, Shape, element_count
 
 PULP = "PACTOps"
 MOST_BITS = 22  # of a divisor: what is beyond a result of 8 bits stays below 2**31
@@ -122,9 +122,19 @@ def _pair_of(op: str) -> Rewrite:
         a, b = site.input(0), site.input(1)
         if not (_is_whole(site, a) and _is_whole(site, b)):
             return site.last(op, a, b)
-        return site.last("WholePair", a, b, whole="int32", function=op.lower())
+        out = np.broadcast_shapes(site.shape(a), site.shape(b))
+        wide = [_lying(site, one, tuple(out)) for one in (a, b)]
+        return site.last("WholePair", *wide, whole="int32", function=op.lower())
 
     return Rewrite(f"i{op}", f"PULP's dialect: {op} beside its operators, of whole numbers", apply, (), PULP)
+
+
+def _lying(site: Site, name: str, out: Shape) -> str:
+    """The operand as it is, if it is one number or lies along the last axes of `out`, else expanded to it."""
+    own = site.shape(name)
+    while own and own[0] == 1:
+        own = own[1:]
+    return name if own == out[len(out) - len(own) :] else site.make("Expand", name, site.constant("out", out, np.int64))
 
 
 def _matmul(site: Site) -> Results:
@@ -132,6 +142,42 @@ def _matmul(site: Site) -> Results:
     if not (_is_whole(site, a) and _is_whole(site, b)) or min(len(site.shape(one)) for one in (a, b)) < 2:
         return site.last("MatMul", a, b)
     return site.last(PRODUCT, a, b, whole="int32")
+
+
+def _conv(site: Site) -> Results:
+    """What each tap of the kernel sees, behind each other, times the weights; of others as in ONNX."""
+    x, weights, bias = site.input(0), site.value(site.input(1)), site.input(2)
+    shape, padding = site.shape(x), site.attr("auto_pad", "NOTSET")
+    known = [one for one in (x, site.input(1), bias) if one]
+    if weights is None or not all(_is_whole(site, one) for one in known) or shape[0] != 1 or padding != "NOTSET":
+        return site.last("Conv", *known, **site.call.attrs)
+    outputs, inner, *kernel = weights.shape
+    axes, groups = len(kernel), int(site.attr("group", 1))
+    steps, apart = ([int(n) for n in site.attr(name, None) or [1] * axes] for name in ("strides", "dilations"))
+    pads = [int(n) for n in site.attr("pads", None) or [0] * 2 * axes]
+    if any(pads):
+        x = site.make("Pad", x, site.constant("pads", [0, 0, *pads[:axes], 0, 0, *pads[axes:]], np.int64))
+    sides = [
+        (side - (taps - 1) * gap - 1) // step + 1
+        for side, taps, gap, step in zip(site.shape(x)[2:], kernel, apart, steps, strict=True)
+    ]
+    count = element_count(tuple(sides))
+    seen = []
+    for tap in np.ndindex(*kernel):
+        starts = [at * gap for at, gap in zip(tap, apart, strict=True)]
+        ends = [start + (side - 1) * step + 1 for start, side, step in zip(starts, sides, steps, strict=True)]
+        bounds = (starts, ends, [*range(2, 2 + axes)], steps)
+        cut = site.make("Slice", x, *(site.constant(f"cut{n}", one, np.int64) for n, one in enumerate(bounds)))
+        seen.append(site.make("Reshape", cut, site.constant("planes", [groups, inner, count], np.int64)))
+    columns = site.make("Concat", *seen, axis=1) if len(seen) > 1 else seen[0]
+    by_tap = np.moveaxis(weights.reshape(groups, outputs // groups, inner, -1), 3, 2)  # taps before channels
+    rows = site.constant("rows", by_tap.reshape(groups, outputs // groups, -1), np.int64)
+    made = site.make(PRODUCT, rows, columns, whole="int32")
+    if bias:
+        wide = site.constant("bias", np.broadcast_to(site.static(2, "bias").reshape(-1, 1), (outputs, count)), np.int64)
+        flat = site.make("Reshape", made, site.constant("flat", [outputs, count], np.int64))
+        made = site.make("WholePair", flat, wide, whole="int32", function="add")
+    return site.last("Reshape", made, site.constant("result", [1, outputs, *sides], np.int64))
 
 
 def _gemm(site: Site) -> Results:
@@ -180,6 +226,69 @@ def _softmax(site: Site) -> Results:
     return site.last("WholeSoftmax", site.input(0), whole="int16", **attrs)
 
 
+def _ita_max(site: Site) -> Results:
+    """Powers of two in place of exponentials, and a row's shares of n_levels - 1."""
+    levels = _number(site, "n_levels")
+    if not 2 <= levels <= LEVELS or site.axis(-1, len(site.shape(site.input(0)))) != len(site.shape(site.input(0))) - 1:
+        raise site.refuse(f"{levels} levels", "256 levels along the last axis are supported")
+    return site.last("WholeHalves", site.input(0), whole="int16", most=levels - 1, low=0)
+
+
+def _layer_norm(site: Site) -> Results:
+    """A row's distances from its mean, by their whole root of the mean square, times weights, plus a bias, over D."""
+    divisor = _number(site, "D")
+    shift = divisor.bit_length() - 1
+    weight, bias = (np.rint(site.static(index, what)) for index, what in ((1, "weight"), (2, "bias")))
+    if divisor < 1 or divisor != 1 << shift or max(np.abs(weight).max(), np.abs(bias).max()) >= MOST_SUM:
+        raise site.refuse(f"a divisor of {divisor}", "powers of two, and 32 bits of weights are supported")
+    names = [site.constant(what, array, np.int64) for what, array in (("weight", weight), ("bias", bias))]
+    return site.last("WholeLayerNorm", site.input(0), *names, whole="int8", shift=shift)
+
+
+def _gelu(site: Site) -> Results:
+    """x (one + sign(x) (one - d^2)) / 2 rounded downwards, with d = min(|x|, -b) + b."""
+    b, one, x = _number(site, "b"), _number(site, "one"), site.input(0)
+    if not (0 < -b < 1 << 15 and b * b <= 2 * one < 1 << 16):
+        raise site.refuse(f"coefficients {b} and {one}", "b below 0 and one of at least half its square are supported")
+
+    def pair(function: str, left: str, right: str | int) -> str:
+        name = right if isinstance(right, str) else site.constant(f"{function}{right}", np.asarray(right), np.int64)
+        return site.make("WholePair", left, name, whole="int32", function=function)
+
+    sign = pair("min", pair("max", x, -1), 1)
+    d = pair("add", pair("min", pair("mul", sign, x), -b), b)
+    level = pair("mul", sign, pair("add", pair("mul", pair("mul", d, d), -1), one))
+    return (pair("mul", x, pair("div", pair("add", level, one), 2)),)
+
+
+def _mean(site: Site) -> Results:
+    """Along one axis, to the nearest."""
+    x, given = site.input(0), site.attr("axes", None)
+    axes = [int(axis) for axis in np.reshape(np.asarray(given if given is not None else []), -1)]
+    shape = site.shape(x)
+    if len(axes) != 1 or not -len(shape) <= axes[0] < len(shape):
+        raise site.refuse(f"axes {axes} of {list(shape)}", "one axis is supported")
+    axis = axes[0] % len(shape)
+    order = [*(at for at in range(len(shape)) if at != axis), axis]
+    rows = site.make("Transpose", x, perm=order) if order != sorted(order) else x
+    made = site.make("WholeMean", rows, whole="int8" if _is_byte(site, x) else "int32")
+    if not int(site.attr("keepdims", 1)):
+        return (made,)
+    kept = [1 if at == axis else side for at, side in enumerate(shape)]
+    return site.last("Reshape", made, site.constant("kept", kept, np.int64))
+
+
+def _division(site: Site) -> Results:
+    """x * Delta * eta / (y * eta + eps) to the nearest, in 64 bits."""
+    delta, eps, eta = (_number(site, name) for name in ("Delta", "eps", "eta"))
+    if min(delta, eta) < 1 or not 0 <= eps < 1 << 30 or delta * eta >= 1 << 31:
+        raise site.refuse(f"Delta {delta}, eta {eta}, eps {eps}", "the file is damaged")
+    x, y = site.input(0), site.input(1)
+    if site.shape(y) != site.shape(x):
+        y = site.make("Expand", y, site.constant("shape", site.shape(x), np.int64))
+    return site.last("WholeDivision", x, y, whole="int32", factor=delta * eta, more=eta, least=eps)
+
+
 def _quotient(site: Site) -> Results:
     """x * Delta * eta / (y * eta + eps) with a constant y, in 64 bits."""
     delta, eps, eta, y = (_number(site, name) for name in ("Delta", "eps", "eta", "y"))
@@ -226,6 +335,13 @@ REWRITES = (
         PULP,
     ),
     *(_pair_of(op) for op in ("Add", "Sub", "Mul")),
+    Rewrite(
+        "iConv",
+        "PULP's dialect: Conv beside its operators, of whole numbers",
+        _conv,
+        ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"),
+        PULP,
+    ),
     Rewrite("iMatMul", "PULP's dialect: MatMul beside its operators, of whole numbers", _matmul, (), PULP),
     Rewrite(
         "iGemm",
@@ -247,6 +363,25 @@ REWRITES = (
         _softmax,
         ("coeffA", "coeffB", "coeffC", "log2", "n_levels"),
         PULP,
+    ),
+    Rewrite(
+        "ITAMax",
+        "PULP's dialect: powers of two in place of exponentials; along the last axis",
+        _ita_max,
+        ("axis", "n_levels"),
+        PULP,
+    ),
+    Rewrite(
+        "iLayerNorm",
+        "PULP's dialect: a row less its mean, by the whole root of its mean square, times weights, plus a bias",
+        _layer_norm,
+        ("D", "n_levels"),
+        PULP,
+    ),
+    Rewrite("iGELU", "PULP's dialect: x times a parabola on both sides of 0", _gelu, ("b", "one"), PULP),
+    Rewrite("IntegerMean", "PULP's dialect: along one axis, to the nearest", _mean, ("axes", "keepdims"), PULP),
+    Rewrite(
+        "IntegerDiv", "PULP's dialect: by other whole numbers, in 64 bits", _division, ("Delta", "eps", "eta"), PULP
     ),
     Rewrite(
         "TrueIntegerDiv",

@@ -16,14 +16,15 @@ import onnx
 from tinyhil.compiler.pins import CHOOSING
 from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.rewrite import MICROSOFT, Results, Rewrite, Site
-from tinyhil.frontend.rewrite_blocks import dequantized
+from tinyhil.frontend.rewrite_blocks import dequantized, spread
+from tinyhil.frontend.whole_types import NARROW
+from tinyhil.language.graph import element_count
 from tinyhil.ops import whole
 from tinyhil.ops.quantize import FROM_CODES, TO_CODES, nearest
 
 # (bits, what ONNX's integers exceed ours by)
 KINDS = {"int8": (8, 0), "uint8": (8, 128), "int16": (16, 0), "uint16": (16, 32768)}
 NHWC_POOL, NHWC_CONV = "NhwcMaxPool", "NhwcQLinearConv"  # the latter is QLinearConv of com.microsoft
-DYNAMIC = "onnxruntime.quantization.quantize_static makes the scales constants"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,8 @@ class Grid:
         return self.scale.reshape(shape), np.broadcast_to(self.zero, self.scale.shape).reshape(shape)
 
 
-def _grid(site: Site, scale: int, zero: int, axis: int = 1, kind: str = "") -> Grid:
-    """From the inputs at positions `scale` and `zero`."""
+def grid_of_inputs(site: Site, scale: int, zero: int, axis: int = 1, kind: str = "") -> Grid:
+    """From the inputs at positions `scale` and `zero`; ModelError for those that are no constants, or make no sense."""
     steps = site.static(scale, "scale").astype(np.float32)
     point = site.static(zero, "zero point") if site.input(zero) else None
     if steps.size == 0 or not (steps > 0).all():
@@ -81,18 +82,68 @@ def _quantized(site: Site, x: str, grid: Grid) -> str:
 
 
 def _quantize_linear(site: Site) -> Results:
-    if int(site.attr("block_size", 0)):
-        raise site.refuse("scales per block", "per tensor and, for constants, per channel are supported")
-    given = int(site.attr("output_dtype", 0))
-    kind = onnx.TensorProto.DataType.Name(given).lower() if given else "uint8"
-    return (_quantized(site, site.input(0), _grid(site, 1, 2, int(site.attr("axis", 1)), kind)),)
+    """Per tensor and in 8 or 16 bits the format of the value; else numbers of their own."""
+    block, kind = int(site.attr("block_size", 0)), _kind_of_codes(site)
+    if not block and not _has_constants(site, 1):
+        return _rounded(site, kind, _around(site, 1), _around(site, 2) if site.input(2) else "")
+    grid = grid_of_inputs(site, 1, 2, int(site.attr("axis", 1)), onnx.TensorProto.DataType.Name(kind).lower())
+    if site.value(site.input(0)) is not None and not block and grid.kind in KINDS:
+        return (_quantized(site, site.input(0), grid),)
+    if block or grid.scale.size != 1 or NARROW.get(kind, (0, 256))[1] < 256:
+        return _by_elements(site, grid, block, kind)
+    return (_quantized(site, site.input(0), grid),)
+
+
+def _kind_of_codes(site: Site) -> int:
+    """The element type of a QuantizeLinear's result: as it says, as its zero point has it, or uint8."""
+    given, zero = int(site.attr("output_dtype", 0)), site.input(2)
+    if given or not zero:
+        return given or onnx.TensorProto.UINT8
+    value = site.value(zero)
+    if zero in site.builder.kinds or value is None:
+        return site.builder.kinds.get(zero, onnx.TensorProto.UNDEFINED)
+    names = onnx.TensorProto.DataType.keys()
+    name = value.dtype.name.upper()
+    return onnx.TensorProto.DataType.Value(name) if name in names else onnx.TensorProto.UNDEFINED
+
+
+def _by_elements(site: Site, grid: Grid, block: int, kind: int) -> Results:
+    """By scales that differ from element to element."""
+    scale, zero = spread(site, grid.scale, block), spread(site, grid.zero, block)
+    return _rounded(site, kind, site.constant("scale", scale), site.constant("zero", zero))
+
+
+def _rounded(site: Site, kind: int, scale: str, zero: str) -> Results:
+    """round(x / scale) + zero within the type, as numbers."""
+    if kind not in NARROW:
+        name = onnx.TensorProto.DataType.Name(kind).lower()
+        raise site.refuse(f"to {name}", "whole numbers of up to 16 bits are supported")
+    low, values = NARROW[kind]
+    units = site.make("Round", site.make("Div", site.input(0), scale))
+    moved = site.make("Add", units, zero) if zero else units
+    return site.last("Clip", moved, site.constant("low", low), site.constant("high", low + values - 1))
+
+
+def _has_constants(site: Site, scale: int) -> bool:
+    """Whether the scale at position `scale` and the zero point behind it are known when the model is read."""
+    return all(not name or site.value(name) is not None for name in map(site.input, (scale, scale + 1)))
+
+
+def _around(site: Site, index: int) -> str:
+    """A scale or zero point, so that it broadcasts to the first input."""
+    name, rank = site.input(index), len(site.shape(site.input(0)))
+    size = element_count(site.shape(name))
+    if size == 1:
+        return name
+    shape = [size if at == site.axis(1, rank) else 1 for at in range(rank)]
+    return site.make("Reshape", name, site.constant(f"shape{index}", shape, np.int64))
 
 
 # ---- and back
 
 
-def _dequantized(site: Site, codes: str, grid: Grid) -> str:
-    """The real value behind `codes`."""
+def real_value(site: Site, codes: str, grid: Grid) -> str:
+    """The real value behind `codes`; ModelError for constants that are no numbers."""
     value = site.value(codes)
     if value is not None:
         return _constant(site, codes, value, grid)
@@ -108,9 +159,11 @@ def _dequantized(site: Site, codes: str, grid: Grid) -> str:
 
 
 def _constant(site: Site, codes: str, value: np.ndarray, grid: Grid) -> str:
-    if value.dtype.kind not in "iu":
-        raise site.refuse(f"'{codes}' holds {value.dtype} values", "integers are supported")
     scale, zero = grid.along(value.ndim)
+    if value.dtype.kind == "f":  # of 8 or 4 bits
+        return site.constant("real", (value - zero) * scale)
+    if value.dtype.kind not in "iu":
+        raise site.refuse(f"'{codes}' holds {value.dtype} values", "numbers are supported")
     made = (value.astype(np.int64) - zero).astype(np.float32) * scale
     name = site.builder.constant(f"{codes}.real", made.astype(np.float32))
     site.builder.steps[name] = scale.astype(np.float64)
@@ -165,8 +218,11 @@ def _real(site: Site, codes: str, grid: Grid) -> str | None:
 
 def _dequantize_linear(site: Site) -> Results:
     codes, block = site.input(0), int(site.attr("block_size", 0))
+    if not block and not _has_constants(site, 1):
+        moved = site.make("Sub", codes, _around(site, 2)) if site.input(2) else codes
+        return site.last("Mul", moved, _around(site, 1))
     if not block:
-        return (_dequantized(site, codes, _grid(site, 1, 2, int(site.attr("axis", 1)))),)
+        return (real_value(site, codes, grid_of_inputs(site, 1, 2, int(site.attr("axis", 1)))),)
     return (dequantized(site, block),)
 
 
@@ -175,7 +231,7 @@ def _dequantize_linear(site: Site) -> Results:
 
 def _operand(site: Site, index: int, axis: int = 1) -> str:
     """The real value of three inputs from `index` on: codes, scale, zero point."""
-    return _dequantized(site, site.input(index), _grid(site, index + 1, index + 2, axis))
+    return real_value(site, site.input(index), grid_of_inputs(site, index + 1, index + 2, axis))
 
 
 def _bias(site: Site, index: int, scales: np.ndarray) -> list[str]:
@@ -207,7 +263,7 @@ def _qlinear_conv(site: Site) -> Results:
     weights = _operand(site, 3, 0)
     bias = _bias(site, 8, _scale_of(site, 1, 4))
     y = _in_planes(site, "Conv", _operand(site, 0), weights, *bias)
-    return (_quantized(site, y, _grid(site, 6, 7)),)
+    return (_quantized(site, y, grid_of_inputs(site, 6, 7)),)
 
 
 def _nhwc_max_pool(site: Site) -> Results:
@@ -217,7 +273,9 @@ def _nhwc_max_pool(site: Site) -> Results:
 def _qlinear_matmul(site: Site) -> Results:
     if site.static(1, "scale").size != 1:
         raise site.refuse("a scale per row of the first operand", "quantize it per tensor")
-    return (_quantized(site, site.make("MatMul", _operand(site, 0), _operand(site, 3, -1)), _grid(site, 6, 7)),)
+    return (
+        _quantized(site, site.make("MatMul", _operand(site, 0), _operand(site, 3, -1)), grid_of_inputs(site, 6, 7)),
+    )
 
 
 def _q_gemm(site: Site) -> Results:
@@ -225,7 +283,7 @@ def _q_gemm(site: Site) -> Results:
     weights = _operand(site, 3, 0 if turned else 1)
     bias = _bias(site, 6, alpha * _scale_of(site, 1, 4))
     y = site.make("Gemm", _operand(site, 0), weights, *bias, **site.call.attrs)
-    return (_quantized(site, y, _grid(site, 7, 8)) if site.input(7) else y,)
+    return (_quantized(site, y, grid_of_inputs(site, 7, 8)) if site.input(7) else y,)
 
 
 def _of(op: str, operands: int) -> Rewrite:
@@ -235,7 +293,7 @@ def _of(op: str, operands: int) -> Rewrite:
     def apply(site: Site) -> Results:
         attrs = {name: value for name, value in site.call.attrs.items() if name != "opset"}
         y = site.make(op, *(_operand(site, 3 * index) for index in range(operands)), **attrs)
-        return (_quantized(site, y, _grid(site, 3 * operands, 3 * operands + 1)),)
+        return (_quantized(site, y, grid_of_inputs(site, 3 * operands, 3 * operands + 1)),)
 
     return Rewrite(f"QLinear{op}", f"as {op} between quantized values", apply, attributes, MICROSOFT)
 
@@ -245,21 +303,23 @@ POOL = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "s
 
 def _pool(site: Site) -> Results:
     y = _in_planes(site, site.call.op.removeprefix("QLinear"), _operand(site, 0))
-    return (_quantized(site, y, _grid(site, 3, 4)),)
+    return (_quantized(site, y, grid_of_inputs(site, 3, 4)),)
 
 
 def _concat(site: Site) -> Results:
     parts = [_operand(site, index) for index in range(2, len(site.call.inputs), 3)]
-    return (_quantized(site, site.make("Concat", *parts, axis=int(site.attr("axis", 0))), _grid(site, 0, 1)),)
+    return (_quantized(site, site.make("Concat", *parts, axis=int(site.attr("axis", 0))), grid_of_inputs(site, 0, 1)),)
 
 
 def _whole(site: Site, index: int, zero: int, axis: int) -> str:
     """Codes less their zero point, which may be one number per channel along `axis`."""
     codes = site.input(index)
+    if site.input(zero) and site.value(site.input(zero)) is None and element_count(site.shape(site.input(zero))) == 1:
+        return site.make("Sub", codes, site.input(zero))
     value, point = site.value(codes), site.static(zero, "zero point") if site.input(zero) else None
     points = np.zeros(1, np.int64) if point is None else point.reshape(-1).astype(np.int64)
     kind = point.dtype.name if point is not None else value.dtype.name if value is not None else ""
-    return _dequantized(site, codes, Grid(np.ones(points.size, np.float32), points, kind, axis))
+    return real_value(site, codes, Grid(np.ones(points.size, np.float32), points, kind, axis))
 
 
 def _conv_integer(site: Site) -> Results:
@@ -269,10 +329,6 @@ def _conv_integer(site: Site) -> Results:
 def _matmul_integer(site: Site) -> Results:
     rank = len(site.shape(site.input(0)))
     return site.last("MatMul", _whole(site, 0, 2, rank - 2), _whole(site, 1, 3, -1))
-
-
-def _dynamic(site: Site) -> Results:
-    raise site.refuse("scales chosen at run time", DYNAMIC)
 
 
 def input_kind(element_type: int) -> str:
@@ -287,7 +343,7 @@ _AXIS = ("axis", "block_size")
 REWRITES = (
     Rewrite(
         "QuantizeLinear",
-        "int8, uint8, int16, uint16; per tensor; becomes the format of the value",
+        "per tensor to 8 and 16 bits: the format of the value; per channel, block, at run time: as Div and Round",
         _quantize_linear,
         (*_AXIS, "output_dtype", "precision", "saturate"),
     ),
@@ -297,7 +353,6 @@ REWRITES = (
         _dequantize_linear,
         (*_AXIS, "output_dtype"),
     ),
-    Rewrite("DynamicQuantizeLinear", "refused: scales must be constants", _dynamic),
     Rewrite(
         "QLinearConv",
         "as Conv between quantized values; weights per channel",

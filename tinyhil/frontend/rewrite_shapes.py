@@ -36,6 +36,19 @@ def _tile(site: Site) -> Results:
 # ---- depth and space
 
 
+def _each_sample(site: Site) -> Results:
+    """The same of each of several samples that are one here, behind each other; None of a single one."""
+    shape = site.shape(site.input(0))
+    if len(shape) != 4 or shape[0] == 1:
+        return None
+    made = []
+    for sample in range(shape[0]):
+        ends = (("starts", [sample]), ("ends", [sample + 1]), ("axes", [0]))
+        cut = site.make("Slice", site.input(0), *(site.constant(name, value, np.int64) for name, value in ends))
+        made.append(site.make(site.call.op, cut, **site.call.attrs))
+    return site.last("Concat", *made, axis=0)
+
+
 def _planes(site: Site) -> tuple[str, tuple[int, int, int], int]:
     x, block = site.input(0), int(site.attr("blocksize", 0))
     shape = site.shape(x)
@@ -52,6 +65,8 @@ def _swapped(site: Site, x: str, a: int, b: int, c: int, d: int) -> str:
 
 def _depth_to_space(site: Site) -> Results:
     """(i, j, c, h, w), or (c, i, j, h, w), to (c, h, i, w, j): swaps of neighbours, so that few axes move at once."""
+    if (each := _each_sample(site)) is not None:
+        return each
     x, (depth, height, width), s = _planes(site)
     if depth % (s * s):
         raise site.refuse(f"{depth} channels in blocks of {s}", "they must be a multiple of its square")
@@ -67,6 +82,8 @@ def _depth_to_space(site: Site) -> Results:
 
 def _space_to_depth(site: Site) -> Results:
     """(c, h, i, w, j) to (i, j, c, h, w), or (c, i, j, h, w)."""
+    if (each := _each_sample(site)) is not None:
+        return each
     x, (channels, height, width), s = _planes(site)
     if height % s or width % s:
         raise site.refuse(f"{height} x {width} pixels in blocks of {s}", "they must be a multiple of it")
@@ -116,7 +133,7 @@ def average_pool(site: Site) -> Results:
 def _einsum(site: Site) -> Results:
     """Operands joined two at a time: what one alone has is summed before, a product of matrices sums what both have."""
     letters, result = _letters(site)
-    operands = list(zip(letters, site.call.inputs, strict=True))
+    operands = [_diagonal(site, *pair) for pair in zip(letters, site.call.inputs, strict=True)]
     while len(operands) > 1:
         (a, x), (b, y), *rest = operands
         needed = set(result).union(*(names for names, _ in rest))
@@ -144,12 +161,28 @@ def _letters(site: Site) -> tuple[list[str], str]:
             raise site.refuse(f"'{part}' for a tensor {list(site.shape(name))}", "check the equation")
         widest = max(widest, extra if "..." in part else 0)
         made.append(part.replace("...", "".join(free[len(free) - extra :])))
-    if any(count > 1 for part in made for count in Counter(part).values()):
-        raise site.refuse(f"an axis twice in one operand of '{equation}'", "take the diagonal before it")
     if not arrow:
         once = Counter("".join(left.replace("...", "")))
         result = ("..." if "..." in left else "") + "".join(sorted(k for k, n in once.items() if n == 1 and k != ","))
     return made, result.replace("...", "".join(free[len(free) - widest :]))
+
+
+def _diagonal(site: Site, names: str, x: str) -> tuple[str, str]:
+    """The operand with each axis once: of one that is there twice, the elements of equal places."""
+    shape = site.shape(x)
+    places = np.arange(element_count(shape)).reshape(shape)
+    while len(set(names)) < len(names):
+        second = next(at for at in range(len(names)) if names[at] in names[:at])
+        first = names.index(names[second])
+        if places.shape[first] != places.shape[second]:
+            sizes = f"{places.shape[first]} and {places.shape[second]}"
+            raise site.refuse(f"axis '{names[second]}' of {sizes}", "check the equation")
+        places = np.moveaxis(places.diagonal(axis1=first, axis2=second), -1, first)
+        names = names[:second] + names[second + 1 :]
+    if places.ndim == len(shape):
+        return names, x
+    flat = _reshape(site, x, element_count(shape))
+    return names, site.make("Gather", flat, site.constant("diagonal", places, np.int64), axis=0)
 
 
 def _summed(site: Site, names: str, x: str, unsummed: set[str]) -> tuple[str, str]:
@@ -216,11 +249,10 @@ def _moved_axes(shape: Shape, perm: list[int]) -> int:
     return 1 + sum(before.index(b) != before.index(a) + 1 for a, b in pairwise(moved))
 
 
-_BLOCKS = "batch of 1"
 REWRITES = (
     Rewrite("Transpose", "any order of the axes", _transpose, ("perm",)),
     Rewrite("Tile", "constant repeats", _tile),
-    Rewrite("DepthToSpace", f"both modes; {_BLOCKS}", _depth_to_space, ("blocksize", "mode")),
-    Rewrite("SpaceToDepth", f"both modes; {_BLOCKS}", _space_to_depth, ("blocksize", "mode")),
-    Rewrite("Einsum", "as Transpose, ReduceSum and MatMul; no axis twice in one operand", _einsum, ("equation",)),
+    Rewrite("DepthToSpace", "both modes", _depth_to_space, ("blocksize", "mode")),
+    Rewrite("SpaceToDepth", "both modes", _space_to_depth, ("blocksize", "mode")),
+    Rewrite("Einsum", "as Gather, Transpose, ReduceSum and MatMul", _einsum, ("equation",)),
 )

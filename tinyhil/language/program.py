@@ -64,10 +64,17 @@ class Blocks:
 @dataclass(frozen=True, slots=True)
 class Stored:
     """What a chip's kernel reads in the place of a constant: `numbers` of the constant's C++ type, as the operand that
-    `reader` makes of them (tinyhil/passes/affine_layers.py)."""
+    `reader` makes of them (tinyhil/passes/affine_layers.py). Those of `together` outputs lie in turn."""
 
     numbers: tuple[int, ...]
     reader: str = "hil::flash"
+    together: int = 1
+
+    def of_outputs(self, outputs: int, begin: int, end: int) -> Stored:
+        """Those of some of so many outputs; `begin` is a multiple of `together`."""
+        blocks = -(-outputs // self.together)
+        each = len(self.numbers) // blocks
+        return replace(self, numbers=self.numbers[begin // self.together * each : -(-end // self.together) * each])
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,98 @@ SOFTMAX = Routine(
     ("b", "c", "log2", "most", "low"),
 )
 
+# ---- softmax by powers of two (ITAMax)
+
+
+def _halves(p: Params, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    x = arrays[0].reshape(-1, p["rows"], p["inner"])
+    shift = (x.max(axis=-1, keepdims=True) - x + 16) >> 5
+    total = (256 >> shift).sum(axis=-1, keepdims=True)
+    return ((p["most"] * 256 // total >> shift) + p["low"]).reshape(len(x), -1)
+
+
+HALVES = Routine(
+    "WholeHalves",
+    "whole_halves",
+    "shares of a row's sum of powers of two, halved for every 32 below the largest",
+    same_shape,
+    lambda node, shapes: {**_rows(node, shapes), **_numbers(node, "most", "low")},
+    ("rows", "inner", "most", "low"),
+    _halves,
+    ("most", "low"),
+)
+
+# ---- (x - mean) * weight / deviation + bias
+
+
+def _layer_norm(p: Params, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    x, (weight, bias) = arrays[0].reshape(-1, p["rows"], p["inner"]), (one.reshape(-1) for one in arrays[1:])
+    inner = np.asarray(p["inner"])
+    apart = x - truncated(x.sum(axis=-1, keepdims=True), inner)
+    root = np.floor(np.sqrt(((apart * apart).sum(axis=-1, keepdims=True) // inner + 1).astype(np.float64)))
+    return (truncated(apart * weight, root.astype(np.int64)) + bias >> p["shift"]).reshape(len(x), -1)
+
+
+LAYER_NORM = Routine(
+    "WholeLayerNorm",
+    "whole_layer_norm",
+    "a row's distances from its mean times weights, by their whole root of the mean square, plus a bias",
+    same_shape,
+    lambda node, shapes: {**_rows(node, shapes), **_numbers(node, "shift")},
+    ("rows", "inner", "shift"),
+    _layer_norm,
+    ("shift",),
+    operands=3,
+)
+
+# ---- means of rows
+
+
+def _mean_params(node: Node, shapes: Sequence[Shape]) -> dict[str, int]:
+    """`shift`: of a row whose length is a power of two, else -1."""
+    rows = _rows(node, shapes)
+    shift = rows["inner"].bit_length() - 1
+    return {**rows, "shift": shift if rows["inner"] == 1 << shift else -1}
+
+
+def _mean(p: Params, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    total = arrays[0].reshape(-1, p["rows"], p["inner"]).sum(axis=-1)
+    half = p["inner"] >> 1
+    if p["shift"] >= 0:
+        return np.asarray((total + half) >> p["shift"])
+    return truncated(total + np.where(total < 0, -half, half), np.asarray(p["inner"]))
+
+
+MEAN = Routine(
+    "WholeMean",
+    "whole_mean",
+    "means of rows to the nearest whole number",
+    lambda node, shapes: shapes[0][:-1],
+    _mean_params,
+    ("rows", "inner", "shift"),
+    _mean,
+)
+
+# ---- x * factor / (y * more + least), to the nearest
+
+
+def _division(p: Params, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    above, below = arrays[0] * p["factor"], arrays[1] * p["more"] + p["least"]
+    return truncated(above + np.where(above < 0, -(below >> 1), below >> 1), below)
+
+
+DIVISION = Routine(
+    "WholeDivision",
+    "whole_division",
+    "whole numbers times a factor by others, to the nearest, in 64 bits",
+    same_shape,
+    lambda node, shapes: {"count": element_count(shapes[0]), **_numbers(node, "factor", "more", "least")},
+    ("count", "factor", "more", "least"),
+    _division,
+    ("factor", "more", "least"),
+    operands=2,
+)
+
 # ---- x * factor / divisor, in 64 bits
 
 
@@ -200,6 +292,6 @@ DENSE = Operator(
     (KIND, "shift", "low", "high"),
 )
 
-ROUTINES = (REQUANT, RMS_NORM, SOFTMAX, QUOTIENT, PRODUCT)
+ROUTINES = (REQUANT, RMS_NORM, SOFTMAX, HALVES, LAYER_NORM, MEAN, DIVISION, QUOTIENT, PRODUCT)
 KERNELS = tuple(routine.kernel for routine in ROUTINES)
 OPERATORS = (*(routine.operator for routine in ROUTINES), DENSE)

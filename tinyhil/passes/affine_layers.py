@@ -66,7 +66,7 @@ def bias_of_pair(program: Program, op: Op, together: int) -> Stored | None:
     by[: len(factors), 0] = factors
     three = (begins[:, None] >> np.array([0, 8, 16]) & 0xFF).reshape(-1, 3 * together)
     stored = np.concatenate([three, by.reshape(-1, together)], axis=1).astype(np.uint8).reshape(-1)
-    return Stored(tuple(stored.view("<i4").tolist()), "hil::byte_factors")
+    return Stored(tuple(stored.view("<i4").tolist()), "hil::byte_factors", together)
 
 
 def records_of_rows(program: Program, op: Op, blocks: Blocks) -> Stored | None:
@@ -102,4 +102,4 @@ def _together(begins: np.ndarray, near: np.ndarray, lift: int, together: int) ->
     """Three bytes each of `together` biases and of as many multipliers in turn, as words."""
     both = np.stack([np.pad(row, (0, -len(row) % together)).reshape(-1, together) for row in (begins, near)], axis=1)
     stored = (both.reshape(-1, 1) >> np.array([0, 8, 16]) & 0xFF).astype(np.uint8).reshape(-1)
-    return Stored(tuple(stored.view("<i4").tolist()), f"hil::near_rows<{lift}>")
+    return Stored(tuple(stored.view("<i4").tolist()), f"hil::near_rows<{lift}>", together)

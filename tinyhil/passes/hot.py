@@ -26,12 +26,12 @@ CACHED = 0.75  # of the cache: one of four ways is for activations
 
 @dataclass(frozen=True, slots=True)
 class HotMemory:
-    """`region` of `size_bytes`, where main RAM lies as well if it fits with `stack_bytes` for the stack, and a data
-    cache of `cache_bytes` before what is not there: what the chip's linker script does."""
+    """`region` of `size_bytes`, where main RAM lies as well if it fits with `kept_bytes` for stack and code, or that is
+    main RAM, and a data cache of `cache_bytes` before what is not there: what the chip's linker script does."""
 
     region: str
     size_bytes: int
-    stack_bytes: int
+    kept_bytes: int
     cache_bytes: int
 
 
@@ -58,8 +58,11 @@ def room_for_constants(plan: Plan, memory: HotMemory, transfer: Transfer, result
     """Bytes that the linker has for sure: beside main RAM, or all where that is certainly elsewhere."""
     peaks = plan.peaks or {ARENA: plan.peak_bytes}
     left_bytes = memory.size_bytes - peaks.get(memory.region, 0)
-    beside_bytes = left_bytes - memory.stack_bytes - peaks.get(ARENA, 0) - transfer.input_bytes
-    return left_bytes if beside_bytes < 0 else max(0, beside_bytes - results_bytes - FIRMWARE_BYTES)
+    is_main = memory.region == ARENA
+    beside_bytes = left_bytes - memory.kept_bytes - (0 if is_main else peaks.get(ARENA, 0)) - transfer.input_bytes
+    if beside_bytes < 0 and not is_main:
+        return left_bytes
+    return max(0, beside_bytes - results_bytes - FIRMWARE_BYTES)
 
 
 def most_fetched(

@@ -26,6 +26,7 @@ from tinyhil.passes.raised import raised
 from tinyhil.passes.stored import rows_of
 
 WORD = Fixed(32, 0)
+FEWEST_SIGNS, FEWEST_ROWS = 64, 8  # elements of a row, and rows: below, counting costs more than it saves
 SUM_BITS = 32
 BYTE_BITS = 8
 PAIRED_BITS = 24  # of the sum of a row that shares products with another
@@ -228,6 +229,13 @@ def is_three(layer: Layer) -> bool:
 def two_rows(layer: Layer) -> bool:
     """At least two outputs."""
     return layer.outputs >= 2
+
+
+def above_least(layer: Layer) -> bool:
+    """No weight is the least of its byte, and rows are whole words that are worth counting signs before
+    (firmware/kernels/arm/lanes.hpp: `Step` 4)."""
+    worth = layer.terms % 4 == 0 and layer.terms >= FEWEST_SIGNS and layer.outputs >= FEWEST_ROWS
+    return worth and bool(layer.codes.min() > -lanes.ABOVE)
 
 
 def four_rows(layer: Layer) -> bool:
@@ -480,6 +488,7 @@ VARIANTS = (
     Variant(M3, _CONV, (*_WHOLE_HALVES, parts_fit), in_parts, patches, _OF_HALVES),
     Variant(DSP, _CONV, (*_WHOLE_HALVES, has_wide_weights), channels_last(2, 2), halfword_patches, _OF_HALVES),
     Variant(DSP, _CONV, _WHOLE_HALVES, channels_last(2, 4), halfword_patches, _OF_HALVES, long_row=64),
+    Variant(M0, _DENSE, (of_signed_bytes, two_rows, above_least), in_lanes(rows(4, 4, 1, 4)), None, "arm/lanes.hpp"),
     Variant(M0, _DENSE, (of_signed_bytes, two_rows), in_lanes(rows(4, 1, 1, 4)), None, "arm/lanes.hpp"),
     Variant(
         M0,

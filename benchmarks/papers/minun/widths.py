@@ -70,7 +70,7 @@ def _points(row: Row | None) -> str:
 
 
 def body(rows: Rows) -> str:
-    return f"{_limits_table(rows)}\n\n{_orders_table(rows)}"
+    return f"{_limits_table(rows)}\n\n{_orders_table(rows)}\n\n{_exploration_table(rows)}"
 
 
 def _limits_table(rows: Rows) -> str:
@@ -114,6 +114,27 @@ def _orders_table(rows: Rows) -> str:
         f"{alike} more pairs of network and formats the orders differ by less than {DIFFER_POINTS} points, or none "
         "finds an answer.\n\n" + table(("Network", "Formats", *ORDERS), lines)
     )
+
+
+def _exploration_table(rows: Rows) -> str:
+    shown = [(kind, strategy) for kind in KINDS for strategy in (ORDERS[0], ORDERS[1], OURS)]
+    shown = [pair for pair in shown if pair[0] != KINDS[-1] or pair[1] == ORDERS[0]]
+    lines = []
+    for network in NETWORKS:
+        found = [_found(rows, network, kind, strategy) for kind, strategy in shown]
+        lines.append([f"`{network}`", *(_explored(row) for row in found)])
+    heads = ["Network", *(f"{kind}, {strategy.split()[0]}" for kind, strategy in shown)]
+    return (
+        "## Exploration: executions and time\n\nHow often a search ran the network over its 1,000 samples (a probe "
+        "counts as its share of them), and the processor's seconds of the whole cell: compiling, planning, searching, "
+        "and the test part at the end, on the machine that measured it.\n\n" + table(heads, lines)
+    )
+
+
+def _explored(row: Row | None) -> str:
+    if row is None or "evaluations" not in row:
+        return ""
+    return f"{row['evaluations']:.0f} ({row['processor_s']:.1f} s)" if "processor_s" in row else ""
 
 
 def _published(row: tuple[str, str]) -> str:

@@ -287,40 +287,130 @@ __attribute__((naked, noinline, noipa)) inline void add_quads_by_words(const int
 #define HIL_NEXT_BYTE HIL_BYTE "lsrs r2, r2, #8\n"
     HIL_QUADS("ldmia r1!, {r2}\n" HIL_FOUR_ROWS(HIL_NEXT_BYTE) HIL_FOUR_ROWS(HIL_NEXT_BYTE) HIL_FOUR_ROWS(HIL_NEXT_BYTE)
                   HIL_FOUR_ROWS(HIL_BYTE));
-#undef HIL_NEXT_BYTE
-#undef HIL_BYTE
 }
 #undef HIL_QUADS
-inline void add_quads(const int8_t *w, const int8_t *x, Size count, Column<4> *sums) {
-    if (((count | reinterpret_cast<uintptr_t>(x)) & 3) == 0) add_quads_by_words(w, x, count, sums);
-    else add_quads_by_bytes(w, x, count, sums);
+// 15 cycles, of weights of which none is -128: a lower product is then negative where the element is, so what the upper sums of all rows
+// lack is how many elements are; `sums` begin with it. They need no carry, and the mask has a register that instructions name.
+__attribute__((naked, noinline, noipa)) inline void add_quads_above_least(const int8_t *, const int8_t *, Size, Column<4> *) {
+#define HIL_LANES_ABOVE(word, whole, upper) \
+    "muls " word ", r4, " word "\n" \
+    "add " whole ", " word "\n" \
+    "asrs " word ", " word ", #16\n" \
+    "add " upper ", " word "\n"
+#define HIL_FOUR_ABOVE(element) \
+    "ldmia r0!, {r3}\n" element "lsrs r5, r3, #8\n" \
+    "ands r5, r6\n" \
+    "ands r3, r6\n" HIL_LANES_ABOVE("r3", "r8", "r10") HIL_LANES_ABOVE("r5", "r9", "r11")
+#define HIL_WORD_ABOVE \
+    "ldmia r1!, {r2}\n" HIL_FOUR_ABOVE(HIL_NEXT_BYTE) HIL_FOUR_ABOVE(HIL_NEXT_BYTE) HIL_FOUR_ABOVE(HIL_NEXT_BYTE) HIL_FOUR_ABOVE(HIL_BYTE)
+    asm(".syntax unified\n"
+        "push {r3, r4, r5, r6, r7, lr}\n"
+        "mov r4, r8\n"
+        "mov r5, r9\n"
+        "mov r6, r10\n"
+        "mov r7, r11\n"
+        "push {r4, r5, r6, r7}\n"
+        "ldr r4, [r3]\n"
+        "mov r10, r4\n"
+        "mov r11, r4\n"
+        "movs r5, #0\n"
+        "mov r8, r5\n"
+        "mov r9, r5\n"
+        "movs r5, #255\n"
+        "lsls r6, r5, #16\n"
+        "adds r6, r6, r5\n"
+        "adds r7, r2, r1\n"
+        "lsls r5, r2, #30\n"  // an odd number of words
+        "bcs 2f\n"
+        "1:\n" HIL_WORD_ABOVE "2:\n" HIL_WORD_ABOVE "cmp r1, r7\n"
+        "bne 1b\n"
+        "mov r4, r8\n"
+        "mov r5, r9\n"
+        "mov r6, r10\n"
+        "mov r7, r11\n"
+        "lsls r0, r6, #16\n"
+        "subs r4, r4, r0\n"
+        "lsls r0, r7, #16\n"
+        "subs r5, r5, r0\n"
+        "ldr r3, [sp, #16]\n"
+        "stmia r3!, {r4, r5, r6, r7}\n"
+        "pop {r0, r1, r2, r3}\n"
+        "mov r8, r0\n"
+        "mov r9, r1\n"
+        "mov r10, r2\n"
+        "mov r11, r3\n"
+        "pop {r3, r4, r5, r6, r7, pc}\n");
+#undef HIL_WORD_ABOVE
+#undef HIL_FOUR_ABOVE
+#undef HIL_LANES_ABOVE
 }
+#undef HIL_NEXT_BYTE
+#undef HIL_BYTE
 #undef HIL_FOUR_ROWS
 #undef HIL_LANES
+
+inline bool are_words(const int8_t *x, Size count) { return ((count | reinterpret_cast<uintptr_t>(x)) & 3) == 0; }
+inline void add_quads(const int8_t *w, const int8_t *x, Size count, Column<4> *sums) {
+    if (are_words(x, count)) add_quads_by_words(w, x, count, sums);
+    else add_quads_by_bytes(w, x, count, sums);
+}
+inline int32_t negatives(const int8_t *x, Size count) {
+    const uint32_t *word = reinterpret_cast<const uint32_t *>(x), *const end = word + count / 4;
+    uint32_t signs = 0;
+    for (; word != end; ++word) signs += (*word >> 7 & 0x01010101u) * 0x01010101u >> 24;
+    return static_cast<int32_t>(signs);
+}
 #else
 inline void add_quads(const int8_t *w, const int8_t *x, Size count, Column<4> *sums) { portable::add_quads(w, x, count, sums); }
 #endif
 
-template <class Acc, class Out, class B, class Shift, class BiasShift>
+// Fours of rows against one operand
+template <Size Step>
+struct QuadsBy {
+    const int8_t *x;
+    Size count;
+    QuadsBy(const int8_t *of, Size inner) : x(of), count(inner) {}
+    void add(const int8_t *w, Column<4> *sums) const { add_quads(w, x, count, sums); }
+};
+#if __ARM_ARCH_ISA_THUMB == 1
+// Rows are whole words, and no weight is -128
+template <>
+struct QuadsBy<4> {
+    const int8_t *x;
+    Size count;
+    bool in_words;
+    int32_t lack;
+    QuadsBy(const int8_t *of, Size inner)
+        : x(of), count(inner), in_words(are_words(of, inner)), lack(in_words ? negatives(of, inner) : 0) {}
+    void add(const int8_t *w, Column<4> *sums) const {
+        sums->of[0] = lack;
+        if (in_words) add_quads_above_least(w, x, count, sums);
+        else add_quads_by_bytes(w, x, count, sums);
+    }
+};
+#endif
+
+template <Size Step, class Acc, class Out, class B, class Shift, class BiasShift>
 __attribute__((noinline, noclone)) void outputs_of_quads(Out *out, const int8_t *w, const int8_t *x, const B &bias, Size outputs,
                                                          Size inner, const Shift &shift, BiasShift bias_shift) {
     constexpr Size most = 32;  // sums at a time
     const int32_t more = -128 * sum_of_codes(x, inner);
+    const QuadsBy<Step> quads(x, inner);
     Column<4> sums[most / 4];
     for (Size n = 0; n < outputs; n += most) {
         const Size count = outputs - n < most ? outputs - n : most;
-        for (Size r = 0; r < count; r += 4, w += 4 * inner) add_quads(w, x, inner, sums + r / 4);
+        for (Size r = 0; r < count; r += 4, w += 4 * inner) quads.add(w, sums + r / 4);
         RowCodes<Acc, Out, Shift>::of(out, sums[0].of, n, count, bias, shift, bias_shift, more);
     }
 }
 
-template <class Acc, class Out, class B, class Shift, class BiasShift>
-void dense_bias(Out *out, Blocks<InLanes, 4, 1> weights, Ram<int8_t> x, B bias, Size rows, Size outputs, Size inner, Shift shift,
+template <class Acc, Size Step, class Out, class B, class Shift, class BiasShift>
+void dense_bias(Out *out, Blocks<InLanes, 4, Step> weights, Ram<int8_t> x, B bias, Size rows, Size outputs, Size inner, Shift shift,
                 BiasShift bias_shift) {
     const auto add = bias_factor(bias_shift);
     const auto by = at_run_time(shift);
     for (; rows > 0; --rows, x = x + inner, out += outputs, next_row(bias, outputs)) {
-        outputs_of_quads<Acc>(out, &weights.at->code, x.at, bias, outputs, inner, by, add);
+        outputs_of_quads<Step, Acc>(out, &weights.at->code, x.at, bias, outputs, inner, by, add);
     }
 }
 

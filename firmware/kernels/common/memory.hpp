@@ -9,14 +9,18 @@
 #define HIL_FLASH
 #endif
 
-// A memory of the chip beside its main RAM (`regions` in boards.yaml); the linker script has a section of this name, and one of the constants
-// that are copied to such a memory first (passes/hot.py). Elsewhere all is one memory.
+// A memory of the chip beside its main RAM (`regions` in boards.yaml); the linker script has a section of this name. Elsewhere all is one.
 #ifdef HIL_HAS_REGIONS
 #define HIL_REGION(name) __attribute__((section(".arena_" #name)))
+#else
+#define HIL_REGION(name)
+#endif
+
+// Constants that are copied first to memory without wait states (`hot` in boards.yaml; passes/hot.py)
+#ifdef HIL_HAS_HOT
 #define HIL_HOT_SECTION ".hot"
 #define HIL_HOT __attribute__((section(HIL_HOT_SECTION)))
 #else
-#define HIL_REGION(name)
 #define HIL_HOT_SECTION ".rodata.hil"
 #define HIL_HOT HIL_FLASH
 #endif

@@ -87,6 +87,54 @@ void whole_softmax(Out *out, X x, Size rows, Size inner, int32_t b, int32_t c, i
 }
 
 template <class Acc, class Out, class X>
+void whole_halves(Out *out, X x, Size rows, Size inner, int32_t most, int32_t low) {
+    for (; rows > 0; --rows, x = x + inner, out += inner) {
+        int32_t largest = x[0];
+        for (Size k = 1; k < inner; ++k) {
+            if (x[k] > largest) largest = x[k];
+        }
+        uint32_t total = 0;
+        for (Size k = 0; k < inner; ++k) total += uint32_t(256) >> ((largest - x[k] + 16) >> 5);
+        const uint32_t whole = static_cast<uint32_t>(most) * 256 / total;
+        for (Size k = 0; k < inner; ++k) out[k] = static_cast<Out>(static_cast<int32_t>(whole >> ((largest - x[k] + 16) >> 5)) + low);
+    }
+}
+
+template <class Acc, class Out, class X, class W, class B>
+void whole_layer_norm(Out *out, X x, W weights, B bias, Size rows, Size inner, int shift) {
+    for (; rows > 0; --rows, x = x + inner, out += inner) {
+        int32_t mean = 0;
+        for (Size k = 0; k < inner; ++k) mean += x[k];
+        mean /= static_cast<int32_t>(inner);
+        uint32_t sum = 0;
+        for (Size k = 0; k < inner; ++k) sum += static_cast<uint32_t>((x[k] - mean) * (x[k] - mean));
+        const int32_t root = static_cast<int32_t>(whole_root(sum / inner + 1));
+        for (Size k = 0; k < inner; ++k) {
+            const int64_t product = static_cast<int64_t>(x[k] - mean) * weights[k];
+            out[k] = static_cast<Out>((quotient(product, root) + bias[k]) >> shift);
+        }
+    }
+}
+
+template <class Acc, class Out, class X>
+void whole_mean(Out *out, X x, Size rows, Size inner, int shift) {
+    const int32_t half = static_cast<int32_t>(inner >> 1);
+    for (; rows > 0; --rows, x = x + inner) {
+        int32_t sum = 0;
+        for (Size k = 0; k < inner; ++k) sum += x[k];
+        *out++ = static_cast<Out>(shift >= 0 ? (sum + half) >> shift : (sum < 0 ? sum - half : sum + half) / static_cast<int32_t>(inner));
+    }
+}
+
+template <class Acc, class Out, class A, class B>
+void whole_division(Out *out, A a, B b, Size count, int64_t factor, int64_t more, int64_t least) {
+    for (Size n = 0; n < count; ++n) {
+        const int64_t above = a[n] * factor, below = b[n] * more + least, half = below >> 1;
+        out[n] = static_cast<Out>(below ? (above < 0 ? above - half : above + half) / below : 0);
+    }
+}
+
+template <class Acc, class Out, class X>
 void whole_quotient(Out *out, X x, Size count, int64_t factor, int64_t more, int64_t divisor) {
     for (Size n = 0; n < count; ++n) out[n] = static_cast<Out>(static_cast<int64_t>(x[n]) * factor * more / divisor);
 }

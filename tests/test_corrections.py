@@ -1,0 +1,100 @@
+"""What is done for a format without training: equalized layers, learned roundings, corrected biases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from hil_command import hil
+from test_train import DIGITS, graph_of
+
+from tinyhil.compiler.lower import lower
+from tinyhil.harness.job.job import open_model
+from tinyhil.language.assignment import Assignment
+from tinyhil.references.evaluate import evaluate
+from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.search.evaluator import Evaluator, NumpyExecutor, make_examples
+from tinyhil.train.corrections import Corrections, corrected
+from tinyhil.train.equalize import equalized, pairs
+from tinyhil.train.integers import Judge
+from tinyhil.train.network import with_constants
+from tinyhil.train.rounding_up import Rounding
+
+GRAPH = graph_of("digits_cnn")
+
+
+def uneven(seed: int) -> dict[str, np.ndarray]:
+    """Constants of `digits_cnn` with channels of very different sizes, the float model being the same."""
+    scales = np.exp2(np.random.default_rng(seed).integers(-4, 5, 8)).astype(np.float32)
+    constants = GRAPH.all_constants()
+    return {
+        "conv1_w": constants["conv1_w"] * scales[:, None, None, None],
+        "conv1_b": constants["conv1_b"] * scales,
+        "conv2_w": constants["conv2_w"] / scales[None, :, None, None],
+    }
+
+
+def agreeing(graph: object, assignment: Assignment, ranges: object) -> int:
+    """Of 100 decisions those of the float model as it came."""
+    examples = make_examples(GRAPH, DIGITS.x_test[:100], None)
+    program = lower(graph, assignment, ranges)  # type: ignore[arg-type]
+    return 100 - Evaluator(NumpyExecutor(), examples).score(program).disagreements
+
+
+def test_channels_of_neighbours_come_to_be_of_one_size() -> None:
+    """Through Relu, MaxPool and Flatten; the float model stays."""
+    graph = with_constants(GRAPH, uneven(0))
+    found = equalized(graph)
+    assert [(pair.first.name, pair.second.name, pair.copies) for pair in pairs(graph)] == [
+        ("conv1", "conv2", 1),
+        ("conv2", "fc1", 4),
+    ]
+    front, behind = found["conv1_w"], found["conv2_w"]
+    assert np.allclose(np.abs(front).max(axis=(1, 2, 3)), np.abs(behind).max(axis=(0, 2, 3)), rtol=0.01)
+    rows = np.abs(found["fc1_w"]).reshape(16, 4, 10).max(axis=(1, 2))
+    assert np.allclose(np.abs(behind).max(axis=(1, 2, 3)), rows, rtol=0.01)
+    x = DIGITS.x_test[:20]
+    assert np.allclose(evaluate(with_constants(graph, found), x), evaluate(graph, x), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "more"),
+    [
+        (Corrections(equalize=True), 30),
+        (Corrections(rounding=Rounding(steps=60)), 1),
+        (Corrections(correct_bias=True), 1),
+        (Corrections(True, Rounding(steps=60), True), 30),
+    ],
+    ids=["equalized", "rounding", "bias", "all"],
+)
+def test_corrections_keep_more_decisions(wanted: Corrections, more: int) -> None:
+    graph = with_constants(GRAPH, uneven(0)) if wanted.equalize else GRAPH
+    formats = Assignment("fixed4" if wanted.equalize else "fixed3")
+    judge = Judge(graph, formats, DIGITS.x_train[:100], NumpyExecutor())
+    found = corrected(judge, wanted)
+    before = agreeing(graph, formats, judge.ranges({}))
+    assert agreeing(with_constants(graph, found.constants), formats, found.ranges) >= before + more
+
+
+def test_what_is_written_is_what_was_corrected(tmp_path: Path) -> None:
+    np.savez(tmp_path / "train.npz", x=DIGITS.x_train[:100])
+    options = ["digits_mlp", "--inputs", "train.npz", "--equalize", "--correct-bias", "--format", "fixed4"]
+    done = hil("calibrate", *options, "--out", "m.onnx", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    opened = open_model(str(tmp_path / "m.onnx"))
+    program = lower(opened.model.graph, Assignment("fixed4"), opened.required_ranges(None))
+    codes, _ = quantize_inputs(program, DIGITS.x_test)
+    outputs = dequantize_outputs(program, run_reference(program, codes).outputs)
+    given = open_model("digits_mlp")
+    plain = lower(given.model.graph, Assignment("fixed4"), given.required_ranges(None))
+    before = dequantize_outputs(plain, run_reference(plain, quantize_inputs(plain, DIGITS.x_test)[0]).outputs)
+    right = [(found.argmax(1) == DIGITS.y_test).mean() for found in (outputs, before)]
+    assert right[0] > right[1] + 0.1
+    for more, said in (([], "is an ONNX file"), (["--out", "m.json"], "is an ONNX file")):
+        refused = hil("calibrate", *options, *more, cwd=tmp_path)
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+        assert said in refused.stderr
