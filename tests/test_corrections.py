@@ -94,7 +94,12 @@ def test_what_is_written_is_what_was_corrected(tmp_path: Path) -> None:
     before = dequantize_outputs(plain, run_reference(plain, quantize_inputs(plain, DIGITS.x_test)[0]).outputs)
     right = [(found.argmax(1) == DIGITS.y_test).mean() for found in (outputs, before)]
     assert right[0] > right[1] + 0.1
-    for more, said in (([], "is an ONNX file"), (["--out", "m.json"], "is an ONNX file")):
+    rounding = ["--out", "n.onnx", "--learn-rounding", "--format", "fixed4pc"]
+    for more, said in (
+        ([], "is an ONNX file"),
+        (["--out", "m.json"], "is an ONNX file"),
+        (rounding, "no weights are in"),
+    ):
         refused = hil("calibrate", *options, *more, cwd=tmp_path)
         assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
         assert said in refused.stderr

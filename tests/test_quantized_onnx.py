@@ -262,6 +262,17 @@ def test_networks_of_the_dynamic_quantizer(kind: QuantType, is_optimized: bool, 
     assert first_difference([made], run_natively([made], tmp_path)) == ""
 
 
+def test_constants_quantized_to_four_bits_stay_within_them(tmp_path: Path) -> None:
+    draws = np.random.default_rng(0)
+    nodes = [node("QuantizeLinear", "w s", "q", output_dtype=TensorProto.INT4), node("DequantizeLinear", "q s", "r")]
+    constants = {"w": draws.normal(size=(4, 3)).astype(np.float32) * 2, "s": np.float32(0.25)}
+    assert np.abs(constants["w"]).max() > 9 * 0.25
+    proto = written([*nodes, node("MatMul", "x r", "y")], constants, ((2, 4), (2, 3)), opset=21)
+    x = draws.normal(size=(SAMPLES, 2, 4)).astype(np.float32)
+    wanted = onnxruntime_outputs(proto, x, optimized=False)
+    np.testing.assert_allclose(evaluate(load(proto, tmp_path), x).reshape(wanted.shape), wanted, atol=1e-6)
+
+
 def test_codes_with_a_scale_of_the_run(tmp_path: Path) -> None:
     """What the optimizer makes where one DynamicQuantizeLinear is read by several products."""
     draws = np.random.default_rng(3)

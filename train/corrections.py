@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from tinyhil.compiler.calibrate import Ranges
-from tinyhil.errors import ModelError
+from tinyhil.errors import ConfigError, ModelError
 from tinyhil.language.graph import Graph, Node
 from tinyhil.train.equalize import LAYERS, equalized
 from tinyhil.train.integers import Arrays, Judge, on_grid
@@ -65,11 +65,14 @@ class Stepwise(Quantizers):
 
 
 def corrected(judge: Judge, wanted: Corrections) -> Corrected:
-    """For the judge's formats, on its calibration samples. ModelError for a model without layers to correct."""
+    """For the judge's formats, on its calibration samples. ModelError for a model without layers to correct,
+    ConfigError where a correction finds nothing to do."""
     torch.set_num_threads(1)
     if not _layers(judge.graph):
         raise ModelError(f"model '{judge.graph.name}' has no Conv or Gemm of constant weights outside of loops")
-    changed = equalized(judge.graph) if wanted.equalize else Arrays()
+    changed = Arrays()
+    if wanted.equalize:
+        changed = _some(equalized(judge.graph), "--equalize: no layer is read by another layer alone")
     ranges = judge.ranges(changed)
     graph = with_constants(judge.graph, changed)
     x = torch.as_tensor(judge.calibration, dtype=torch.float32)
@@ -83,10 +86,19 @@ def corrected(judge: Judge, wanted: Corrections) -> Corrected:
     with torch.no_grad():
         network(graph).forward(x, None, judge.assignment, watch)
         if wanted.rounding is not None:
-            changed |= _roundings(judge, graph, ranges, (x, floats), wanted.rounding)
+            found = _roundings(judge, graph, ranges, (x, floats), wanted.rounding)
+            changed |= _some(found, "--learn-rounding: no weights are in fixed point with one scale")
         if wanted.correct_bias:
-            changed |= _biases(judge, with_constants(judge.graph, changed), ranges, (x, floats))
+            found = _biases(judge, with_constants(judge.graph, changed), ranges, (x, floats))
+            changed |= _some(found, "--correct-bias: no layer has a bias of several elements")
     return Corrected(changed, ranges)
+
+
+def _some(found: Arrays, why: str) -> Arrays:
+    """What was found; ConfigError says why nothing was."""
+    if not found:
+        raise ConfigError(f"{why}; leave the option out, or choose other formats")
+    return found
 
 
 def _layers(graph: Graph) -> dict[str, Node]:

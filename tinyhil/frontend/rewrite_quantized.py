@@ -24,6 +24,7 @@ from tinyhil.ops.quantize import FROM_CODES, TO_CODES, nearest
 
 # (bits, what ONNX's integers exceed ours by)
 KINDS = {"int8": (8, 0), "uint8": (8, 128), "int16": (16, 0), "uint16": (16, 32768)}
+LEVELS = 256  # of the smallest type that is a format
 NHWC_POOL, NHWC_CONV = "NhwcMaxPool", "NhwcQLinearConv"  # the latter is QLinearConv of com.microsoft
 
 
@@ -87,9 +88,8 @@ def _quantize_linear(site: Site) -> Results:
     if not block and not _has_constants(site, 1):
         return _rounded(site, kind, _around(site, 1), _around(site, 2) if site.input(2) else "")
     grid = grid_of_inputs(site, 1, 2, int(site.attr("axis", 1)), onnx.TensorProto.DataType.Name(kind).lower())
-    if site.value(site.input(0)) is not None and not block and grid.kind in KINDS:
-        return (_quantized(site, site.input(0), grid),)
-    if block or grid.scale.size != 1 or NARROW.get(kind, (0, 256))[1] < 256:
+    is_known, has_few_bits = site.value(site.input(0)) is not None, NARROW.get(kind, (0, LEVELS))[1] < LEVELS
+    if block or has_few_bits or (grid.scale.size != 1 and not is_known):
         return _by_elements(site, grid, block, kind)
     return (_quantized(site, site.input(0), grid),)
 
