@@ -264,6 +264,15 @@ def test_labels_of_steps_are_those_of_their_scores() -> None:
     assert (samples.y.shape, samples.y_chosen_by.shape) == ((12, 2), (3, 2))
 
 
+def test_a_function_of_a_later_opset_is_written_in_that_one(tmp_path: Path) -> None:
+    given = simple([node("RMSNormalization", "x scale", "y", axis=-1)], {"x": (1, 8)}, {"scale": np.ones(8)})
+    given.opset_import[0].version = 23
+    onnx.save(given, tmp_path / "rms.onnx")
+    model = open_model(str(tmp_path / "rms.onnx")).model
+    written = onnx.load_from_string(trained_onnx(model, {}, "rms"))
+    assert [one.version for one in written.opset_import if not one.domain] == [23]
+
+
 @pytest.mark.slow
 def test_every_step_of_a_stream_may_have_a_label(tmp_path: Path) -> None:
     """Of a model with states: its integers are judged, and its weights moved, by the outputs of all steps."""
@@ -278,6 +287,10 @@ def test_every_step_of_a_stream_may_have_a_label(tmp_path: Path) -> None:
         done = hil("train", *common, *options, "--out", tmp_path / f"{name}.onnx", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         found[name] = json.loads(done.stdout)
+        assert [one.name for one in onnx.load(tmp_path / f"{name}.onnx").graph.input] == [
+            "frame",
+            "h_in",
+        ]  # a step again
         opened = open_model(str(tmp_path / f"{name}.onnx"), streamed=Streamed(steps=STEPS, every=name == "steps"))
         program = lower(opened.model.graph, Assignment("fixed6"), opened.required_ranges(None))
         outputs = dequantize_outputs(program, run_reference(program, quantize_inputs(program, x)[0]).outputs)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+import onnx
+from onnx import numpy_helper
 
 from tinyhil.frontend.listing import Block, Call, Listing, Model
 from tinyhil.frontend.onnx_writer import write_onnx
@@ -20,6 +22,21 @@ def trained_onnx(model: Model, constants: Mapping[str, np.ndarray], name: str) -
     shapes = {**listing.shapes, **model.graph.shapes}
     known = {**listing.constants, **model.graph.constants, **constants}
     return write_onnx(Listing(block, shapes, known), name).SerializeToString()
+
+
+def trained_step(model: Model, constants: Mapping[str, np.ndarray]) -> bytes | None:
+    """The ONNX file of a step of `model`, which has states, as it was given, with `constants` in place of its own; None
+    if the file is none, or has not all of them by name and shape."""
+    if not model.stream or model.path.suffix.lower() != ".onnx":
+        return None
+    proto = onnx.load(model.path)
+    own = {one.name: one for one in proto.graph.initializer}
+    for name, array in constants.items():
+        if name not in own or tuple(own[name].dims) != array.shape:
+            return None
+        own[name].CopyFrom(numpy_helper.from_array(array.astype(np.float32), name))
+    made: bytes = proto.SerializeToString()
+    return made
 
 
 def _with_folded(block: Block, nodes: Mapping[str, Node]) -> Block:

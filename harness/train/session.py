@@ -271,9 +271,10 @@ def _identity(request: TrainRequest, opened: Opened, split: Split, assignment: A
 
 def _write(request: TrainRequest, opened: Opened, trained: Trained, split: Split) -> None:
     """The model, and beside it the ranges it was judged with, where `hil run` finds them."""
-    from tinyhil.train.write import trained_onnx
+    from tinyhil.train.write import trained_onnx, trained_step
 
-    content = trained_onnx(opened.model, trained.constants, request.out.stem)
+    step = trained_step(opened.model, trained.constants)
+    content = trained_onnx(opened.model, trained.constants, request.out.stem) if step is None else step
     source = {"name": split.name, "sha256": split.sha256, "split": "train", "by": "hil train"}
     digest = hashlib.sha256(content).hexdigest()
     try:

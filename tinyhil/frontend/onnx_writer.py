@@ -29,7 +29,7 @@ def write_onnx(listing: Listing, name: str) -> onnx.ModelProto:
     (source,), (output,) = block.inputs, block.outputs
     values = [writer.info(source, source)], [writer.info(output, output)]
     graph = helper.make_graph(nodes, name, *values, [*constants, *writer.parameters])
-    opsets = [helper.make_opsetid("", OPSET)]
+    opsets = [helper.make_opsetid("", _opset(block))]
     domains = dict.fromkeys(DOMAINS[call.op] for call in block.walk() if call.op in DOMAINS)
     opsets += [helper.make_opsetid(domain, 1) for domain in domains]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
@@ -40,6 +40,15 @@ def write_onnx(listing: Listing, name: str) -> onnx.ModelProto:
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise ModelError(f"can not be written as ONNX ({reason[:160]})") from None
     return model
+
+
+def _opset(block: Block) -> int:
+    """OPSET, or the first one that has all of the calls."""
+    first: dict[str, int] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if not schema.domain:
+            first[schema.name] = min(schema.since_version, first.get(schema.name, schema.since_version))
+    return max([OPSET, *(first.get(call.op, OPSET) for call in block.walk() if call.op not in DOMAINS)])
 
 
 class _Writer:
