@@ -95,6 +95,7 @@ void whole_halves(Out *out, X x, Size rows, Size inner, int32_t most, int32_t lo
         }
         uint32_t total = 0;
         for (Size k = 0; k < inner; ++k) total += uint32_t(256) >> ((largest - x[k] + 16) >> 5);
+        if (total == 0) total = 1;
         const uint32_t whole = static_cast<uint32_t>(most) * 256 / total;
         for (Size k = 0; k < inner; ++k) out[k] = static_cast<Out>(static_cast<int32_t>(whole >> ((largest - x[k] + 16) >> 5)) + low);
     }
