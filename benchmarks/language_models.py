@@ -22,6 +22,7 @@ from onnx import helper, numpy_helper
 from benchmarks import attention
 from benchmarks.bench import quiet
 from benchmarks.marked import replace_between
+from benchmarks.story_gains import told
 from models.training import tales_published
 from models.training.tales import Shape, split_text
 from models.training.teller import Teller, teller
@@ -108,15 +109,6 @@ def with_blocks(proto: onnx.ModelProto) -> onnx.ModelProto:
     return made
 
 
-def story() -> Teller:
-    """The zoo's model, by the weights of its file."""
-    weights = {one.name: numpy_helper.to_array(one) for one in onnx.load(STORY).graph.initializer}
-    known = {"embedding", "head"} | {
-        name for name in weights if name.rpartition(".")[2].isdigit() and weights[name].ndim == 2
-    }
-    return Teller("story", SHAPE.heads, SHAPE.layers, {k: weights[k] for k in known}, SHAPE.angles.astype(np.float32))
-
-
 def perplexity(made: Teller, path: Path, fmt: str, *, blocks: bool) -> float:
     """Of a letter of held out text, by the integer reference."""
     proto = teller(made, "logits")
@@ -148,7 +140,7 @@ def measured(folder: Path, model: Path, fmt: str, inputs: Path, calibrate: Path)
 def run_of(row: Row, folder: Path) -> dict[str, Any] | None:
     """The figures of a row; None if its files are not here."""
     if row.model == "story":
-        record, tokens = story_record(story(), folder, row.format, blocks=row.blocks), SHAPE.window
+        record, tokens = story_record(told(STORY, SHAPE), folder, row.format, blocks=row.blocks), SHAPE.window
     else:
         found = attention.files(row.model, folder)
         if found is None:
@@ -177,7 +169,7 @@ def main() -> None:
     before = provenance()
     with tempfile.TemporaryDirectory() as folder:
         if arguments.perplexity:
-            print(f"{perplexity(story(), Path(folder) / 'logits.onnx', 'int8', blocks=True):.3f}")
+            print(f"{perplexity(told(STORY, SHAPE), Path(folder) / 'logits.onnx', 'int8', blocks=True):.3f}")
             return
     known = json.loads(FILE.read_text(encoding="utf-8")) if FILE.is_file() else {"provenance": {}, "rows": []}
     rows = known["rows"] if known["provenance"].get("commit") == before["commit"] else []

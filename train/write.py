@@ -30,8 +30,10 @@ def trained_step(model: Model, constants: Mapping[str, np.ndarray]) -> bytes | N
     if not model.stream or model.path.suffix.lower() != ".onnx":
         return None
     proto = onnx.load(model.path)
-    own = {one.name: one for one in proto.graph.initializer}
+    own, known = {one.name: one for one in proto.graph.initializer}, model.graph.all_constants()
     for name, array in constants.items():
+        if name not in own and np.array_equal(array, known[name]):  # made by the front end, without a gradient
+            continue
         if name not in own or tuple(own[name].dims) != array.shape:
             return None
         own[name].CopyFrom(numpy_helper.from_array(array.astype(np.float32), name))
