@@ -34,11 +34,7 @@ from tinyhil.passes.variants import ARM, LEFT_OUT, M0
 from tinyhil.references.reference import run_reference
 
 CORES = {"due": "cortex-m3", "h747": "cortex-m7", "nucleo_g0b1": "cortex-m0plus"}
-PORTABLE: dict[str, tuple[str, ...]] = {  # on the desktop
-    "cortex-m3": (),
-    "cortex-m7": ("-DHIL_DSP_PORTABLE",),
-    "cortex-m0plus": (),
-}
+PORTABLE = {"cortex-m3": (), "cortex-m7": ("-DHIL_DSP_PORTABLE",), "cortex-m0plus": ()}  # on the desktop
 FORMATS = ("fixed8", "int8", "fixed8pc")
 INSTRUCTIONS = {  # functions that tests/firmware_arm/instructions.cpp tries; the Cortex-M4 has loops of its own
     "due": 37,
@@ -384,12 +380,10 @@ def test_fully_connected_layers_of_a_cortex_m0_whose_weights_include_the_least_b
     smallest: int, step: int, tmp_path: Path
 ) -> None:
     """Their lower products say by themselves which upper ones they have taken one from; else the elements' signs do."""
-    cases = []
-    for inner in (508, 512, 600):
-        program = arrange(dense_program(tmp_path, inner, smallest, 10), "cortex-m0plus")
-        (blocks,) = (one.blocks for one in program.tensors.values() if one.blocks)
-        assert (blocks.lanes, blocks.step) == (True, step)
-        cases.append(Case(f"{inner}", program, extreme_inputs(program, inner)))
+    programs = [arrange(dense_program(tmp_path, n, smallest, 10), "cortex-m0plus") for n in (508, 512, 600)]
+    stored = [tensor.blocks for program in programs for tensor in program.tensors.values()]
+    assert {(blocks.lanes, blocks.step) for blocks in stored if blocks} == {(True, step)}
+    cases = [Case(f"{number}", program, extreme_inputs(program, number)) for number, program in enumerate(programs)]
     assert first_difference(cases, run_on_board(cases, load_boards().board("nucleo_g0b1"), tmp_path / "cache")) == ""
 
 

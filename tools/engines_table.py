@@ -36,11 +36,11 @@ def _lost(rows: Sequence[Row]) -> Iterator[str]:
             places: dict[str, list[str]] = {}
             for one in found:
                 if (one.figure, one.engine) == (figure, engine):
-                    pair = f"{one.board} {one.theirs:,.0f} beside our {one.mine:,.0f}"
+                    pair = f"{one.board} {one.theirs:,.0f} : {one.mine:,.0f}"
                     places.setdefault(one.network, []).append(pair)
             if places:
                 words = (f"{network} ({', '.join(pairs)})" for network, pairs in places.items())
-                yield f"lost to {engine}, {QUOTED[figure]}: {', '.join(words)}"
+                yield f"lost to {engine}, {QUOTED[figure]}, theirs : ours: {', '.join(words)}"
 
 
 def _table(rows: Sequence[Row]) -> str:

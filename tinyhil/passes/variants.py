@@ -441,6 +441,8 @@ def lane_lines(layer: Layer) -> Scratch:
 _BOTH, _DENSE, _CONV = (DENSE, CONV), (DENSE,), (CONV,)
 _WHOLE, _WHOLE_HALVES = (of_bytes, is_whole, two_rows), (of_halves, is_whole, two_rows)
 _OF_BLOCKS, _OF_HALVES = "arm/conv_blocks.hpp", "arm/halves.hpp"
+_LANES, _WINDOWS = "arm/lanes.hpp", "arm/lane_windows.hpp"
+_IN_PAIRS = (of_signed_bytes, is_whole, two_rows, lanes_fit)
 _BYTE_CHANNELS, _HALF_CHANNELS = (of_bytes, is_depthwise, is_three), (of_halves, is_depthwise, is_three)
 _NINE, _DEPTHWISE = by_channel(9, 1), "arm/depthwise.hpp"
 VARIANTS = (
@@ -488,22 +490,8 @@ VARIANTS = (
     Variant(M3, _CONV, (*_WHOLE_HALVES, parts_fit), in_parts, patches, _OF_HALVES),
     Variant(DSP, _CONV, (*_WHOLE_HALVES, has_wide_weights), channels_last(2, 2), halfword_patches, _OF_HALVES),
     Variant(DSP, _CONV, _WHOLE_HALVES, channels_last(2, 4), halfword_patches, _OF_HALVES, long_row=64),
-    Variant(M0, _DENSE, (of_signed_bytes, two_rows, above_least), in_lanes(rows(4, 4, 1, 4)), None, "arm/lanes.hpp"),
-    Variant(M0, _DENSE, (of_signed_bytes, two_rows), in_lanes(rows(4, 1, 1, 4)), None, "arm/lanes.hpp"),
-    Variant(
-        M0,
-        _CONV,
-        (of_signed_bytes, is_depthwise, is_three, windows_fit),
-        in_lanes(_NINE),
-        lane_lines,
-        "arm/lane_windows.hpp",
-    ),
-    Variant(
-        M0,
-        _CONV,
-        (of_signed_bytes, is_whole, two_rows, lanes_fit),
-        in_lanes(channels_last(1, 2)),
-        lane_patches,
-        "arm/lanes.hpp",
-    ),
+    Variant(M0, _DENSE, (of_signed_bytes, two_rows, above_least), in_lanes(rows(4, 4, 1, 4)), None, _LANES),
+    Variant(M0, _DENSE, (of_signed_bytes, two_rows), in_lanes(rows(4, 1, 1, 4)), None, _LANES),
+    Variant(M0, _CONV, (of_signed_bytes, is_depthwise, is_three, windows_fit), in_lanes(_NINE), lane_lines, _WINDOWS),
+    Variant(M0, _CONV, _IN_PAIRS, in_lanes(channels_last(1, 2)), lane_patches, _LANES),
 )
