@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -83,10 +83,12 @@ def values_of(row: Mapping[str, Any]) -> str:
     return str(row.get("values", FORMER_VALUES))
 
 
-def latest_of(rows: Rows) -> Rows:
-    """Those without a sign, if there are any under a limit; else all."""
+def latest_of(rows: Rows, strategies: Collection[str] = ("milp",)) -> Rows:
+    """Those without a sign, if all these strategies are among them; else all others."""
     found = [row for row in rows if values_of(row) == VALUES]
-    return found if any(row["threshold"] is not None for row in found) else rows
+    if {row["strategy"] for row in found} >= {*strategies}:
+        return found
+    return [row for row in rows if values_of(row) != VALUES]
 
 
 def _grouped(rows: Rows) -> dict[tuple[str, float | None, str, int | None], list[Mapping[str, Any]]]:
