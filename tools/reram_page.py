@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tinyhil.harness.settings.config import load_boards
+from tools.stale import unmarked
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reram.md"
 BEGIN, END = "<!-- constants: begin -->", "<!-- constants: end -->"
@@ -12,7 +13,7 @@ BEGIN, END = "<!-- constants: begin -->", "<!-- constants: end -->"
 
 def page() -> str:
     """docs/reram.md with its table of constants made anew."""
-    before, rest = PAGE.read_text().split(BEGIN)
+    before, rest = unmarked(PAGE.read_text()).split(BEGIN)
     return f"{before}{BEGIN}\n{_constants()}\n{END}{rest.split(END)[1]}"
 
 
