@@ -96,9 +96,9 @@ class Layer:
         """What the function writes behind `arguments`; arrays go by reference, whole numbers as they are."""
         out = np.zeros(self.result.shape, self.result.kind)
         keep = [np.ascontiguousarray(one) for one in arguments if isinstance(one, np.ndarray)]
-        kept = iter(keep)
+        arrays = iter(keep)
         given = [
-            next(kept).ctypes.data_as(ctypes.c_void_p) if isinstance(one, np.ndarray) else one for one in arguments
+            next(arrays).ctypes.data_as(ctypes.c_void_p) if isinstance(one, np.ndarray) else one for one in arguments
         ]
         at = next((index for index, one in enumerate(given) if one is OUT), len(given))
         given[at : at + 1] = [out.ctypes.data_as(ctypes.c_void_p)]

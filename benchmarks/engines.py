@@ -186,14 +186,14 @@ def _first_tensors(network: Network, work: Path, bench: Bench) -> dict[str, str]
     return first
 
 
-def _told(network: Network, first: Mapping[str, str], rows: list[Row]) -> list[Row]:
+def _with_first(network: Network, first: Mapping[str, str], rows: list[Row]) -> list[Row]:
     """All rows, those of a network with the first tensor that their engines have otherwise."""
 
-    def told(row: Row) -> Row:
+    def with_first(row: Row) -> Row:
         is_its = row["network"] == network.name and not row["why"]
         return {**row, "first": first.get(row["engine"], "")} if is_its else row
 
-    return [told(row) for row in rows]
+    return [with_first(row) for row in rows]
 
 
 def _joined(measured: Sequence[Row], rows: list[Row]) -> list[Row]:
@@ -217,7 +217,7 @@ def main() -> None:
         for network in networks():
             if options.tensors and re.search(options.only, network.name):
                 first = _first_tensors(network, work, bench)
-                keep(partial(_told, network, first), measured_at)
+                keep(partial(_with_first, network, first), measured_at)
             for board in network.boards if not options.tensors else ():
                 engines = missing(network, board, known(), again=options.again)
                 if engines and re.search(options.only, f"{network.name} {board}"):

@@ -22,7 +22,7 @@ from onnx import helper, numpy_helper
 from benchmarks import attention
 from benchmarks.bench import quiet
 from benchmarks.marked import replace_between
-from benchmarks.story_gains import told
+from benchmarks.story_gains import telling
 from models.training import tales_published
 from models.training.tales import Shape, split_text
 from models.training.teller import Teller, teller
@@ -140,7 +140,7 @@ def measured(folder: Path, model: Path, fmt: str, inputs: Path, calibrate: Path)
 def run_of(row: Row, folder: Path) -> dict[str, Any] | None:
     """The figures of a row; None if its files are not here."""
     if row.model == "story":
-        record, tokens = story_record(told(STORY, SHAPE), folder, row.format, blocks=row.blocks), SHAPE.window
+        record, tokens = story_record(telling(STORY, SHAPE), folder, row.format, blocks=row.blocks), SHAPE.window
     else:
         found = attention.files(row.model, folder)
         if found is None:
@@ -169,7 +169,7 @@ def main() -> None:
     before = provenance()
     with tempfile.TemporaryDirectory() as folder:
         if arguments.perplexity:
-            print(f"{perplexity(told(STORY, SHAPE), Path(folder) / 'logits.onnx', 'int8', blocks=True):.3f}")
+            print(f"{perplexity(telling(STORY, SHAPE), Path(folder) / 'logits.onnx', 'int8', blocks=True):.3f}")
             return
     known = json.loads(FILE.read_text(encoding="utf-8")) if FILE.is_file() else {"provenance": {}, "rows": []}
     rows = known["rows"] if known["provenance"].get("commit") == before["commit"] else []

@@ -33,7 +33,7 @@ EPOCHS, BATCH = 1, 32
 SEED = 0
 
 
-def told(path: Path, shape: Shape) -> Teller:
+def telling(path: Path, shape: Shape) -> Teller:
     """A teller of the zoo, by the weights of its file."""
     weights = {one.name: numpy_helper.to_array(one) for one in onnx.load(path).graph.initializer}
     known = {"embedding", "head"} | {
@@ -49,8 +49,8 @@ def guesser(made: Teller) -> onnx.ModelProto:
     for node in graph.node:
         if node.output[0] == "fed":
             node.CopyFrom(helper.make_node("Identity", ["letter"], ["fed"], "fed"))
-    kept = [one for one in graph.output if "said" not in one.name and "random" not in one.name]
-    wanted = {one.name for one in kept}
+    outputs = [one for one in graph.output if "said" not in one.name and "random" not in one.name]
+    wanted = {one.name for one in outputs}
     nodes: list[onnx.NodeProto] = []
     for node in reversed(graph.node):
         if wanted & set(node.output):
@@ -58,7 +58,7 @@ def guesser(made: Teller) -> onnx.ModelProto:
             nodes.insert(0, node)
     inputs = [one for one in graph.input if one.name in wanted]
     constants = [one for one in graph.initializer if one.name in wanted]
-    made_graph = helper.make_graph(nodes, graph.name, inputs, kept, constants)
+    made_graph = helper.make_graph(nodes, graph.name, inputs, outputs, constants)
     return helper.make_model(made_graph, ir_version=proto.ir_version, opset_imports=proto.opset_import)
 
 
@@ -103,7 +103,7 @@ def main() -> None:
     """Once."""
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / f"{MODEL.stem}.onnx"
-        onnx.save(guesser(told(MODEL, SHAPE)), model)
+        onnx.save(guesser(telling(MODEL, SHAPE)), model)
         train(model, Path(folder))
 
 

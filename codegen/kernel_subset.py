@@ -308,8 +308,8 @@ def _reached(headers: Mapping[str, Header], used: set[str]) -> set[int]:
                 reached.add(id(item))
                 names |= item.words | asked[id(item)]
                 grown = True
-    kept = [item for item in waiting if id(item) in reached]
-    return reached - {id(item) for item in waiting if _names_nothing(item, kept)}
+    chosen = [item for item in waiting if id(item) in reached]
+    return reached - {id(item) for item in waiting if _names_nothing(item, chosen)}
 
 
 def _names_nothing(item: Declaration, reached: list[Declaration]) -> bool:

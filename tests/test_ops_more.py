@@ -34,7 +34,7 @@ from tinyhil.codegen.kernel_calls import name_of
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ModelError
 from tinyhil.formats.fixed import Fixed
-from tinyhil.frontend import rewrite_caches, rewrite_quantized
+from tinyhil.frontend import rewrite_caches, rewrite_dynamic, rewrite_quantized
 from tinyhil.frontend.dialects import MICROSOFT
 from tinyhil.frontend.rewrite_pulp import PULP
 from tinyhil.frontend.rewrites import CONTROL, REWRITES
@@ -56,9 +56,8 @@ def test_floats_equal_onnxruntime(name: str, tmp_path: Path) -> None:
 
 def test_the_table_covers_every_operator_rewrite_and_kernel(tmp_path: Path) -> None:
     written = {item.op_type for made, _ in ALL.values() for item in made[0]}
-    quantized = {
-        rewrite.name for rewrite in rewrite_quantized.REWRITES
-    }  # tests/test_quantized_onnx.py and the backend have those
+    # tests/test_quantized_onnx.py and the backend have those
+    quantized = {one.name for one in (*rewrite_quantized.REWRITES, *rewrite_dynamic.REWRITES)}
     elsewhere = (MICROSOFT, PULP)  # test_microsoft_operators.py, test_dialects.py
     of_onnx = {rewrite.name for rewrite in REWRITES if rewrite.domain not in elsewhere}
     of_caches = {rewrite.name for rewrite in rewrite_caches.REWRITES}  # test_caches.py, and the kernels of placed.py

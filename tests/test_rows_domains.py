@@ -175,13 +175,13 @@ def possible() -> set[tuple[Form, str]]:
     return found
 
 
-def first_with(told_apart: Callable[[Format], object], cases: list[Case]) -> list[Case]:
-    """Those with a kernel that no case before has in that domain and on formats that are `told_apart`."""
+def first_with(sort_of: Callable[[Format], object], cases: list[Case]) -> list[Case]:
+    """Those with a kernel that no case before has in that domain and on formats of that sort."""
     known: set[tuple[Form, str, object]] = set()
     found = []
     for case in cases:
         ops = [op for op in walk(case.program.body) if op.kernel.rows]
-        has = {(op.kernel, op.domain, told_apart(case.program.tensors[op.output].format)) for op in ops}
+        has = {(op.kernel, op.domain, sort_of(case.program.tensors[op.output].format)) for op in ops}
         found += [case] if has - known else []
         known |= has
     return found

@@ -155,7 +155,7 @@ def test_the_sweep_of_engines_goes_on_where_it_ended(tmp_path: Path, monkeypatch
     assert engines.missing(of, "due", engines.known(), again=False) == ("tinyhil",)
     assert engines.missing(of, "due", engines.known(), again=True) == of.engines
     engines.keep(lambda rows: [*rows, row("of", "due", "onnx2c", now["commit"], 2.0)], now)  # another process
-    engines.keep(lambda rows: engines._told(of, {"onnx2c": "first"}, rows), now)
+    engines.keep(lambda rows: engines._with_first(of, {"onnx2c": "first"}, rows), now)
     found = [(one["board"], one["engine"], one["cycles"], one["first"]) for one in engines.known()]
     assert found[3:] == [("due", "onnx2c", 2.0, "first"), ("due", "emlearn", 1.0, "")]
     assert [one[:2] for one in found[:3]] == [("uno", name) for name in of.engines]

@@ -145,8 +145,8 @@ def target_of(board: BoardSpec, transfer: Transfer) -> Target:
     memory = None
     if hot is not None:
         size_bytes = regions[hot.region] if hot.region else board.chip.ram_bytes or 0
-        kept_bytes = hot.stack_bytes + (hot.code_bytes or 0)
-        memory = HotMemory(hot.region or ARENA, size_bytes, kept_bytes, hot.cache_bytes or 0)
+        reserved_bytes = hot.stack_bytes + (hot.code_bytes or 0)
+        memory = HotMemory(hot.region or ARENA, size_bytes, reserved_bytes, hot.cache_bytes or 0)
     return Target(board.name, transfer, memory)
 
 

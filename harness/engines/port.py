@@ -31,8 +31,8 @@ class Port:
             scale, zero = (float(rest[0]), int(rest[1])) if rest else (1.0, 0)
         except (IndexError, ValueError):
             scale, zero = 0.0, 0
-        told = len(rest) == (0 if name == "float32" else 2) and abs(zero) < 1 << 31
-        if name not in TYPES or not told or not LEAST_SCALE < scale < MOST_SCALE:
+        is_said = len(rest) == (0 if name == "float32" else 2) and abs(zero) < 1 << 31
+        if name not in TYPES or not is_said or not LEAST_SCALE < scale < MOST_SCALE:
             raise ConfigError(f"{text!r} is no type of numbers; write {KNOWN}")
         return cls(name, scale, zero)
 

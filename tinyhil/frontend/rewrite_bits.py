@@ -23,10 +23,10 @@ def _bit_shift(site: Site) -> Results:
     counts = np.where((counts < 0) | (counts > width), width, counts)
     if direction == "RIGHT":
         counts = np.minimum(counts, MOST_BITS if not values else width - (low < 0))
-    kept = counts[counts < width] if direction == "LEFT" else counts
-    if direction not in ("LEFT", "RIGHT") or kept.max(initial=0) > MOST_BITS - (direction == "LEFT"):
+    used = counts[counts < width] if direction == "LEFT" else counts
+    if direction not in ("LEFT", "RIGHT") or used.max(initial=0) > MOST_BITS - (direction == "LEFT"):
         raise site.refuse(
-            f"direction '{direction}' by {kept.max(initial=0)} bits", f"0 to {MOST_BITS - 1} are supported"
+            f"direction '{direction}' by {used.max(initial=0)} bits", f"0 to {MOST_BITS - 1} are supported"
         )
     factors = np.where(counts < width, 2.0**counts, 0) if direction == "LEFT" else 2.0**-counts
     moved = site.make("Mul", x, site.constant("factors", factors))

@@ -274,8 +274,8 @@ def _mean(site: Site) -> Results:
     made = site.make("WholeMean", rows, whole="int8" if _is_byte(site, x) else "int32")
     if not int(site.attr("keepdims", 1)):
         return (made,)
-    kept = [1 if at == axis else side for at, side in enumerate(shape)]
-    return site.last("Reshape", made, site.constant("kept", kept, np.int64))
+    sides = [1 if at == axis else side for at, side in enumerate(shape)]
+    return site.last("Reshape", made, site.constant("kept", sides, np.int64))
 
 
 def _division(site: Site) -> Results:

@@ -26,12 +26,12 @@ CACHED = 0.75  # of the cache: one of four ways is for activations
 
 @dataclass(frozen=True, slots=True)
 class HotMemory:
-    """`region` of `size_bytes`, where main RAM lies as well if it fits with `kept_bytes` for stack and code, or that is
-    main RAM, and a data cache of `cache_bytes` before what is not there: what the chip's linker script does."""
+    """`region` of `size_bytes`, where main RAM lies as well if it fits with `reserved_bytes` for stack and code, or
+    that is main RAM, and a data cache of `cache_bytes` before what is not there: what the chip's linker script does."""
 
     region: str
     size_bytes: int
-    kept_bytes: int
+    reserved_bytes: int
     cache_bytes: int
 
 
@@ -59,7 +59,7 @@ def room_for_constants(plan: Plan, memory: HotMemory, transfer: Transfer, result
     peaks = plan.peaks or {ARENA: plan.peak_bytes}
     left_bytes = memory.size_bytes - peaks.get(memory.region, 0)
     is_main = memory.region == ARENA
-    beside_bytes = left_bytes - memory.kept_bytes - (0 if is_main else peaks.get(ARENA, 0)) - transfer.input_bytes
+    beside_bytes = left_bytes - memory.reserved_bytes - (0 if is_main else peaks.get(ARENA, 0)) - transfer.input_bytes
     if beside_bytes < 0 and not is_main:
         return left_bytes
     return max(0, beside_bytes - results_bytes - FIRMWARE_BYTES)
