@@ -1,6 +1,5 @@
-"""What `hil search` and `hil train` gain on a teller of tales: python -m benchmarks.story_gains [search|train ...]
+"""What `hil train` gains on a teller of tales with weights of 4 bits: python -m benchmarks.story_gains
 
-The search is for formats of 8 and 16 bits within RAM that 16 everywhere exceed; the training is of weights of 4 bits.
 It takes what the zoo's story_small computes of letters that are given, without the dice: logits, with the letters that
 follow as labels of every step. Perplexities are those of the integer reference on the windows held out that the models'
 cards are measured on. Prints them. Needs the extra `train`.
@@ -8,7 +7,6 @@ cards are measured on. Prints them. Needs the extra `train`.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from pathlib import Path
 
@@ -23,9 +21,8 @@ from models.training.teller import Teller, teller
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import lower
 from tinyhil.harness.python import calls
-from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.train.session import TrainRequest
-from tinyhil.language.assignment import Assignment, load_assignment
+from tinyhil.language.assignment import Assignment
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 from tools.measured import ROOT
 
@@ -34,8 +31,6 @@ WEIGHTS = "fixed4pc"  # 4 bits, a scale for each output
 TRAINED, HELD_OUT = 400, 64  # windows
 EPOCHS, BATCH = 1, 32
 SEED = 0
-ARENA_BYTES, EVALUATIONS = 14_500, 40
-CALIBRATED_ON, SEARCHED_ON = 128, 48  # windows; the search compares what is said behind each
 
 
 def telling(path: Path, shape: Shape) -> Teller:
@@ -93,22 +88,6 @@ def data(folder: Path, count: int) -> tuple[Path, Path]:
     return paths[0], paths[1]
 
 
-def search(model: Path, folder: Path) -> None:
-    """Formats of 8 and 16 bits for each tensor."""
-    given, held_out = data(folder, CALIBRATED_ON)
-    for path in (given, held_out):
-        np.savez(path, x=np.load(path)["x"])  # the float model's letters are the labels
-    request = SearchRequest(
-        str(model), ram=ARENA_BYTES, formats="fixed8,fixed16", inputs=given, held_out=held_out, calibrate=given,
-        evaluations=EVALUATIONS, samples=SEARCHED_ON, seed=SEED, out=folder / "widths.yaml", results=folder,
-    )  # fmt: skip
-    found = calls.search(request, None, quiet, lambda *_: None)
-    graph = loop(model, SHAPE.window)
-    answer = load_assignment(folder / "widths.yaml", graph)
-    print(f"hil search: {found.record['arena_bytes']} B of arena, perplexity {perplexity_of(model, answer):.3f}")
-    print((folder / "widths.yaml").read_text().partition("found:")[0], flush=True)
-
-
 def train(model: Path, folder: Path) -> None:
     """The weights of 4 bits, rounded and trained."""
     given, held_out = data(folder, TRAINED)
@@ -121,15 +100,11 @@ def train(model: Path, folder: Path) -> None:
 
 
 def main() -> None:
-    """Both, or what is named."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", choices=[[], "search", "train"], help="default: both")
-    named = parser.parse_args().what or ["search", "train"]
+    """Once."""
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / f"{MODEL.stem}.onnx"
         onnx.save(guesser(telling(MODEL, SHAPE)), model)
-        for what in named:
-            {"search": search, "train": train}[what](model, Path(folder))
+        train(model, Path(folder))
 
 
 if __name__ == "__main__":
