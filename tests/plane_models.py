@@ -15,6 +15,9 @@ OF_X = {"s": [0, 0, 0, 0], "e": [1, 1, 2, 4], "shape": [2, 4], "far": [[0.0, 0.0
 PARTS = [node("Slice", "x zero four two", "boxes"), node("Slice", "x four five two", "s")]
 ENDS = {"zero": [0], "four": [4], "five": [5], "two": [2], "most": 2, "overlap": 0.99}
 
+RUNS: dict[str, Any] = {"mode": "TF", "min_gram_length": 1, "max_gram_length": 1, "max_skip_count": 0}
+RUNS |= {"ngram_counts": [0], "ngram_indexes": [0, 1, 2], "pool_int64s": [0, 1, -1]}
+
 
 def bits(*nodes: onnx.NodeProto) -> tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any]]:
     """Between the whole part of 40 x as int32, and the result as float."""
@@ -99,6 +102,34 @@ PLANES: dict[str, tuple[tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, A
     "elements written": (
         ([node("Scatter", "x i u", "y", axis=0)], (3, 2), {"i": [[2, 0]], "u": samples_for((1, 2), 1)[0]}),
         10,
+    ),
+    "bits of another type": (
+        (
+            [
+                node("Cast", "x", "i", to=TensorProto.INT8),
+                node("BitCast", "i", "u", to=TensorProto.UINT8),
+                node("Cast", "u", "y", to=TensorProto.FLOAT),
+            ],
+            CODES,
+            {},
+        ),
+        26,
+    ),
+    "runs of numbers": (
+        ([node("Cast", "x", "n", to=TensorProto.INT64), node("TfIdfVectorizer", "n", "y", **RUNS)], CODES, {}),
+        17,
+    ),
+    "normalized samples": (
+        ([node("BatchNormalization", "x s b m v", "y")], (2, 3, 2, 2), {key: [0.5, 1.0, 2.0] for key in "sbmv"}),
+        17,
+    ),
+    "deformed layer": (
+        (
+            [node("DeformConv", "x w o", "y")],
+            (1, 2, 4, 4),
+            {"w": samples_for((2, 2, 2, 2), 1)[0], "o": samples_for((1, 8, 3, 3), 1, scale=0.5)[0]},
+        ),
+        19,
     ),
     "bits of both": (bits(node("BitwiseAnd", "i k", "r")), 18),
     "bits of one": (bits(node("BitwiseOr", "i k", "r")), 18),

@@ -14,6 +14,7 @@ from test_emulator_cortexm import (
     DUE,
     H747,
     HANG_S,
+    Board,
     Chip,
     Start,
     build_dir,
@@ -58,10 +59,20 @@ def test_faults_are_told_with_their_place(start: Start, chip: Chip, letter: str,
             assert int(fault["pc"], 16) == symbol(program(chip, "faults"), place)
         port.timeout = 0.1
         assert port.read(1) == b""  # silent, but alive
-    with board.open() as port:
-        assert board.wait_event("reset")["why"] == "port opened"
-        assert read_exactly(port, 1) == b"R"
+    assert said_first(board) == b"R"
+    assert board.wait_event("reset")["why"] == "port opened"
     board.end()
+
+
+def said_first(board: Board) -> bytes:
+    """What comes when the port is opened again; one that is closed and opened between two looks of the emulator has not
+    been closed for it."""
+    for _ in range(30):
+        with board.open() as port:
+            port.timeout = 1
+            if said := port.read(1):
+                return bytes(said)
+    return b""
 
 
 DATA_REFUSED, FRAME_REFUSED = 1 << 1 | 1 << 7, 1 << 4  # CFSR: DACCVIOL with MMARVALID, MSTKERR
