@@ -27,7 +27,7 @@ from ops_models import (
     rnn_pool,
     shape_of,
 )
-from plane_models import PLANES
+from plane_models import PLANES, RUNS
 from random_models import cases_of
 
 from tinyhil.codegen.kernel_calls import name_of
@@ -165,6 +165,17 @@ REFUSED: dict[str, tuple[Model, str]] = {
     "cells that do not fit": (
         fed("RNNPool", "x k k k k k k", {"k": rnd(2, 2)}, (1, 1, 4, 4), domain="tinyhil", **SQUARES),
         r"W1, U1, B1 of shapes",
+    ),
+    "runs far away": (
+        (
+            [
+                node("Cast", "x", "n", to=TensorProto.INT64),
+                node("TfIdfVectorizer", "n", "y", **RUNS | {"ngram_indexes": [0, 1, 1 << 31]}),
+            ],
+            ROWS,
+            {},
+        ),
+        "at places 0 to 2147483648",
     ),
     "endless loop": (
         (

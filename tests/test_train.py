@@ -35,7 +35,7 @@ from tinyhil.train.network import Network, network, with_constants  # noqa: E402
 from tinyhil.train.quantizers import quantizers, straight_through  # noqa: E402
 from tinyhil.train.samples import divide  # noqa: E402
 from tinyhil.train.schedule import Epoch, Job, Schedule, Trained  # noqa: E402
-from tinyhil.train.write import trained_onnx  # noqa: E402
+from tinyhil.train.write import trained_onnx, trained_step  # noqa: E402
 
 DIGITS = data.load("digits")
 # of every family, and those with a scale per row
@@ -271,6 +271,26 @@ def test_a_function_of_a_later_opset_is_written_in_that_one(tmp_path: Path) -> N
     model = open_model(str(tmp_path / "rms.onnx")).model
     written = onnx.load_from_string(trained_onnx(model, {}, "rms"))
     assert [one.version for one in written.opset_import if not one.domain] == [23]
+
+
+@pytest.mark.parametrize("kind", [onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16])
+def test_a_step_is_written_where_its_file_holds_the_weights_as_they_are(kind: int, tmp_path: Path) -> None:
+    """In float16 what was learned would be lost."""
+    proto = onnx.load(cell(tmp_path / "cell.onnx"))
+    (weights, *_) = [one for one in proto.graph.initializer if len(one.dims) == 2]
+    model = open_model(str(tmp_path / "cell.onnx"), streamed=Streamed(steps=STEPS)).model
+    learned = {weights.name: onnx.numpy_helper.to_array(weights) + 1}
+    weights.CopyFrom(
+        onnx.numpy_helper.from_array(
+            onnx.numpy_helper.to_array(weights).astype(onnx.helper.tensor_dtype_to_np_dtype(kind)), weights.name
+        )
+    )
+    onnx.save(proto, tmp_path / "cell.onnx")
+    written = trained_step(model, learned)
+    assert (written is None) == (kind == onnx.TensorProto.FLOAT16)
+    for one in () if written is None else onnx.load_from_string(written).graph.initializer:
+        if one.name in learned:
+            np.testing.assert_array_equal(onnx.numpy_helper.to_array(one), learned[one.name])
 
 
 @pytest.mark.slow

@@ -33,9 +33,6 @@ class Corrections:
     rounding: Rounding | None = None
     correct_bias: bool = False
 
-    def __bool__(self) -> bool:
-        return self.equalize or self.rounding is not None or self.correct_bias
-
 
 @dataclass(frozen=True, slots=True)
 class Corrected:

@@ -26,17 +26,18 @@ def trained_onnx(model: Model, constants: Mapping[str, np.ndarray], name: str) -
 
 def trained_step(model: Model, constants: Mapping[str, np.ndarray]) -> bytes | None:
     """The ONNX file of a step of `model`, which has states, as it was given, with `constants` in place of its own; None
-    if the file is none, or has not all of them by name and shape."""
+    if the file is none, or has not all of them by name and shape as float32."""
     if not model.stream or model.path.suffix.lower() != ".onnx":
         return None
     proto = onnx.load(model.path)
     own, known = {one.name: one for one in proto.graph.initializer}, model.graph.all_constants()
     for name, array in constants.items():
-        if name not in own and np.array_equal(array, known[name]):  # made by the front end, without a gradient
+        if np.array_equal(array, known[name]):  # as it was, or made by the front end
             continue
-        if name not in own or tuple(own[name].dims) != array.shape:
+        found = own.get(name)
+        if found is None or tuple(found.dims) != array.shape or found.data_type != onnx.TensorProto.FLOAT:
             return None
-        own[name].CopyFrom(numpy_helper.from_array(array.astype(np.float32), name))
+        found.CopyFrom(numpy_helper.from_array(array.astype(np.float32), name))
     made: bytes = proto.SerializeToString()
     return made
 

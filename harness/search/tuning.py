@@ -16,7 +16,7 @@ from tinyhil.train.pace import batch_for, rate_for
 if TYPE_CHECKING:
     from tinyhil.train.fine_tuning import FineTuning
 
-TEACHER = 0.5  # share of the model as it was, as behind a search
+TEACHER = 0.5  # share of the model as it was, which was good: formats are what is to be learned
 
 
 def judged_on(request: SearchRequest, split: Split) -> tuple[np.ndarray, np.ndarray | None]:
@@ -39,8 +39,6 @@ def fine_tuning(request: SearchRequest, split: Split, space: Space, executor: Ex
         raise ConfigError("search: --fine-tune needs PyTorch; install it: pip install 'tinyhil[train]'") from None
     samples = divide(split.x, split.y, request.seed)
     batch = batch_for(len(samples.x))
-    is_recurrent = any(node.body is not None for node in space.graph.walk())
-    schedule = Schedule(
-        1, batch, rate_for(batch), request.seed, teacher=TEACHER, scales=False if is_recurrent else None
-    )
+    scales = False if space.graph.has_loops else None
+    schedule = Schedule(1, batch, rate_for(batch), request.seed, teacher=TEACHER, scales=scales)
     return FineTuning(space, samples, executor, schedule)

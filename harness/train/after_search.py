@@ -24,10 +24,10 @@ from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.rounds import best_trials
 from tinyhil.harness.search.session import SearchOutcome
 from tinyhil.harness.search.task import write_assignment
+from tinyhil.harness.search.tuning import TEACHER
 from tinyhil.harness.train.session import TrainOutcome, TrainRequest
 from tinyhil.search.space import Candidate
 
-TEACHER = 0.5  # share of the model as it was, which was good: formats are what is to be learned
 ALL = 1.0  # of samples that are moved the model's scores are known, labels only guessed
 
 HAQ, HAWQ, ONCE = "haq", "hawq", "once"
@@ -111,7 +111,6 @@ def _round(searched: SearchOutcome, wanted: TrainRequest, train: Train, schedule
 def _training(request: SearchRequest, searched: SearchOutcome, how: Afterwards) -> TrainRequest:
     """On the samples that the search saw, reported on those it did not; the file lies beside the assignment. Scales are
     learned unless there are loops, each step of which would see a scale jump."""
-    is_recurrent = any(node.body is not None for node in searched.space.graph.walk())
     return TrainRequest(
         model=request.model,
         out=Path(searched.record["assignment_file"]).with_suffix(".onnx"),
@@ -122,7 +121,7 @@ def _training(request: SearchRequest, searched: SearchOutcome, how: Afterwards) 
         rate=None,
         seed=request.seed,
         teacher=ALL if how.augment > 0 else TEACHER,
-        learn_scales=False if is_recurrent else None,
+        learn_scales=False if searched.space.graph.has_loops else None,
         calibrate_by=request.calibrate_by,
         augment=how.augment,
         states=request.states,

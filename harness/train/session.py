@@ -169,7 +169,7 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     pruning = parse_pruning(request.prune, opened.model.graph, request.epochs)
     job = Job(judge, samples, schedule, tell, checkpoint, _identity(request, opened, split, assignment), own, pruning)
     trained = train(job)
-    _write(request, opened, trained, split)
+    _write(request, opened, trained, split, say)
     checkpoint.unlink(missing_ok=True)
     tested = None
     if split.x_test is not None and split.y_test is not None:
@@ -191,8 +191,7 @@ def _pace(request: TrainRequest, samples: int, graph: Graph, assignment: Assignm
         return batch, request.rate or ABSOLUTE_RATE, False
     scales = request.learn_scales
     if scales == "few":
-        is_recurrent = any(node.body is not None for node in graph.walk())
-        scales = None if bits < SCALED_BITS and not is_recurrent and not request.entries else False
+        scales = None if bits < SCALED_BITS and not graph.has_loops and not request.entries else False
     return batch, request.rate or rate_for(batch, bits), scales
 
 
@@ -269,11 +268,13 @@ def _identity(request: TrainRequest, opened: Opened, split: Split, assignment: A
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _write(request: TrainRequest, opened: Opened, trained: Trained, split: Split) -> None:
+def _write(request: TrainRequest, opened: Opened, trained: Trained, split: Split, say: Say) -> None:
     """The model, and beside it the ranges it was judged with, where `hil run` finds them."""
     from tinyhil.train.write import trained_onnx, trained_step
 
     step = trained_step(opened.model, trained.constants)
+    if step is None and opened.model.stream:
+        say(f"{request.out}: a loop over all steps, since {opened.source.path} has its weights in another form")
     content = trained_onnx(opened.model, trained.constants, request.out.stem) if step is None else step
     source = {"name": split.name, "sha256": split.sha256, "split": "train", "by": "hil train"}
     digest = hashlib.sha256(content).hexdigest()

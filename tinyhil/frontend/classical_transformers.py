@@ -22,9 +22,11 @@ SOURCE = "source"  # in the steps below, what they begin with
 TERMS = (7, 6, 5, 4, 3, 2)
 # The nodes of Yeo-Johnson in a file, from the value to the result
 POWER = Counter(Add=4, Mul=6, Imputer=4, Cast=2, Div=3, Sub=4, Pow=2, Log=2, Neg=1, Not=1, Less=1)
+Made = tuple[list[onnx.NodeProto], list[onnx.TensorProto], set[str]]  # nodes, constants, values that go
+NOTHING: Made = ([], [], set())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Places:
     """Who makes each value of a graph, who reads it, and what constants are."""
 
@@ -98,12 +100,6 @@ def without_infinities(graph: onnx.GraphProto) -> onnx.GraphProto:
     return changed
 
 
-Made = tuple[list[onnx.NodeProto], list[onnx.TensorProto], set[str]]  # nodes, constants, values that go
-
-
-NOTHING: Made = ([], [], set())
-
-
 def _power(node: onnx.NodeProto, places: _Places) -> Made | None:
     """Yeo-Johnson, which ends in the sum of what it is for x >= 0 and for x < 0, each times its mask:
     g(max(x, 0), l) - g(max(-x, 0), 2 - l), where g(z, l) is ((z + 1)**l - 1) / l, and 0 for l = 0, since the file loses
@@ -141,7 +137,7 @@ def _scaled(name: str, places: _Places) -> tuple[str, np.ndarray, np.ndarray]:
     return readers[0].output[0], attrs.get("offset", np.zeros(1)), attrs.get("scale", np.ones(1))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Side:
     """`out` = g(max(source, 0), powers) * scale.
 

@@ -35,9 +35,8 @@ OF_PULP = frozenset(  # whatever domain a tool writes them in; those that are no
     }
     | {"TrueIntegerDiv"}
 )
-WHOLE_IN_PULP = frozenset(
-    {"Add", "Sub", "Mul", "MatMul", "Gemm", "Conv"}
-)  # of whole numbers in a file with such operators
+# Of whole numbers in a file with such operators
+WHOLE_IN_PULP = frozenset({"Add", "Sub", "Mul", "MatMul", "Gemm", "Conv"})
 PAD_OPERANDS = 11
 OPSET, AXES_OPERANDS = 17, 13  # from the second one on axes are operands, and Softmax means the last one
 

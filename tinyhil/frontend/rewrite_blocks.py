@@ -44,20 +44,16 @@ def dequantized(site: Site, block: int) -> str:
     """The real values of a DequantizeLinear in blocks; ModelError for sizes that do not fit."""
     codes = site.input(0)
     value = site.value(codes)
+    scale, zero = (site.static(1, "scale"), site.static(2, "zero point") if site.input(2) else np.zeros(1))
     if value is None:
-        scale, zero = (site.static(1, "scale"), site.static(2, "zero point") if site.input(2) else np.zeros(1))
         moved = site.make("Sub", codes, site.constant("zero", spread(site, zero, block))) if zero.any() else codes
         return site.make("Mul", moved, site.constant("scale", spread(site, scale, block)))
-    axis = site.axis(1, value.ndim)
-    given = [site.static(1, "scale"), site.static(2, "zero point") if site.input(2) else np.zeros(1)]
-    if block < 1 or given[0].ndim != value.ndim or -(-value.shape[axis] // block) != given[0].shape[axis]:
-        raise site.refuse(f"scales {list(given[0].shape)} for {list(value.shape)} in blocks of {block}", "damaged")
-    chosen = np.arange(value.shape[axis]) // block
-    scales, zeros = (np.take(a, chosen, axis=axis) if a.ndim == value.ndim else a for a in given)
-    if scales.shape != value.shape or zeros.size not in (1, value.size):
-        raise site.refuse(f"scales {list(given[0].shape)} for {list(value.shape)}", "the file is damaged")
-    point = zeros if zeros.size == value.size else zeros.reshape(-1)[:1]
-    return in_blocks(site, value, scales, np.broadcast_to(point, value.shape))
+    if block < 1 or scale.ndim != value.ndim:
+        raise site.refuse(
+            f"scales {list(scale.shape)} for {list(value.shape)} in blocks of {block}", "the file is damaged"
+        )
+    scales, zeros = (np.broadcast_to(spread(site, one, block), value.shape) for one in (scale, zero))
+    return in_blocks(site, value, scales, zeros)
 
 
 def _unpacked(packed: np.ndarray, bits: int) -> np.ndarray:

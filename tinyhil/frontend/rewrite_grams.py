@@ -7,7 +7,7 @@ import numpy as np
 from tinyhil.frontend.rewrite import Results, Rewrite, Site
 from tinyhil.frontend.rewrite_linear import reshaped
 
-MOST_PLACES = 1 << 16  # of runs in a row, for all runs of the list
+MOST_PLACES = 1 << 16  # of runs in a row, or of results, for all runs of the list
 MODES = ("TF", "IDF", "TFIDF")
 
 
@@ -41,7 +41,7 @@ def _tf_idf(site: Site) -> Results:
     x, mode = site.input(0), str(site.attr("mode", ""))
     shape, pool = site.shape(x), _pool(site)
     least, most, skipped = (
-        int(site.attr(f"{name}", 1)) for name in ("min_gram_length", "max_gram_length", "max_skip_count")
+        int(site.attr(name, 1)) for name in ("min_gram_length", "max_gram_length", "max_skip_count")
     )
     places = np.asarray(site.attr("ngram_indexes", ()), np.int64)
     total = sum(len(runs) for runs in pool)
@@ -49,10 +49,10 @@ def _tf_idf(site: Site) -> Results:
     if mode not in MODES or not 1 <= least <= most or skipped < 0 or places.size != total or weights.size != total:
         what = f"mode {mode} of {least} to {most} numbers, {places.size} places, {weights.size} weights"
         raise site.refuse(f"{what} for {total} runs", "the file is damaged")
-    if len(shape) > 2 or places.min() < 0 or shape[-1] * (skipped + 1) * total > MOST_PLACES:
-        raise site.refuse(
-            f"{total} runs in {list(shape)}", f"rows of numbers, up to {MOST_PLACES} places are supported"
-        )
+    most_places = max(shape[-1] * (skipped + 1), int(places.max()) + 1) * total
+    if len(shape) > 2 or places.min() < 0 or most_places > MOST_PLACES:
+        what = f"{total} runs in {list(shape)} at places {places.min()} to {places.max()}"
+        raise site.refuse(what, f"rows of numbers, up to {MOST_PLACES} places of all runs are supported")
     rows = reshaped(site, x, shape[0] if len(shape) == 2 else 1, shape[-1])
     matrix = np.zeros((total, int(places.max()) + 1))
     matrix[np.arange(total), places] = 1 if mode == "TF" else weights

@@ -94,6 +94,11 @@ class Graph:
             if node.body is not None:
                 yield from node.body.walk()
 
+    @property
+    def has_loops(self) -> bool:
+        """Whether some node carries out a body."""
+        return any(node.body is not None for node in self.walk())
+
     def levels(self) -> Iterator[Graph]:
         """This graph and the bodies nested in it."""
         yield self

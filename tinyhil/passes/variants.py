@@ -490,7 +490,7 @@ VARIANTS = (
     Variant(M3, _CONV, (*_WHOLE_HALVES, parts_fit), in_parts, patches, _OF_HALVES),
     Variant(DSP, _CONV, (*_WHOLE_HALVES, has_wide_weights), channels_last(2, 2), halfword_patches, _OF_HALVES),
     Variant(DSP, _CONV, _WHOLE_HALVES, channels_last(2, 4), halfword_patches, _OF_HALVES, long_row=64),
-    Variant(M0, _DENSE, (of_signed_bytes, two_rows, above_least), in_lanes(rows(4, 4, 1, 4)), None, _LANES),
+    Variant(M0, _DENSE, (of_signed_bytes, above_least), in_lanes(rows(4, 4, 1, 4)), None, _LANES),
     Variant(M0, _DENSE, (of_signed_bytes, two_rows), in_lanes(rows(4, 1, 1, 4)), None, _LANES),
     Variant(M0, _CONV, (of_signed_bytes, is_depthwise, is_three, windows_fit), in_lanes(_NINE), lane_lines, _WINDOWS),
     Variant(M0, _CONV, _IN_PAIRS, in_lanes(channels_last(1, 2)), lane_patches, _LANES),
