@@ -17,7 +17,6 @@ from onnx_models import node, simple
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError
 from tinyhil.harness.energy.counts import Operand, Operation, count_operations
-from tinyhil.harness.energy.decomposition import parts_of
 from tinyhil.harness.energy.sample_energy import energy_of
 from tinyhil.harness.energy.session import AS_LISTS
 from tinyhil.harness.energy.technology import Technology, find_technology
@@ -67,6 +66,13 @@ def test_a_layer_by_hand(model: Path) -> None:
         assert if_[constant] == pytest.approx((-part / 2, part))
     assert if_["dram_pj_per_bit"] == pytest.approx((-found["input_pj"] / 2, found["input_pj"]))
     assert if_["sram_bytes"] == if_["reuse"] == (0, 0)  # all fits in half of it; every factor is fetched once
+
+
+def parts_of(codes: np.ndarray, bits: int, part_bits: int) -> tuple[np.ndarray, ...]:
+    """Two's complement `codes` of `bits` as numbers of `part_bits`, the lowest first; the last alone has a sign."""
+    count = -(-bits // part_bits)
+    lower = [codes >> part_bits * n & (1 << part_bits) - 1 for n in range(count - 1)]
+    return (*lower, codes >> part_bits * (count - 1))
 
 
 @pytest.mark.parametrize(("bits", "part"), [(8, 2), (8, 3), (8, 8), (16, 4), (5, 2)])

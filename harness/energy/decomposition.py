@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from tinyhil.harness.energy.counts import Operation
 from tinyhil.harness.energy.technology import Technology
 
@@ -27,13 +25,6 @@ class InParts:
     sram_pj: float
     whole_product_pj: float
     whole_sram_pj: float
-
-
-def parts_of(codes: np.ndarray, bits: int, part_bits: int) -> tuple[np.ndarray, ...]:
-    """Two's complement `codes` of `bits` as numbers of `part_bits`, the lowest first; the last alone has a sign."""
-    count = -(-bits // part_bits)
-    lower = [codes >> part_bits * n & (1 << part_bits) - 1 for n in range(count - 1)]
-    return (*lower, codes >> part_bits * (count - 1))
 
 
 def layers_in_parts(operations: Iterable[Operation], technology: Technology) -> Iterator[InParts]:
