@@ -27,7 +27,17 @@ from tools.stale import marked
 from tools.tables import BOARDS, HOST
 
 INNER = frozenset(
-    {"BatchMatMul", "FakeQuantize", "FromCodes", "GatherAt", "Interpolate", "LayerPair", "LayerSum", "MatMulAt"}
+    {
+        "BatchMatMul",
+        "FakeQuantize",
+        "FloatCast",
+        "FromCodes",
+        "GatherAt",
+        "Interpolate",
+        "LayerPair",
+        "LayerSum",
+        "MatMulAt",
+    }
     | {"Normalize", "Repeat", "SquaredDistance", "ToCodes", "TopIndices", "TopValues"}
     | {"LstmCell", "LstmOutput", "Svdf", "SvdfMemory", "Truncate", "WordFunction"}
 )

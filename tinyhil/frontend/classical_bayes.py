@@ -111,13 +111,13 @@ def _nodes(x: str, stem: str, total: str) -> list[onnx.NodeProto]:
 
     nodes = []
     for part in ("wide", "narrow"):
-        steps = (
-            ("Sub", [x, name(f"{part}.means")], "difference", {}),
-            ("Mul", [name(f"{part}.difference"), name(f"{part}.gains")], "deviation", {}),
-            ("Mul", [name(f"{part}.deviation")] * 2, "square", {}),
-            ("ReduceSum", [name(f"{part}.square"), name("axis.2")], "sum", {"keepdims": 0}),
-        )
-        nodes += [plain_node(op, operands, name(f"{part}.{out}"), **attrs) for op, operands, out, attrs in steps]
+        difference, deviation, square = (name(f"{part}.{one}") for one in ("difference", "deviation", "square"))
+        nodes += [
+            plain_node("Sub", [x, name(f"{part}.means")], difference),
+            plain_node("Mul", [difference, name(f"{part}.gains")], deviation),
+            plain_node("Mul", [deviation, deviation], square),
+            plain_node("ReduceSum", [square, name("axis.2")], name(f"{part}.sum"), keepdims=0),
+        ]
     nodes += _relative(name("narrow.sum"), name("far"), name("lost"), name("axis.1"))
     nodes.append(plain_node("Add", [name("wide.sum"), name("lost")], name("sum")))
     nodes.append(plain_node("Sub", [name("sum"), name("least")], name("distance")))
