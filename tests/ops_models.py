@@ -320,20 +320,6 @@ MODELS: dict[str, Model] = {
     "rnn pool of a row": rnn_pool((1, 2, 2, 5), 2, 1),
 }
 NEWER: dict[str, tuple[Model, int]] = {
-    "optional": (
-        (
-            [
-                node("Relu", "x", "r"),
-                node("OptionalGetElement", "r", "o"),
-                node("OptionalHasElement", "o", "h"),
-                node("Cast", "h", "c", to=TensorProto.FLOAT),
-                node("Add", "o c", "y"),
-            ],
-            ROWS,
-            {},
-        ),
-        18,
-    ),
     "gelu": (one("Gelu"), 20),
     "gelu by tanh": (one("Gelu", approximate="tanh"), 20),
     "rms normalization": (fed("RMSNormalization", "x s", {"s": rnd(4)}), 23),

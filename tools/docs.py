@@ -104,8 +104,8 @@ def _backend() -> str:
     return (
         f"Of the {found['cases']:,} node tests of the onnx package {found['onnx']} {found['equal']:,} are equal, "
         f"{found['refused']} are refused, each in a sentence, and {found['wrong']} differ on purpose "
-        "(`python -m benchmarks.onnx_backend --list` says which; `tests/onnx_backend.yaml` has the reasons). The float reference "
-        "alone is given NaN and infinities, which no board takes."
+        "(`python -m benchmarks.onnx_backend --list` says which, `tests/onnx_backend.yaml` why). "
+        "The float reference alone is given NaN and infinities."
     )
 
 

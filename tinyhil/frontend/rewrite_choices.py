@@ -233,7 +233,7 @@ def _has_element(site: Site) -> Results:
 _POOL = ("auto_pad", "ceil_mode", "pads", "strides", "kernel_shape", "dilations", "p")
 REWRITES = (
     Rewrite("OptionalGetElement", "the tensor itself", _optional_element),
-    Rewrite("OptionalHasElement", "folded: whether there is an operand", _has_element),
+    Rewrite("OptionalHasElement", "folded", _has_element),
     Rewrite("Swish", "as Mul and Sigmoid", _swish, ("alpha",)),
     Rewrite("QuickGelu", "as Mul and Sigmoid", _swish, ("alpha",), MICROSOFT),
     _biased_gelu("tanh"),
