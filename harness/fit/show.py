@@ -8,7 +8,7 @@ from rich.table import Table
 from tinyhil.harness.fit.core_costs import Estimate
 from tinyhil.harness.fit.session import Fit, FitOutcome
 
-TITLES = ("board", "format", "fits", "flash B", "of", "RAM B", "of", "latency", "band")
+TITLES = ("board", "format", "fits", "flash B", "of", "RAM B", "of", "median\nlatency", "band")
 
 
 def print_fit(outcome: FitOutcome, console: Console) -> None:
@@ -25,7 +25,8 @@ def print_fit(outcome: FitOutcome, console: Console) -> None:
             console.print(f"{row.board:12} {row.format:9} {row.reason}", soft_wrap=True, markup=False, highlight=False)
     console.print(
         "* what to take on that board. Estimated but for arena and constants; nine in ten networks lie in the band: "
-        "`hil run --board NAME` measures, `hil docs fit` says how it is known",
+        "`hil run --board NAME` measures, `hil docs fit` says how it is known; `hil search --latency-us` limits "
+        "the worst sample, which may take longer than the median",
         soft_wrap=True,
     )
 

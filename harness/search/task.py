@@ -289,7 +289,7 @@ def require_time(request: SearchRequest, space: Space, board: BoardSpec | None) 
             floors.append(floor_cycles(space.lower(candidate), board.chip.core) / board.chip.clock_hz * 1e6)
     if floors and min(floors) > asked:
         raise Infeasible(
-            f"search: {asked:,.0f} us of latency are not feasible on {board.name}: its products alone take "
+            f"search: {asked:,.0f} us for the worst sample are not feasible on {board.name}: its products alone take "
             f"{min(floors):,.0f} us on any {board.chip.core} at {board.chip.clock_hz / 1e6:g} MHz; raise --latency-us, "
             "or choose a faster board or a smaller model",
             ("--latency-us", min(floors)),
