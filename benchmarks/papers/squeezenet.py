@@ -270,11 +270,8 @@ def _boards(rows: Rows) -> str:
     ]
     said = (
         "## On the STM32H747\n\nThe arena fits the AXI SRAM (524,288 B). Weights of 8 bits take 1,237,508 B, the flash "
-        "bank of the Cortex-M7 has 1,048,576 B. They would go to the second bank (1 MB at 0x0810 0000, that of the "
-        "Cortex-M4), or to the Discovery board's Quad-SPI flash (2 x 64 MB, mapped at 0x9000 0000); its SDRAM (32 MB "
-        "at 0xD000 0000) is not needed. `hil` writes the first bank only. With the last layer's weights as 16 clusters "
-        "of 4 bits (`kmeans16`) the whole network fits there, no external memory used; and cut, in 8 bits throughout. "
-        "One picture each on the emulated board, compared with the reference; cycles are modelled."
+        "bank of the Cortex-M7 has 1,048,576 B, and `hil` writes no other. With the last layer's weights as 16 "
+        "clusters of 4 bits (`kmeans16`) the whole network fits there; and cut, in 8 bits throughout. One picture each on the emulated board, compared with the reference; cycles are modelled."
     )
     heads = ("Network", "bit-exact", "million cycles", "arena B", "RAM B", "flash B")
     return f"{said}\n\n{table(heads, lines)}" if lines else ""
