@@ -271,7 +271,8 @@ def _boards(rows: Rows) -> str:
     said = (
         "## On the STM32H747\n\nThe arena fits the AXI SRAM (524,288 B). Weights of 8 bits take 1,237,508 B, the flash "
         "bank of the Cortex-M7 has 1,048,576 B, and `hil` writes no other. With the last layer's weights as 16 "
-        "clusters of 4 bits (`kmeans16`) the whole network fits there; and cut, in 8 bits throughout. One picture each on the emulated board, compared with the reference; cycles are modelled."
+        "clusters of 4 bits (`kmeans16`) the whole network fits there; and cut, in 8 bits throughout. One picture each "
+        "on the emulated board, compared with the reference; cycles are modelled."
     )
     heads = ("Network", "bit-exact", "million cycles", "arena B", "RAM B", "flash B")
     return f"{said}\n\n{table(heads, lines)}" if lines else ""
