@@ -35,6 +35,7 @@ from tinyhil.train.limited_precision import Half, Limited
 from tinyhil.train.samples import divide
 from tinyhil.train.schedule import Schedule
 from tools.measured import line, provenance, read, write
+from tools.stale import marked
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, PAGE = ROOT / "results" / "training", ROOT / "docs" / "training.md"
@@ -182,7 +183,7 @@ def page() -> None:
     for name, rows in tables.items():
         made = f"<!-- {name} -->\n{table(rows)}\n\n{line(f'training/{name}')}\n<!-- end -->"
         text = re.sub(rf"<!-- {name} -->\n.*?<!-- end -->", made.replace("\\", r"\\"), text, flags=re.DOTALL)
-    PAGE.write_text(text)
+    PAGE.write_text(marked(text, str(PAGE.relative_to(ROOT))))
     for name, draw in FIGURES.items():
         save_svg(draw(tables), PAGE.with_suffix("") / f"{name}.svg")
 

@@ -100,7 +100,7 @@ def _differ(one: Row | None, other: Row | None) -> bool:
 def _compile_table(rows: Rows) -> str:
     found = under(rows, "compile")
     lines = [
-        (f"`{name}`", *(row[key] for key in ("evaluations", "search_s", "image_s")), *SHIFTRY_SEARCH[name])
+        (f"`{name}`", f"{row['evaluations']:.0f}", row["search_s"], row["image_s"], *SHIFTRY_SEARCH[name])
         for name, row in found.items()
         if "failed" not in row
     ]
