@@ -87,7 +87,7 @@ def check(chosen: list[Claim], limit_s: float | None) -> int:
             wrong = repeat(claim)
         except DataError as error:
             left_out += 1
-            print(f"claims: left out: {claim.name}: {error}"[:200], flush=True)
+            print(f"claims: left out: {claim.name}: {error}", flush=True)
             continue
         repeated += 1
         outdated += bool(wrong)
@@ -112,6 +112,8 @@ def main() -> int:
     options = parser.parse_args()
     asked = (claim for claim in claims() if (options.only or "") in claim.name)
     chosen = every = [claim for claim in asked if claim.seconds <= options.each_s]
+    if not chosen:
+        parser.error(f"no claim's name holds {options.only!r}; --list prints all")
     if options.list:
         print(*map(listed, every), sep="\n")
         return 0

@@ -117,7 +117,7 @@ def calibrate_by_option(default: str | None = None) -> Callable[[Any], Any]:
         default=default,
         show_default="as --assignment was found with, else minmax" if default is None else True,
         help="What of its range a format is fitted to: all, all but one value in a thousand, what loses least, "
-        "or as a paper prints it (docs/formats.md).",
+        "or as a paper prints it (`hil docs formats`).",
     )
 
 

@@ -238,7 +238,7 @@ class Farm:
             found: tuple[Outcome, dict[str, str]] = future.result()
             return found
         if future.cancelled():
-            said = f"within {self._worker_timeout_s:.0f} s no worker came that can carry it out; see docs/sweep.md"
+            said = f"within {self._worker_timeout_s:.0f} s no worker came that can carry it out; see `hil docs sweep`"
         else:
             error = future.exception()
             if error is None:  # computed again meanwhile

@@ -284,7 +284,7 @@ def _check(call: Call) -> None:
         near = difflib.get_close_matches(call.op, [*OPERATOR_BY_NAME, *LOOP_BY_NAME], 1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise ModelError(
-            f"node '{call.name}': operator {call.op} is not supported{hint}; docs/operators.md lists those that are"
+            f"node '{call.name}': operator {call.op} is not supported{hint}; `hil docs operators` lists those that are"
         )
     for attribute in call.attrs:
         if attribute not in known.attributes:

@@ -69,7 +69,7 @@ def _plain(node: onnx.NodeProto, index: int, normalized: set[str], read: set[str
         )
     wants_labels = node.op_type.endswith("Classifier") and node.output[0] in read
     if wants_labels and node.op_type == "SVMClassifier":
-        raise ModelError(f"{where}: its labels are used; export the scores alone (docs/exporters.md)")
+        raise ModelError(f"{where}: its labels are used; export the scores alone (`hil docs exporters`)")
     attrs = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     named = onnx.NodeProto()
     named.CopyFrom(node)
