@@ -61,8 +61,7 @@ def overview(papers: Iterable[Paper], folder: Path = record.FOLDER) -> str:
         "# The papers, claim by claim",
         "What papers say of themselves, run again here on real data; each paper's page has our figures, with "
         "95 % intervals in brackets. *Confirmed* and *refuted*, of our networks, data and machines: the whole interval "
-        f"lies on one side of the margin; else *not shown*. {MADE} `--quick` runs a cut-down form "
-        "in seconds and keeps nothing; `--only PREFIX` measures what is missing, `--again PREFIX` all anew.",
+        f"lies on one side of the margin; else *not shown*. {MADE}",
     ]
     lines = []
     for paper in papers:

@@ -85,7 +85,6 @@ ABSENT = {
     "the boards": "emulated: cycles of the Uno are exact, times of Due and H747 are modelled; the MKR1000 is not there",
     "the paper's text but for its abstract, table 2's limits and appendix B": "not at hand: what is not in quotation "
     "marks is said in our words; figure 3, tables 3 and 13 (latencies) and its compile times are missing",
-    "face detection (Face-A, -B, -C), SqueezeNet": "experiments of their own",
 }
 NOT_AT_HAND = frozenset({"google-12", "google-30", "curet-61", "ward-2"})
 # A network of ours for each row at hand, of the zoo or of networks.py; those that take long to measure come last
