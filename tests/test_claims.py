@@ -105,6 +105,20 @@ def test_what_is_not_begun_in_time_is_counted(capsys: pytest.CaptureFixture[str]
     assert "0 repeated, 0 stale, 0 left out for want of data, 1 not begun in time" in capsys.readouterr().out
 
 
+def test_what_lacks_data_says_where_to_get_it_and_an_unknown_name_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure() -> dict:
+        raise DataError(f"{'x' * 300} get it from there")
+
+    assert check([Claim("page.md", "hil x", 0.1, {"a": 1}, measure)], None) == 0
+    assert "get it from there\nclaims: 0 repeated, 0 stale, 1 left out" in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["claims", "--only", "nobody.md"])
+    with pytest.raises(SystemExit):
+        claims.main()
+    assert "no claim's name holds 'nobody.md'" in capsys.readouterr().err
+
+
 def test_draws_are_a_tenth_or_what_a_minute_holds() -> None:
     assert len(drawn(EVERY, "a", None)) == -(-len(EVERY) // 10)
     minute = drawn(EVERY, "a", 60)

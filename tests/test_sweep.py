@@ -110,6 +110,7 @@ def test_what_determines_a_cell_is_in_its_key(tmp_path: Path) -> None:
         "[[fixed8, fixed16]]": "[[fixed16, fixed8]]",
         "[lagrange]": "[haunter]",
         "samples: 2": "samples: 1",
+        "samples: 2}": "samples: 2, ram: 700}",
         "evaluations: 9": "evaluations: 8",
         "ram: 900": "ram: 901",
     }

@@ -70,7 +70,7 @@ def test_what_its_pages_name_is_in_it_or_said_to_be_in_a_clone(wheel: Path, tmp_
     targets = "|".join(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     printed = json.loads(done.stdout)
     for name, text in printed.items():
-        note, *_ = *re.findall(r"^> .*(?:not in this installation|For `pip).*$", text, re.MULTILINE), ""
+        note, *_ = *re.findall(r"^> .*(?:not in this installation|For `pip|The folder `).*$", text, re.MULTILINE), ""
         body = text.replace(note, "") if note else text
         named = re.findall(rf"\b(?:python -m\s+[a-z][\w.]*\w|make (?:{targets})\b(?!-))(?! it\b)", body)
         files = [word.rstrip(".") for word in re.findall(r"(?<![\w/(.<-])(?!\.venv)[\w.]+/[\w./-]*\w", body)]
@@ -80,6 +80,8 @@ def test_what_its_pages_name_is_in_it_or_said_to_be_in_a_clone(wheel: Path, tmp_
             assert f"`{words}`" in note, (name, words)
         assert ("git clone https://" in note) == ("not in this installation" in note)
         assert len(re.findall(r"install\s+-e", body)) <= note.count("tinyhil[")
+        assert all(Path(folder).is_dir() for folder in re.findall(r"The folder `\w+/` is (\S+)\.(?: |$)", note))
+    assert f"The folder `firmware/` is {installed}/tinyhil/harness/share/firmware." in printed["engines"]
     assert "`python -m benchmarks.papers`" in printed["papers/minun"].splitlines()[2]
 
 

@@ -85,7 +85,7 @@ def check(chosen: list[Claim], limit_s: float | None) -> int:
             wrong = repeat(claim)
         except DataError as error:
             left_out += 1
-            print(f"claims: left out: {claim.name}: {error}"[:200], flush=True)
+            print(f"claims: left out: {claim.name}: {error}", flush=True)
             continue
         repeated += 1
         outdated += bool(wrong)
@@ -107,6 +107,8 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="print all claims, or those of --only")
     options = parser.parse_args()
     chosen = every = [claim for claim in claims() if (options.only or "") in claim.name]
+    if not chosen:
+        parser.error(f"no claim's name holds {options.only!r}; --list prints all")
     if options.list:
         print(*map(listed, every), sep="\n")
         return 0

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Percent of the modelled time for which products may be computed again to keep a limit of RAM; 0: never.",
 )
-@click.option("--strategy", default="lagrange", show_default=True, help="How to search; see docs/search.md.")
+@click.option("--strategy", default="lagrange", show_default=True, help="How to search; see `hil docs search`.")
 @click.option("--set", "set_", multiple=True, metavar="NAME=VALUE", help="An option of the strategy; may be repeated.")
 @click.option(
     "--formats",

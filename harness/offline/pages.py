@@ -15,6 +15,7 @@ IN_A_CLONE = re.compile(  # what an installation of a wheel lacks, as pages name
     r"|\bmake (?:check|claims|docs|mutate|reproduce|setup(?:-dev)?|tables|test(?:-slow)?)\b"
 )
 EXTRA = re.compile(r"pip\s+install\s+-e\s+'\.(\[\w+\])'")  # installed into a clone
+SHIPPED = re.compile(r"(?<![\w/])(firmware|emulators)/")  # with tinyhil, elsewhere than in a clone
 
 
 def pages() -> dict[str, Path]:
@@ -46,20 +47,23 @@ def page_text(topic: str) -> str:
         near = did_you_mean(wanted, list(known)) + "`hil docs` lists them all"
         raise ConfigError(f"no page {topic!r}; {near}, `hil docs --find {topic}` searches them")
     text = known[name].read_text(encoding="utf-8")
-    note = needs_a_clone(text)
+    note = of_a_wheel(text)
     first, _, rest = text.partition("\n")
     return f"{first}\n\n{note}\n{rest}" if note else text
 
 
-def needs_a_clone(text: str) -> str | None:
-    """Where tinyhil is no clone: what of the text is in a clone alone, and the line that gets one; else None."""
-    found, extras = (dict.fromkeys(" ".join(one.split()) for one in kind.findall(text)) for kind in (IN_A_CLONE, EXTRA))
-    if in_checkout() or not (found or extras):
+def of_a_wheel(text: str) -> str | None:
+    """Where tinyhil is no clone: what of the text is in a clone alone, with the line that gets one, and where else the
+    rest lies; None if nothing is to be said."""
+    kinds = (IN_A_CLONE, EXTRA, SHIPPED)
+    found, extras, folders = (dict.fromkeys(" ".join(one.split()) for one in kind.findall(text)) for kind in kinds)
+    if in_checkout() or not (found or extras or folders):
         return None
     (lines,) = re.findall(r"^git clone .*\n.*$", pages()["install"].read_text(encoding="utf-8"), re.MULTILINE)
     line = " && ".join(lines.splitlines())
     clone = f"In a clone alone, not in this installation: `{'`, `'.join(found)}`. To get one: `{line}`."
     here = [f"For `pip install -e '.{extra}'` type `pip install 'tinyhil{extra}'`." for extra in extras]
+    here += [f"The folder `{folder}/` is {asset(folder)}." for folder in folders]
     return "> " + " ".join([clone] * bool(found) + here)
 
 

@@ -247,7 +247,7 @@ class Farm:
             error = None if future.cancelled() else future.exception(timeout=FETCH_S)
         except TimeoutError:
             return None
-        said = f"within {self._worker_timeout_s:.0f} s no worker came that can carry it out; see docs/sweep.md"
+        said = f"within {self._worker_timeout_s:.0f} s no worker came that can carry it out; see `hil docs sweep`"
         if error is not None:
             said = f"no worker could carry it out: {type(error).__name__}: {error}".splitlines()[0]
         elif not future.cancelled():  # computed again meanwhile

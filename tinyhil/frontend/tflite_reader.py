@@ -62,7 +62,7 @@ class Reader:
                 break
             convert = self._converter(operation)
             if convert is None:
-                why = REFUSED.get(operation.op, "docs/exporters.md lists those that are")
+                why = REFUSED.get(operation.op, "`hil docs exporters` lists those that are")
                 raise ModelError(f"node '{operation.name}': operator {operation.op} is not supported; {why}")
             convert(self, operation)
         for number in outputs:
