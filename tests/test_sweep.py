@@ -29,7 +29,7 @@ from tinyhil.harness.job.zoo import find_model
 from tinyhil.harness.offline.convert import convert_model
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.harness.sweep.cell import Cell, cells_of
-from tinyhil.harness.sweep.farm import Farm, received
+from tinyhil.harness.sweep.farm import Farm, _Try, received
 from tinyhil.harness.sweep.file import read_sweep
 from tinyhil.harness.sweep.work import finished
 from tinyhil.harness.sweep.worker import Workers
@@ -333,12 +333,12 @@ def test_a_cell_whose_result_died_with_its_worker_is_computed_again(
     with farm(tmp_path / "farm") as running:
         running.add("first", {})
         asking = Farm(running.address, 60.0, print)
-        cell = asking._client.submit(divmod, 7, 2)
+        cell, attempt = asking._client.submit(divmod, 7, 2), _Try(Cell("", "", (), None, {}, {}, (), ()))
         wait_until(lambda: cell.status == "finished")
         running.kill("first")
-        assert asking._result(cell) is None
+        assert asking._result(cell, attempt) is None
         running.add("second", {})
-        wait_until(lambda: asking._result(cell) == (3, 1))
+        wait_until(lambda: asking._result(cell, attempt) == (3, 1))
         asking._client.close()
 
 

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -95,11 +94,13 @@ def _moved(order: Any, places: Mapping[str, Path]) -> Any:
 
 @dataclass(slots=True)
 class _Try:
-    """A cell on its way. `tried`: workers whose board has failed it. `since`: when somebody last could carry it out."""
+    """A cell on its way. `tried`: workers whose board has failed it. `since`: when somebody last could carry it out;
+    `given_up`: nobody could for too long."""
 
     cell: Cell
     tried: list[str] = field(default_factory=list)
     since: float = field(default_factory=time.monotonic)
+    given_up: bool = False
 
 
 class Farm:
@@ -118,6 +119,13 @@ class Farm:
     def outcomes(self, cells: Sequence[Cell], order: MakeOrder) -> Iterator[tuple[Cell, Outcome]]:
         """Every cell with its outcome as it comes; its files are in its folder by then."""
         running: dict[Any, _Try] = {}
+        ended: queue.SimpleQueue[Any] = queue.SimpleQueue()  # waiting for all of them anew would take ever longer
+
+        def send(attempt: _Try) -> None:
+            future = self._submit(attempt, order)
+            running[future] = attempt
+            future.add_done_callback(ended.put)
+
         try:
             known = self._known([cell.key for cell in cells])
             for cell in cells:
@@ -125,22 +133,27 @@ class Farm:
                     outcome, texts = known[cell.key]
                     self._keep(Path(order(cell)["folder"]), texts)
                     yield cell, outcome
-            fresh = [_Try(cell) for cell in cells if cell.key not in known]
-            running.update((self._submit(attempt, order), attempt) for attempt in fresh)
+                else:
+                    send(_Try(cell))
             while running:
-                for future in self._done(running):
-                    found = self._result(future)
-                    if found is None:
-                        continue
-                    attempt = running.pop(future)
-                    outcome, texts = found
-                    other = self._other(attempt, outcome)
-                    if other is not None:
-                        self._say(f"{attempt.cell.title}: {outcome['error']}; another worker has such a board, too")
-                        running[self._submit(other, order)] = other
-                        continue
-                    self._keep(Path(order(attempt.cell)["folder"]), texts)
-                    yield attempt.cell, outcome
+                try:
+                    future = ended.get(timeout=POLL_S)
+                except queue.Empty:
+                    self._give_up(running)
+                    continue
+                found = self._result(future, running[future])
+                if found is None:
+                    future.add_done_callback(ended.put)
+                    continue
+                attempt = running.pop(future)
+                outcome, texts = found
+                other = self._other(attempt, outcome)
+                if other is not None:
+                    self._say(f"{attempt.cell.title}: {outcome['error']}; another worker has such a board, too")
+                    send(other)
+                    continue
+                self._keep(Path(order(attempt.cell)["folder"]), texts)
+                yield attempt.cell, outcome
         finally:
             self._client.cancel(list(running))
             self._client.close()
@@ -215,43 +228,35 @@ class Farm:
             pure=False,
         )
 
-    def _done(self, running: dict[Any, _Try]) -> list[Any]:
-        """Futures that have ended, and those that nobody can carry out for longer than we wait."""
-        from distributed import wait
-
-        try:
-            with suppress(TimeoutError), self._client.as_current():
-                return list(wait(list(running), timeout=POLL_S, return_when="FIRST_COMPLETED").done)
-        except CancelledError:
-            said = f"--scheduler {self._address}: it has gone; what was finished is kept, the same command goes on"
-            raise SchedulerError(said) from None
+    def _give_up(self, running: Mapping[Any, _Try]) -> None:
+        """Cancel what nobody can carry out for longer than we wait."""
         now, offers, given_up = time.monotonic(), self._offers(), []
         for future, attempt in running.items():
             if self._able(attempt, offers):
                 attempt.since = now
-            elif now - attempt.since > self._worker_timeout_s:
+            elif now - attempt.since > self._worker_timeout_s and not attempt.given_up:
+                attempt.given_up = True
                 given_up.append(future)
         self._client.cancel(given_up)
-        return given_up
 
-    def _result(self, future: Any) -> tuple[Outcome, dict[str, str]] | None:
+    def _result(self, future: Any, attempt: _Try) -> tuple[Outcome, dict[str, str]] | None:
         """What a worker answered; of one that could not, why. None if it has died with what it had computed, which
         another one does again: nobody waits for that, or all that is finished meanwhile would wait with it."""
-        error: Any = None
-        try:
-            if not future.done():
-                return None
-            if future.status == "finished":
-                found: tuple[Outcome, dict[str, str]] = future.result(timeout=FETCH_S)
-                return found
-            error = None if future.cancelled() else future.exception(timeout=FETCH_S)
-        except TimeoutError:
-            return None
+        if future.cancelled() and not attempt.given_up:
+            said = f"--scheduler {self._address}: it has gone; what was finished is kept, the same command goes on"
+            raise SchedulerError(said)
         said = f"within {self._worker_timeout_s:.0f} s no worker came that can carry it out; see `hil docs sweep`"
-        if error is not None:
+        if not future.cancelled():
+            try:
+                if future.status == "finished":
+                    found: tuple[Outcome, dict[str, str]] = future.result(timeout=FETCH_S)
+                    return found
+                error = future.exception(timeout=FETCH_S) if future.done() else None
+            except (TimeoutError, CancelledError):
+                return None
+            if error is None:
+                return None
             said = f"no worker could carry it out: {type(error).__name__}: {error}".splitlines()[0]
-        elif not future.cancelled():  # computed again meanwhile
-            return None
         return {"exit_code": errors.EXIT_NO_BOARD, "error": said, "record": None, "search": None}, {}
 
     def _other(self, attempt: _Try, outcome: Outcome) -> _Try | None:
