@@ -17,6 +17,8 @@ NAMES = {
     "tinymaix": "TinyMaix",
     "executorch": "ExecuTorch",
 }  # others as they are
+# What TinyMaix publishes (its doc/porting/port_STM32H750.md: O1, SIMD), and the board with that core and those caches.
+PUBLISHED_MS, PUBLISHED_HZ, PUBLISHED_ON = {"cifar10": 15, "vww96": 64}, 480_000_000, "h747"
 
 
 def block() -> str:
@@ -24,7 +26,8 @@ def block() -> str:
     rows = read("engines")
     lost = list(_lost(rows))
     said = [_listed(lost) if lost else "No cycles, RAM or flash are lost to any of them.", _listed(ratios(rows))]
-    otherwise = [_listed(text) for text in (list(_otherwise(rows)), list(_failed(rows))) if text]
+    more = (list(_otherwise(rows)), list(_published(rows)), list(_failed(rows)))
+    otherwise = [_listed(text) for text in more if text]
     return "\n\n".join([*said, _table(rows), *otherwise, line("engines")])
 
 
@@ -84,6 +87,19 @@ def _otherwise(rows: Sequence[Row]) -> Iterator[str]:
                 f"{row['network']}: {row['first'].removesuffix('.fakequantize')}"
             )
     yield from (f"{what} ({', '.join(dict.fromkeys(places))})" for what, places in by_engine.items())
+
+
+def published(rows: Sequence[Row]) -> list[tuple[float, Row]]:
+    """Cycles that TinyMaix publishes of a network, and its row on the board with that core, where it is measured."""
+    found = {row["network"]: row for row in rows if (row["engine"], row["board"]) == ("tinymaix", PUBLISHED_ON)}
+    measured = [(ms, found[name]) for name, ms in PUBLISHED_MS.items() if name in found]
+    return [(ms * PUBLISHED_HZ / 1000, row) for ms, row in measured if row["cycles"]]
+
+
+def _published(rows: Sequence[Row]) -> Iterator[str]:
+    words = [f"{row['network']} {theirs:,.0f} : {row['cycles']:,.0f}{_band(row)}" for theirs, row in published(rows)]
+    if words:
+        yield f"published by TinyMaix of an STM32H750, cycles, theirs : here on {PUBLISHED_ON}: {', '.join(words)}"
 
 
 def _failed(rows: Sequence[Row]) -> Iterator[str]:
