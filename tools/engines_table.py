@@ -103,24 +103,36 @@ def _published(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _failed(rows: Sequence[Row]) -> Iterator[str]:
-    """What could not be measured: networks and boards of one cause together, first what an engine has not at all."""
-    places: dict[tuple[str, str], dict[str, list[str]]] = {}
+    """What could not be measured: networks and boards of one cause together, first what an engine has not at all; no
+    boards where it is all of a network's."""
+    boards: dict[str, set[str]] = {}
+    for row in rows:
+        boards.setdefault(row["network"], set()).add(row["board"])
+    places: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
     for row in sorted((row for row in rows if row["why"]), key=_is_of_board):
-        of_network = places.setdefault((row["engine"], _cause(row)), {})
-        of_network.setdefault(row["network"], []).append(row["board"])
+        cause, by = _cause(row)
+        places.setdefault((row["engine"], cause), {}).setdefault(row["network"], {})[row["board"]] = by
     for (engine, cause), of_network in places.items():
-        words = "; ".join(f"{network} on {', '.join(boards)}" for network, boards in of_network.items())
-        yield f"not by {engine}: {words}: {cause}"
+        words = []
+        for network, found in of_network.items():
+            where = ", ".join(f"{board}{by}" for board, by in found.items())
+            words.append(
+                network if set(found) == boards[network] and not any(found.values()) else f"{network} on {where}"
+            )
+        yield f"not by {engine}: {'; '.join(words)}: {cause}"
 
 
 def _is_of_board(row: Row) -> bool:
     return bool(row["why"].startswith(f"{row['board']}: "))
 
 
-def _cause(row: Row) -> str:
-    """Without the names of the board, or of the file and its node."""
+def _cause(row: Row) -> tuple[str, str]:
+    """Without the names of the board, or of the file and its node; by how many bytes a memory is exceeded."""
     why = row["why"].removeprefix(f"{row['board']}: ").partition(";")[0]
-    return why if _is_of_board(row) else re.sub(r"^\S+: (\w+ '[^']*': )?", "", why)
+    exceeded = re.match(r"(\w+ exceeded) by (\d+) B", why)
+    if exceeded:
+        return exceeded[1], f" by {int(exceeded[2]):,} B"
+    return (why if _is_of_board(row) else re.sub(r"^\S+: (\w+ '[^']*': )?", "", why)), ""
 
 
 def sentence(rows: Sequence[Row]) -> str:
