@@ -162,6 +162,6 @@ def _grid_of(values: np.ndarray, steps: np.ndarray | None, other: Format | None,
     scale = float(steps.flat[0])
     units = np.rint(values / scale)
     least, most = other.lowest - int(units.min()), other.highest - int(units.max())
-    if is_shared and isinstance(other, Affine) and other.scale == scale and least <= other.zero <= most:
-        return Affine(other.bits, scale, other.zero)
+    if is_shared and other.grid is not None and other.grid[0] == scale and least <= other.grid[1] <= most:
+        return Affine(other.bits, scale, other.grid[1])
     return Affine(other.bits, scale, min(max(0, least), most)) if least <= most else None
