@@ -15,7 +15,7 @@ typedef struct {
     i64 count;
     const i64 *size, *alignment, *fixed;
     const uint8_t *meets; /* count x count */
-    i64 height, most_steps;
+    i64 height, most_steps, largest;
     uint64_t seed;
     double max_seconds;
 } Ejection;
@@ -147,6 +147,15 @@ static void place(Search *s, i64 i) {
     put(s, i);
 }
 
+/* Which of those without a place is next: the largest, the first of equals, or one by chance. */
+static i64 next_left(Search *s) {
+    i64 largest = 0;
+    if (!s->in->largest) return below(s, s->left_count);
+    for (i64 k = 1; k < s->left_count; k++)
+        if (s->in->size[s->left[k]] > s->in->size[s->left[largest]]) largest = k;
+    return largest;
+}
+
 static int run(Search *s, i64 *steps) {
     const Ejection *in = s->in;
     double stop = in->max_seconds > 0 ? clock_seconds() + in->max_seconds : 0;
@@ -158,7 +167,7 @@ static int run(Search *s, i64 *steps) {
     for (; *steps < in->most_steps; ++*steps) {
         if (!s->left_count) return FOUND;
         if (stop > 0 && *steps % STEPS_PER_LOOK_AT_THE_CLOCK == 0 && clock_seconds() > stop) return STOPPED;
-        i64 drawn = below(s, s->left_count), i = s->left[drawn];
+        i64 drawn = next_left(s), i = s->left[drawn];
         s->left[drawn] = s->left[--s->left_count];
         find_cheapest(s, i);
         if (s->best == IMMOVABLE) return STOPPED; /* what is fixed leaves no room */
