@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from tinyhil.formats.affine import Affine, fit
-from tinyhil.formats.format import AFFINE, Format
+from tinyhil.formats.format import AFFINE, CODED, Format
 from tinyhil.language.graph import Graph, Node
 from tinyhil.ops.quantize import FAKE, stated
+from tinyhil.ops.small_floats import FLOAT_CAST
 from tinyhil.ops.whole import KIND, constant_format, kind_of
 
 # Results are elements of the first operand, or (Concat) of all; zeros may join, which every grid has
@@ -87,7 +88,7 @@ def _backwards(graph: Graph, nodes: list[Node], leader: Mapping[str, str], pins:
 
 def _wanted(node: Node, leader: Mapping[str, str], pins: Mapping[str, Format]) -> Format | None:
     """The format into which `node` brings its operand without computing; None if it does more."""
-    if node.op == FAKE:
+    if node.op in (FAKE, FLOAT_CAST):
         return stated(node)
     found = {pins.get(leader[name]) for name in node.outputs}
     return found.pop() if chooses(node) and len(found) == 1 else None
@@ -101,7 +102,8 @@ def asymmetric_weights(graph: Graph, pins: Mapping[str, Format]) -> dict[str, Af
         for position, name in enumerate(node.inputs):
             if name in constants:
                 data = node.inputs[1 - position] if node.op == "MatMul" else node.inputs[0]
-                is_weight = node.op in LAYERS and (position == 1 or node.op == "MatMul") and data in pins
+                is_whole = data in pins and pins[data].domain != CODED
+                is_weight = node.op in LAYERS and (position == 1 or node.op == "MatMul") and is_whole
                 found[name] = found.get(name, True) and is_weight
     return {name: fit(float(np.abs(constants[name]).max(initial=0.0)), 8) for name, good in found.items() if good}
 

@@ -59,7 +59,7 @@ class Builder:
         self.pinned: dict[str, Format] = {}  # inputs that are integers
         self.whole: set[str] = set()  # run-time values that the file gives an integer type
         self.flags: set[str] = set()  # those that it calls boolean
-        self.kinds: dict[str, int] = {}  # integer types (onnx.TensorProto) of inputs, constants and casts
+        self.kinds: dict[str, int] = {}  # of inputs, constants, casts: integer types, floats of few bits
         self.steps: dict[str, np.ndarray] = {}  # of constants that were integers
         self.grouped = set[str]()  # those of few bits, or with scales of groups
         self.reals: dict[tuple[object, ...], str] = {}  # what codes were made of (rewrite_quantized.py)
