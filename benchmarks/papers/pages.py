@@ -59,7 +59,7 @@ def overview(papers: Iterable[Paper], folder: Path = record.FOLDER) -> str:
     """The text of docs/papers/README.md."""
     parts = [
         "# The papers, claim by claim",
-        "What papers say of themselves, run again here on real data; each paper's page has our figures, with "
+        "What papers say of themselves, run again on real data; each paper's page has our figures, with "
         "95 % intervals in brackets. *Confirmed* and *refuted*, of our networks, data and machines: the whole interval "
         f"lies on one side of the margin; else *not shown*. {MADE}",
     ]

@@ -249,9 +249,8 @@ def _memory(rows: Rows) -> str:
     ]
     heads = ("Widths", *(f"{how}{more}" for more in ("", ", fused") for how in ("first fit", "optimal")))
     said = (
-        "## Memory\n\nTheirs, posits of 8 and 16 bits: 1,440 KB by first fit, 1,160 KB planned. KB of the arena, from "
-        "shapes; *optimal*: every live tensor apart, the input included, as MinUn plans; what our passes leave (in "
-        "place, views, order, layers row by row) stands above; *fused*: activations inside of layers. The mixes are "
+        "## Memory\n\nKB of the arena, from shapes; *optimal*: every live tensor apart, the input included, as MinUn "
+        "plans; what our passes leave stands above; *fused*: activations inside of layers. The mixes are "
         "two random halves of the tensors in 16 bits."
     )
     return f"{said}\n\n{table(heads, lines)}" if lines else ""

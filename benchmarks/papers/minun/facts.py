@@ -82,7 +82,7 @@ ABSENT = {
     "google-12, google-30, curet-61, ward-2": "no data (Speech Commands: 300 recordings only)",
     "MinUn's and SeeDot's own networks and splits": "not public but for two of usps-2; ours are trained for the "
     "same data, classes grouped by our own choice (`benchmarks/papers/minun/networks.py`)",
-    "the boards": "emulated: cycles of the Uno are exact, times of Due and H747 are modelled; the MKR1000 is not there",
+    "the boards": "emulated, cycles of the Uno exact; the MKR1000 is not there",
     "the paper's text but for its abstract, table 2's limits and appendix B": "not at hand: what is not in quotation "
     "marks is said in our words; figure 3, tables 3 and 13 (latencies) and its compile times are missing",
 }

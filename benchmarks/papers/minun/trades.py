@@ -107,8 +107,7 @@ def _compile_table(rows: Rows) -> str:
     heads = ("Network", "executions", "search", "image", "Shiftry: executions", "Shiftry: search")
     return (
         "## Compile time\n\nSeconds of the processor, the same weights: `haunter` in fixed point at MinUn's limit, "
-        "then planning, code and avr-gcc for the Uno with nothing cached. Shiftry: its public code run here, its "
-        "search alone.\n\n" + table(heads, lines)
+        "then planning, code and avr-gcc for the Uno with nothing cached.\n\n" + table(heads, lines)
     )
 
 

@@ -172,7 +172,7 @@ def _judge_within(kind: str, rows: Rows) -> Verdict:
     if by["refuted"]:
         said += f"; {len(by['refuted'])} beyond ({', '.join(f'`{name}` {lead[name]}' for name in by['refuted'])})"
     if by["not shown"]:
-        said += f"; {len(by['not shown'])} are not decided ({', '.join(f'`{name}`' for name in by['not shown'])})"
+        said += f"; {len(by['not shown'])} are not decided by their samples"
     return Verdict(all_above(lead.values(), -ALLOWED_POINTS), said)
 
 
