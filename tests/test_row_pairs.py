@@ -44,4 +44,4 @@ def test_other_cores_have_none(program: Program) -> None:
         arranged = arrange(program, core)
         assert for_time(arranged, core) is arranged
     arranged = arrange(program, "cortex-m3")
-    assert for_time(arranged, "cortex-m3", ["row-pairs"]) is arranged
+    assert for_time(arranged, "cortex-m3", without=["row-pairs"]) is arranged

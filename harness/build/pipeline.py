@@ -33,7 +33,7 @@ from tinyhil.passes.arrange import arrange
 from tinyhil.passes.hot import HotMemory, Target
 from tinyhil.passes.laid import laid_out
 from tinyhil.passes.row_pairs import for_time
-from tinyhil.preference import LEAST, RAM, Wish
+from tinyhil.preference import Wish
 from tinyhil.references.verify import checked
 from tinyhil.reram.mapping import WITHOUT, on_crossbars
 
@@ -175,7 +175,7 @@ def _fastest(
     """`_compile` of the program with what takes more scratch for less time, where RAM does not count and all fits; else
     without."""
     core = boards[0].chip.core if boards and boards[0].hardware is None else ""
-    faster = program if wish.prefer in (RAM, LEAST) else for_time(program, core, without)
+    faster = for_time(program, core, wish.prefer, without)
     if faster is not program:
         with suppress(DoesNotFit):
             parts = _compile(checked(faster, "what takes less time"), boards, required, without, wish)

@@ -25,6 +25,7 @@ from tinyhil.passes.variants import (
     is_whole,
     of_signed_bytes,
 )
+from tinyhil.preference import BALANCED, LEAST, RAM
 
 MOST_PIXELS, PATCH_BYTES, LIST_BYTES = 32, 4608, 9344  # firmware/kernels/arm/row_pairs.hpp
 FEWEST_PIXELS, FEWEST_TERMS = 4, 64  # for which widening pays; of a row, for which all that is not in loops does
@@ -51,10 +52,10 @@ class _Way:
     cycles: float
 
 
-def for_time(program: Program, core: str, without: Collection[str] = ()) -> Program:
+def for_time(program: Program, core: str, prefer: str = BALANCED, without: Collection[str] = ()) -> Program:
     """An arranged `program` with what takes more scratch for less time on a chip with this core; the same object if
-    there is nothing. `without`: names of passes to leave out."""
-    return fold(FOR_TIME, program, core, without=without)
+    there is nothing, or RAM is preferred. `without`: names of passes to leave out."""
+    return program if prefer in (RAM, LEAST) else fold(FOR_TIME, program, core, without=without)
 
 
 def with_row_pairs(program: Program, core: str, worth: float = WORTH, terms: int = FEWEST_TERMS) -> Program:
