@@ -47,6 +47,9 @@ test: setup-dev
 test-slow: setup-dev $(VENV)/.slow
 	$(TESTS) -m slow
 
+# Threads of BLAS that wait for one another keep a busy processor busy, up to thirty times as long.
+claims reproduce: export OPENBLAS_NUM_THREADS ?= 1
+
 # A tenth of the figures in README and docs, repeated; since when tables are stale is written into their pages.
 claims: setup-dev
 	$(BIN)/python -m tools.claims
@@ -98,7 +101,7 @@ $(BIN)/python: | packages
 # A stamp is as old as the last installation; pyproject.toml decides whether it is still good.
 $(VENV)/.base: pyproject.toml Makefile | $(BIN)/python
 	@echo "setup: installing Python packages into $(VENV)"
-	@$(PIP) install -e '.[report,plot,pytest]'
+	@$(PIP) install --no-compile -e '.[report,plot,pytest]' # modules are compiled when first imported: a third of them
 	@touch $@
 
 BESIDE := memplan codegen search train harness
@@ -106,7 +109,7 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "setup: installing Python packages into $(VENV)"
 	@mkdir -p $(VENV)/beside/tinyhil
 	@ln -sfn $(BESIDE:%=../../../%) $(VENV)/beside/tinyhil/ # the type checker knows no __path__
-	@$(PIP) install --no-compile -c .ci/constraints.txt -e '.[dev]' # modules are compiled when first imported: a third of them
+	@$(PIP) install --no-compile -c .ci/constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/.base
 
 $(VENV)/.slow: pyproject.toml $(VENV)/.dev | $(BIN)/python

@@ -13,6 +13,7 @@ from PIL import Image
 
 from benchmarks.given import given_data
 from benchmarks.mlp import mlp_model
+from benchmarks.trained_networks import note
 from tinyhil.frontend.onnx import model_of
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.graph import Graph
@@ -47,6 +48,7 @@ class Bench:
         begin, judge = time.process_time(), self.judge(assignment)
         show = lambda epoch: print(epoch, flush=True)  # noqa: E731
         found = train(Job(judge, self.samples, schedule, show, arithmetic=arithmetic))
+        note(found.constants)
         accuracy = judge.correct(judge.program(found.constants, found.ranges), self.x_test, self.y_test)
         return found, accuracy, time.process_time() - begin
 

@@ -41,6 +41,7 @@ from tools.stale import BOARDS as MEASURED_BY
 ROOT = Path(__file__).resolve().parent.parent
 BOARDS = ("h747", "nucleo_l4r5", "nucleo_u575", "due", "nucleo_g0b1", "pico", "pico2", "nano33ble")  # one of each chip
 SMALL_TOO = ("uno", *BOARDS)
+PUBLISHED_ON = ("h747",)  # for what TinyMaix has milliseconds of an STM32H750, with that core and those caches
 ENGINES = ("tinyhil", "cmsis-nn", "tflm", "executorch", "tinymaix", "onnx2c", "emlearn")
 SAMPLES = 2
 NAME = "engines"
@@ -96,7 +97,9 @@ def networks() -> Sequence[Network]:
     files = small / "mnist_valid_q.tflite", small / "mnist_valid_f.tflite"
     digits = Network("mnist", *files, boards=SMALL_TOO, rewritten=True)
     pictures = Network("cifar10", small / "cifar10_q.tflite", small / "cifar10_f.tflite", rewritten=True)
-    return [digits, pictures, *found]
+    files = small / "vww96_q.tflite", small / "vww96_f.tflite"
+    persons = Network("vww96", *files, samples=1, boards=PUBLISHED_ON, rewritten=True)
+    return [digits, pictures, persons, *found]
 
 
 def _of_zoo(name: str) -> Path:

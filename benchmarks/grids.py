@@ -17,6 +17,7 @@ import torch
 
 from benchmarks.bench import Bench, Row
 from benchmarks.qnn import MLP, ON_MNIST, float_model, mnist_samples, of_bits
+from benchmarks.trained_networks import note
 from tinyhil.formats.codebook import kmeans
 from tinyhil.language.assignment import Assignment
 from tinyhil.train.loss import loss_of
@@ -75,6 +76,7 @@ def trained(bench: Bench, bits: int, grids: Mapping[str, Grid]) -> float:
             optimizer.zero_grad()
             loss_of(net.forward(x[rows], holder, formats), y[rows]).backward()
             optimizer.step()
+    note({name: value.detach().numpy() for name, value in net.weights.items()})
     with torch.no_grad():
         given = torch.as_tensor(bench.x_test).reshape(-1, *x.shape[1:])
         scores = net.forward(given, _holder(bench, formats, net, grids), formats)

@@ -21,6 +21,7 @@ from benchmarks.bench import pictures, quiet
 from benchmarks.given import given_data
 from benchmarks.papers.minun import saved_networks
 from benchmarks.peers_models import build_peers, write
+from benchmarks.trained_networks import note
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.session import SearchOutcome, run_search
@@ -94,7 +95,9 @@ def searched(request: SearchRequest) -> SearchOutcome:
 
 
 def trained(request: TrainRequest) -> TrainOutcome:
-    return run_train(request, default_cache_dir(), quiet, lambda epoch: print(epoch, flush=True))
+    outcome = run_train(request, default_cache_dir(), quiet, lambda epoch: print(epoch, flush=True))
+    note(outcome.trained.constants)
+    return outcome
 
 
 def ram() -> Iterator[Row]:

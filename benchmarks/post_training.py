@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.bench import Row
+from benchmarks.trained_networks import note
 from benchmarks.unsigned import CALIBRATED, TINY, Network, calibrated_on, networks
 from tinyhil.compiler.lower import lower
 from tinyhil.language.assignment import Assignment
@@ -54,6 +55,7 @@ def agreeing(one: Network, inputs: np.ndarray, fmt: str, way: Corrections) -> fl
     engine = load_engine(default_cache_dir())
     judge = Judge(one.graph, Assignment(fmt), inputs, engine)
     found = corrected(judge, way)
+    note(found.constants)
     program = lower(with_constants(one.graph, found.constants), judge.assignment, found.ranges)
     score = Evaluator(engine, make_examples(one.graph, one.x, one.y)).score(program)
     return 1 - score.disagreements / score.samples

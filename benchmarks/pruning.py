@@ -15,6 +15,7 @@ import onnx
 
 from benchmarks.bench import quiet
 from benchmarks.mlp import mlp_model
+from benchmarks.trained_networks import note
 from tinyhil import data
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.energy.session import EnergyRequest, run_energy
@@ -59,6 +60,7 @@ def _trained(here: Path, model: str, name: str, prune: tuple[str, ...]) -> tuple
         prune=prune,
     )
     outcome = run_train(request, default_cache_dir(), quiet, quiet)
+    note(outcome.trained.constants)
     assert outcome.tested is not None
     row: dict[str, Any] = {
         "zeros of fc1": f"{100 * outcome.zeros.get(PRUNED, 0):.0f} %",

@@ -16,6 +16,7 @@ import numpy as np
 
 import tinyhil
 from benchmarks.bench import Bench, Row, mlp, pictures
+from benchmarks.trained_networks import note
 from models.training.fit import Schedule as FloatSchedule
 from models.training.nets import Conv, Dense, HardTanh, Layer, Norm, Pool, Recipe, to_onnx
 from models.training.nets import train as train_float
@@ -56,7 +57,9 @@ def float_model(samples: Samples, layers: Sequence[Layer], epochs: int) -> Model
     """A float network trained on these samples, its normalisation folded."""
     recipe = Recipe(tuple(layers), schedule=FloatSchedule(epochs=epochs, learning_rate=4e-3))
     built = train_float(samples.x, samples.y, recipe)
-    return model_of(to_onnx("qnn", built.network, samples.x.shape[1:]), Path("qnn.onnx"), "")
+    model = model_of(to_onnx("qnn", built.network, samples.x.shape[1:]), Path("qnn.onnx"), "")
+    note(model.graph.all_constants())
+    return model
 
 
 def rows(

@@ -21,6 +21,7 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks.bench import Bench, Row
+from benchmarks.trained_networks import note
 from tinyhil import data
 from tinyhil.harness.job.job import open_model
 from tinyhil.language.assignment import Assignment
@@ -133,6 +134,7 @@ def trained(net: nn.Module, samples: Samples, seed: int, rate: float) -> tuple[n
         accuracy = correct(net, samples.x_chosen_by, samples.y_chosen_by)
         if accuracy >= known:
             best, known = copy.deepcopy(net), accuracy
+    note({name: value.numpy() for name, value in best.state_dict().items()})
     return best, known
 
 

@@ -21,6 +21,7 @@ import onnx
 
 from benchmarks.bench import quiet
 from benchmarks.marked import replace_between
+from benchmarks.trained_networks import MACHINE, NETWORKS, hash_of, machine
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import lower
 from tinyhil.data import load
@@ -92,6 +93,7 @@ def one(task: str, kind: str, seed: int, data: Dataset) -> dict[str, Any]:
         graph = load_onnx(path).graph
         exact, int8 = accuracies(graph, data)
         row = {"task": task, "kind": kind, "seed": seed, "float": exact, "int8": int8, "recipe": recipe()}
+        row |= {NETWORKS: hash_of(graph.all_constants()), MACHINE: machine()}
         row["parameters"] = sum(parameter.numel() for parameter in model.parameters())
         return row | (measured(path, data, Path(folder)) if seed == SEEDS[0] else {})
 

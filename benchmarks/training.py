@@ -1,7 +1,9 @@
 """What training is worth: `python -m benchmarks.training NAME` measures a table of docs/training.md and puts it there.
 
-Figures go to results/training/NAME.json; `--page` renews the tables from these files alone. Accuracy is that of integer
-programs on test samples, run by the host engine; seconds are of the processor. Needs torch, and the data in HIL_DATA.
+Figures go to results/training/NAME.json, with hashes of the networks (`python -m tools.claims --only docs/training.md`
+measures them anew and says what differs); `--page` renews the tables from these files alone. Accuracy is that of
+integer programs on test samples, run by the host engine; seconds are of the processor. Needs torch, and the data in
+HIL_DATA.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from benchmarks.given import given_data
 from benchmarks.gupta import AsPrinted, Unrounded
 from benchmarks.mlp import mlp_model, small_cnn
 from benchmarks.papers.pages import save_svg
+from benchmarks.trained_networks import MACHINE, NETWORKS, machine, with_networks
 from benchmarks.training_figures import FIGURES
 from tinyhil import data
 from tinyhil.frontend.load import load_model
@@ -32,6 +35,7 @@ from tinyhil.train.limited_precision import Half, Limited
 from tinyhil.train.samples import divide
 from tinyhil.train.schedule import Schedule
 from tools.measured import line, provenance, read, write
+from tools.stale import marked
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, PAGE = ROOT / "results" / "training", ROOT / "docs" / "training.md"
@@ -160,7 +164,7 @@ TABLES: dict[str, Callable[[], Iterator[Row]]] = {
 
 def table(rows: Rows) -> str:
     """Shares are in per cent, which their head says."""
-    heads = list(rows[0])
+    heads = [head for head in rows[0] if head != NETWORKS]
     named = [f"{head}, %" if any(isinstance(row[head], float) for row in rows) else head for head in heads]
     lines = ["| " + " | ".join(named) + " |", "|---" * len(heads) + "|"]
     return "\n".join([*lines, *("| " + " | ".join(cell(row[head]) for head in heads) + " |" for row in rows)])
@@ -179,7 +183,7 @@ def page() -> None:
     for name, rows in tables.items():
         made = f"<!-- {name} -->\n{table(rows)}\n\n{line(f'training/{name}')}\n<!-- end -->"
         text = re.sub(rf"<!-- {name} -->\n.*?<!-- end -->", made.replace("\\", r"\\"), text, flags=re.DOTALL)
-    PAGE.write_text(text)
+    PAGE.write_text(marked(text, str(PAGE.relative_to(ROOT))))
     for name, draw in FIGURES.items():
         save_svg(draw(tables), PAGE.with_suffix("") / f"{name}.svg")
 
@@ -191,8 +195,8 @@ def main() -> None:
     parser.add_argument("--page", action="store_true")
     arguments = parser.parse_args()
     for name in TABLES if arguments.all else arguments.names:
-        measured_at, rows = provenance(), list[Row]()
-        for row in TABLES[name]():
+        measured_at, rows = {**provenance(), MACHINE: machine()}, list[Row]()
+        for row in with_networks(TABLES[name]()):
             rows.append(row)
             write(f"training/{name}", measured_at, rows)
             print(row, flush=True)

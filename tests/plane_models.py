@@ -68,6 +68,21 @@ PLANES: dict[str, tuple[tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, A
     "neighbouring channels": (([node("LRN", "x", "y", size=3, alpha=0.5, beta=0.75)], (1, 5, 3, 4), {}), 17),
     "regions": (([node("RoiAlign", "x r b", "y", **SIZES)], PLANE, REGIONS), 16),
     "regions not moved": (([node("RoiAlign", "x r b", "y", spatial_scale=0.5, **SIZES)], PLANE, REGIONS), 15),
+    "regions of largest": (([node("RoiAlign", "x r b", "y", mode="max", **SIZES)], PLANE, REGIONS), 16),
+    "optional": (
+        (
+            [
+                node("Relu", "x", "r"),
+                node("OptionalGetElement", "r", "o"),
+                node("OptionalHasElement", "o", "h"),
+                node("Cast", "h", "c", to=1),
+                node("Add", "o c", "y"),
+            ],
+            PLANE,
+            {},
+        ),
+        18,
+    ),
     "regions at run time": (
         (
             [

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from benchmarks import trained_networks
+from benchmarks.trained_networks import MACHINE, NETWORKS, hash_of, note
 from tinyhil.errors import DataError
 from tools import claims, stale, table_claims
 from tools.claim import Claim, differences, listed, repeat
 from tools.claims import check, drawn
-from tools.measured import ROOT, read
+from tools.measured import ROOT, provenance_of, read
 
 EVERY = list(claims.claims())
 
@@ -34,7 +38,7 @@ def test_every_table_has_claims_or_a_reason_to_have_none(monkeypatch: pytest.Mon
     monkeypatch.setattr(table_claims, "read", lambda name: (asked.add(name), read(name))[1])
     assert list(table_claims.every())
     results = ROOT / "results"
-    files = [*results.glob("*.json"), *(results / "search").glob("*.json")]
+    files = [*results.glob("*.json"), *(results / "search").glob("*.json"), *(results / "training").glob("*.json")]
     assert {str(path.relative_to(results).with_suffix("")) for path in files} == asked | UNCLAIMED
 
 
@@ -105,12 +109,83 @@ def test_what_is_not_begun_in_time_is_counted(capsys: pytest.CaptureFixture[str]
     assert "0 repeated, 0 stale, 0 left out for want of data, 1 not begun in time" in capsys.readouterr().out
 
 
+def test_what_lacks_data_says_where_to_get_it_and_an_unknown_name_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure() -> dict:
+        raise DataError(f"{'x' * 300} get it from there")
+
+    assert check([Claim("page.md", "hil x", 0.1, {"a": 1}, measure)], None) == 0
+    assert "get it from there\nclaims: 0 repeated, 0 stale, 1 left out" in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["claims", "--only", "nobody.md"])
+    with pytest.raises(SystemExit):
+        claims.main()
+    assert "no claim's name holds 'nobody.md'" in capsys.readouterr().err
+
+
 def test_draws_are_a_tenth_or_what_a_minute_holds() -> None:
     assert len(drawn(EVERY, "a", None)) == -(-len(EVERY) // 10)
     minute = drawn(EVERY, "a", 60)
     assert 0 < sum(claim.seconds for claim in minute) <= 60
     assert [claim.name for claim in minute] == [claim.name for claim in drawn(EVERY, "a", 60)]
     assert [claim.name for claim in minute] != [claim.name for claim in drawn(EVERY, "b", 60)]
+    assert drawn(EVERY, "a", None, 30) == drawn(EVERY, "a", None)[:30]
+
+
+def test_a_training_repeats_where_its_networks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their hashes; with another torch or processor there is nothing to compare, which is said."""
+    one, other = ({"w": np.full(2, value, np.float32)} for value in (1, 2))
+
+    def rows() -> Iterator[dict]:
+        for constants in (one, other):
+            note(constants)
+            yield {"bits": "4", "seconds": 1, "s: ours": "1.0"}
+
+    (claim,) = (claim for claim in EVERY if claim.name == "docs/training.md: ram_few")
+    monkeypatch.setenv("HIL_DATA", str(ROOT))
+    monkeypatch.setattr(table_claims, "_tables_of_trainings", lambda: {"ram_few": rows})
+    monkeypatch.setattr(trained_networks, "machine", lambda: provenance_of("training/ram_few").get(MACHINE))
+    found = claim.measure()["rows"]
+    assert found == [{"bits": "4", NETWORKS: hash_of(one)}, {"bits": "4", NETWORKS: hash_of(other)}]
+    assert hash_of(one) != hash_of(other) == hash_of({"w": np.array([2, 2], np.float32)})
+    assert any(NETWORKS in line for line in repeat(claim))
+    monkeypatch.setattr(trained_networks, "machine", lambda: "another torch")
+    with pytest.raises(DataError, match=r"ram_few: trained by .*, here by another torch"):
+        claim.measure()
+
+
+# What is no row of its own training, and what trains nothing.
+TRAININGS = sorted(path.stem for path in (ROOT / "results" / "training").glob("*.json"))
+WITHOUT_NETWORKS = {"arithmetic_seeds": {"mean", "standard deviation"}, "zeros": None}
+WITHOUT_HASHES = {  # not measured since there are any
+    "arithmetic",
+    "arithmetic_cifar",
+    "arithmetic_seeds",
+    "clusters",
+    "post_training",
+    "pruning",
+    "qnn",
+    "qnn_boards",
+    "qnn_cifar",
+    "qnn_grids",
+    "ram",
+    "ram_below",
+    "rivals",
+    "schedules",
+    "unsigned",
+    "zeros",
+}
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_every_row_says_which_networks_it_trained(name: str) -> None:
+    assert (MACHINE in provenance_of(f"training/{name}")) is (name not in WITHOUT_HASHES)
+    if name in WITHOUT_HASHES:
+        return
+    without = WITHOUT_NETWORKS.get(name, set())
+    for row in () if without is None else read(f"training/{name}"):
+        assert row.get("seed") in without or re.fullmatch(r"[0-9a-f]{12}( [0-9a-f]{12})*", row[NETWORKS]), row
+    assert provenance_of(f"training/{name}")[MACHINE].startswith("torch ")
 
 
 def test_a_claim_is_repeated() -> None:

@@ -13,7 +13,7 @@ from kernel_cases import Case, expected, first_difference, run_natively, run_on_
 from onnx import helper, numpy_helper
 from onnx_models import floats, load, node, samples_for, tensors
 
-from benchmarks.onnx_golden import EQUAL, verdict
+from benchmarks.onnx_golden import EQUAL, ROUNDED, verdict
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ModelError
@@ -249,6 +249,8 @@ LARGER = (
     "Kernels/Integer/GEMM/Regular_RQPerColumn",
     "Kernels/Integer/Pad/Regular_2D",
     "Models/miniMobileNet",
+    "Kernels/FP32/Softmax/CrossEntropy",
+    "Kernels/FP32/Softmax/Grad",
 )
 
 
@@ -265,6 +267,70 @@ LARGER = (
 def test_integers_of_pulp_are_those_of_deeploy(kernels: tuple[str, ...]) -> None:
     found = {kernel: verdict(data_file(files_of(kernel)[0]).parent) for kernel in kernels}
     assert found == dict.fromkeys(kernels, (EQUAL, ""))
+
+
+def test_gradients_of_a_last_layer(tmp_path: Path) -> None:
+    """Against differences of the functions themselves."""
+    rng, step = np.random.default_rng(3), 1e-5
+    scores, labels = rng.normal(size=(3, 4)), np.array([1, 3, 0])
+    dy = rng.normal(size=(3, 4)).astype(np.float32)
+
+    def softmax(x: np.ndarray) -> np.ndarray:
+        return np.asarray(np.exp(x) / np.exp(x).sum(axis=1, keepdims=True))
+
+    def loss(x: np.ndarray) -> float:
+        return float(-np.log(softmax(x)[np.arange(3), labels]).mean())
+
+    def slopes(function: Callable[[np.ndarray], float]) -> np.ndarray:
+        steps = step * np.eye(12).reshape(12, 3, 4)
+        return np.array([(function(scores + one) - function(scores - one)) / (2 * step) for one in steps]).reshape(3, 4)
+
+    known = {"dy": dy, "labels": labels, "half": np.float32(0.5)}
+    cases = [
+        (
+            node("SoftmaxGrad", "dy x", "y", domain="com.microsoft"),
+            softmax(scores),
+            lambda x: (softmax(x) * dy).sum(),
+            1.0,
+        ),
+        (
+            node("SoftmaxCrossEntropyLossGrad", "x labels", "y", domain="com.microsoft"),
+            np.log(softmax(scores)),
+            loss,
+            1.0,
+        ),
+        (
+            node("SoftmaxCrossEntropyLossGrad", "half x labels", "y", domain="com.microsoft"),
+            np.log(softmax(scores)),
+            loss,
+            0.5,
+        ),
+    ]
+    for item, x, function, share in cases:
+        graph = helper.make_graph([item], "g", [floats("x", (3, 4))], [floats("y", (3, 4))], tensors(known))
+        sets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+        loaded = load(helper.make_model(graph, opset_imports=sets, ir_version=8), tmp_path)
+        found = evaluate(loaded, x[None].astype(np.float32)).reshape(3, 4)
+        np.testing.assert_allclose(found, share * slopes(function), atol=2e-6)
+
+
+def test_a_loss_of_its_scores_shape_is_their_logarithms(tmp_path: Path) -> None:
+    """As Deeploy writes it; a loss as ONNX has it stays one."""
+    x = np.random.default_rng(4).normal(size=(2, 5)).astype(np.float32)
+    for shape in ((2, 5), ()):
+        item = node("SoftmaxCrossEntropyLoss", "x labels", "y", reduction="mean")
+        labels = tensors({"labels": np.array([1, 4])})
+        graph = helper.make_graph([item], "g", [floats("x", (2, 5))], [floats("y", shape)], labels)
+        loaded = load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), tmp_path)
+        logs = x - np.log(np.exp(x).sum(axis=1, keepdims=True))
+        wanted = logs if shape else -logs[[0, 1], [1, 4]].mean()
+        np.testing.assert_allclose(evaluate(loaded, x[None]).reshape(shape), wanted, atol=1e-6)
+
+
+@pytest.mark.data(*files_of("Kernels/Integer/ReduceMean"))
+def test_whole_numbers_beside_a_float_are_said_to_be_rounded() -> None:
+    kind, reason = verdict(data_file(files_of("Kernels/Integer/ReduceMean")[0]).parent)
+    assert (kind, "declares a float" in reason) == (ROUNDED, True)
 
 
 @pytest.mark.parametrize("network", [pytest.param(one, marks=pytest.mark.data(*files_of(one))) for one in NETWORKS])

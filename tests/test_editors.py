@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -88,6 +89,22 @@ def test_every_page_is_printed_and_an_unknown_one_answered() -> None:
     assert "cli:1: # The command `hil`" in hil("docs", "--find", "the COMMAND `hil`", cwd=ROOT).stdout.splitlines()
     check_failure(hil("docs", "--find", "zzzzzz", cwd=ROOT), ConfigError.exit_code, "no page holds")
     check_failure(hil("docs", "pico", cwd=ROOT), ConfigError.exit_code, "no page 'pico'", "`hil docs --find pico`")
+
+
+def test_messages_name_pages_by_the_command_that_prints_them() -> None:
+    """Not by files of docs/, which a wheel does not have there."""
+    topics, folders = 0, ("tinyhil", "harness", "search", "codegen", "memplan", "train")
+    for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        pages_of = (ast.Module, ast.ClassDef, ast.FunctionDef)
+        bodies = [node.body for node in ast.walk(tree) if isinstance(node, pages_of)]
+        remarks = {id(body[0].value) for body in bodies if body and isinstance(body[0], ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in remarks:
+                assert not re.search(r"docs/[\w/]+\.md", node.value), (path, node.value)
+                for topic in re.findall(r"`hil docs ([\w/]+)`", node.value):
+                    topics += bool(page_text(topic))
+    assert topics > 20
 
 
 def test_what_assistants_are_told_is_there() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -96,3 +97,24 @@ def test_a_project_of_pico_sdk_is_measured(tmp_path: Path) -> None:
         subprocess.run(["cmake", *command], cwd=tmp_path, env=environment, check=True, capture_output=True)
     (tmp_path / "build/engine.elf").rename(tmp_path / "engine.elf")
     check(tmp_path, "pico", "microseconds", 1_000_000)
+
+
+@pytest.mark.slow
+@pytest.mark.data("sdk/zephyr", "sdk/hal_stm32", "sdk/cmsis")
+def test_a_project_of_zephyr_is_measured(tmp_path: Path) -> None:
+    """Built by its own CMake for a board of its own: device tree, PLL at 80 MHz, its kernel's ticks."""
+    pytest.importorskip("pykwalify")  # of Zephyr's scripts
+    files = " ".join(map(str, (BENCH / "zephyr.c", *OURS)))
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.13)\nfind_package(Zephyr REQUIRED HINTS $ENV{ZEPHYR_BASE})\nproject(engine)\n"
+        f"target_sources(app PRIVATE {files})\ntarget_include_directories(app PRIVATE {ROOT})\n"
+    )
+    (tmp_path / "prj.conf").write_text("CONFIG_CONSOLE=n\nCONFIG_UART_CONSOLE=n\nCONFIG_BOOT_BANNER=n\n")
+    modules = ";".join(str(data_file(f"sdk/{name}")) for name in ("hal_stm32", "cmsis"))
+    tools = {"ZEPHYR_TOOLCHAIN_VARIANT": "cross-compile", "CROSS_COMPILE": "/usr/bin/arm-none-eabi-"}
+    environment = {**os.environ, **tools, "ZEPHYR_BASE": str(data_file("sdk/zephyr"))}
+    options = ("-DBOARD=nucleo_l4r5zi", f"-DZEPHYR_MODULES={modules}", f"-DPython3_EXECUTABLE={sys.executable}")
+    for command in (("-G", "Ninja", "-B", "build", *options), ("--build", "build")):
+        subprocess.run(["cmake", *command], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    (tmp_path / "build/zephyr/zephyr.elf").rename(tmp_path / "engine.elf")
+    check(tmp_path, "nucleo_l4r5", "cycles", 80_000_000)

@@ -119,7 +119,9 @@ def check_hil(words: list[str]) -> None:
     """click itself parses the line; nothing is executed."""
     command: click.Command = hil
     context = click.Context(hil)
-    while isinstance(command, click.Group) and not (command.invoke_without_command and not words):
+    while isinstance(command, click.Group) and not (
+        command.invoke_without_command and (not words or "-" in words[0][0])
+    ):
         name = words.pop(0)
         assert name in command.commands, name
         command = command.commands[name]

@@ -103,7 +103,7 @@ BAD: dict[str, tuple[Callable[[], onnx.ModelProto | bytes], str]] = {
     ),
     "operator that is missing": (
         lambda: simple([node("MaxRoiPool", "x r", "y", pooled_shape=[1, 1])], {"x": (1, 1, 4, 4)}, {"r": ROI}),
-        "'MaxRoiPool_y': operator MaxRoiPool is not supported.*; docs/operators.md lists those that are",
+        "'MaxRoiPool_y': operator MaxRoiPool is not supported.*; `hil docs operators` lists those that are",
     ),
     "unsupported operator in a body": (
         lambda: classifier([scan("h0 x", "h_n", cell([node("RandomNormalLike", "h", "h_next")]))]),

@@ -231,7 +231,7 @@ def test_without_labgrid_s_client_the_way_to_it_is_named(state: dict[str, str], 
         run_far(tmp_path, {**state, "HIL_LABGRID_CLIENT": "no-client"}),
         3,
         "needs no-client",
-        "docs/bench.md",
+        "hil docs bench",
         logs=True,
     )
 

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from hil_command import hil
@@ -65,6 +66,14 @@ def test_class_names() -> None:
     for name in NAMES:
         expected = IRIS if name.endswith("_str") else CLASSES.get(name, ())
         assert load_model(FOLDER / f"{name}.onnx").classes == expected, name
+
+
+def test_trees_of_several_samples_at_once_are_refused(tmp_path: Path) -> None:
+    proto = onnx.load(FOLDER / "rf2.onnx")
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
+    onnx.save(proto, tmp_path / "m.onnx")
+    with pytest.raises(ModelError, match="a batch of 2; export it with one sample"):
+        load_model(tmp_path / "m.onnx")
 
 
 REFUSED_FILES = {
@@ -207,9 +216,39 @@ def test_what_the_page_says_is_refused_is(name: str, tmp_path: Path) -> None:
     assert "| no: " in row_of(name)
 
 
-@pytest.mark.parametrize("name", ["iris", "wine", "breast_cancer"])
+@pytest.mark.parametrize(("modes", "aggregate", "after"), [((0, 3), 1, 2), ((1, 2), 0, 1), ((0,), 1, 0)])
+def test_trees_whose_leaves_stand_apart(modes: tuple[int, ...], aggregate: int, after: int, tmp_path: Path) -> None:
+    """TreeEnsemble of ai.onnx.ml 5, with thresholds that values equal."""
+    rng, table = np.random.default_rng(0), onnx.numpy_helper.from_array
+    node = onnx.helper.make_node(
+        "TreeEnsemble", ["X"], ["Y"], domain="ai.onnx.ml", aggregate_function=aggregate, post_transform=after,
+        n_targets=3, tree_roots=[0, 3], nodes_featureids=rng.integers(0, 4, 6).tolist(),
+        nodes_modes=table(rng.choice(modes, 6).astype(np.uint8)),
+        nodes_splits=table(np.round(rng.normal(size=6)).astype(np.float32)),
+        nodes_truenodeids=[1, 0, 2, 4, 4, 6], nodes_trueleafs=[0, 1, 1, 0, 1, 1],
+        nodes_falsenodeids=[2, 1, 3, 5, 5, 7], nodes_falseleafs=[0, 1, 1, 0, 1, 1],
+        leaf_targetids=rng.integers(0, 3, 8).tolist(), leaf_weights=table(rng.normal(size=8).astype(np.float32)),
+    )  # fmt: skip
+    opsets = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("ai.onnx.ml", 5)]
+
+    ends = [onnx.helper.make_tensor_value_info(name, 1, [None, size]) for name, size in (("X", 4), ("Y", 3))]
+    graph = onnx.helper.make_graph([node], "g", ends[:1], ends[1:])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "m.onnx")
+    x = np.round(rng.normal(size=(30, 4)) * 2).astype(np.float32)
+    wanted = onnxruntime.InferenceSession(str(tmp_path / "m.onnx")).run(None, {"X": x})[0]
+    loaded = load_model(tmp_path / "m.onnx").graph
+    np.testing.assert_allclose(evaluate(loaded, x[:, None]).reshape(30, 3), wanted, atol=1e-6)
+    program = compiled(loaded, x[:, None])
+    run = run_reference(program, quantize_inputs(program, x[:, None])[0])
+    np.testing.assert_allclose(dequantize_outputs(program, run.outputs).reshape(30, 3), wanted, atol=1e-3)
+
+
+BAYES = {"iris": 0.9, "wine": 0.9, "breast_cancer": 0.9, "digits": 0.8}  # what floats reach at least
+
+
+@pytest.mark.parametrize("name", BAYES)
 def test_naive_bayes_on_raw_features_is_within_a_point_of_floats(name: str, tmp_path: Path) -> None:
-    """Whatever their scales: columns of wine differ a thousandfold."""
+    """Whatever their scales: columns of wine differ a thousandfold, those of digits never vary within some classes."""
     skl2onnx = pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
     datasets, bayes = pytest.importorskip("sklearn.datasets"), pytest.importorskip("sklearn.naive_bayes")
     x, y = getattr(datasets, f"load_{name}")(return_X_y=True)
@@ -218,11 +257,14 @@ def test_naive_bayes_on_raw_features_is_within_a_point_of_floats(name: str, tmp_
     model = bayes.GaussianNB().fit(x[:learnt], y[:learnt])
     (tmp_path / "m.onnx").write_bytes(skl2onnx.to_onnx(model, x[:1]).SerializeToString())
     graph, asked = load_model(tmp_path / "m.onnx").graph, x[learnt:, None]
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    wanted = np.array([list(row.values()) for row in session.run(None, {"X": x[learnt:]})[1]])
+    assert np.abs(evaluate(graph, asked).reshape(wanted.shape) - wanted).max() < 1e-4
     program = compiled(graph, x[:learnt, None])
     run = run_reference(program, quantize_inputs(program, asked)[0])
     found = [evaluate(graph, asked).reshape(len(asked), -1), dequantize_outputs(program, run.outputs)]
     floats, integers = (float((scores.argmax(axis=1) == y[learnt:]).mean()) for scores in found)
-    assert floats > 0.9
+    assert floats > BAYES[name]
     assert abs(floats - integers) <= 0.01
 
 

@@ -110,6 +110,7 @@ def test_what_determines_a_cell_is_in_its_key(tmp_path: Path) -> None:
         "[[fixed8, fixed16]]": "[[fixed16, fixed8]]",
         "[lagrange]": "[haunter]",
         "samples: 2": "samples: 1",
+        "samples: 2}": "samples: 2, ram: 700}",
         "evaluations: 9": "evaluations: 8",
         "ram: 900": "ram: 901",
     }
@@ -324,22 +325,21 @@ def test_a_worker_that_can_not_tell_what_it_finished_is_heard(monkeypatch: pytes
     assert "Permission denied" in said[0]
 
 
-def test_a_cell_whose_result_died_with_its_worker_is_computed_again() -> None:
-    """Dask has called it done; by the time we look it is under way once more."""
-
-    class Under:
-        status = "pending"
-
-        def cancelled(self) -> bool:
-            return False
-
-        def exception(self) -> None:
-            """Of what has ended well meanwhile."""
-
-        def result(self) -> tuple[dict[str, int], dict[str, str]]:
-            return {"exit_code": 0}, {}
-
-    assert Farm("tcp://host:1", 1.0, print)._result(Under()) == ({"exit_code": 0}, {})
+def test_a_cell_whose_result_died_with_its_worker_is_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dask has called it done; by the time we fetch it nobody has it, and nobody waits until another worker has."""
+    monkeypatch.setattr("tinyhil.harness.sweep.farm.FETCH_S", 0.5)
+    with farm(tmp_path / "farm") as running:
+        running.add("first", {})
+        asking = Farm(running.address, 60.0, print)
+        cell = asking._client.submit(divmod, 7, 2)
+        wait_until(lambda: cell.status == "finished")
+        running.kill("first")
+        assert asking._result(cell) is None
+        running.add("second", {})
+        wait_until(lambda: asking._result(cell) == (3, 1))
+        asking._client.close()
 
 
 # ---- a farm: four workers on loopback, each with a cache of its own ----

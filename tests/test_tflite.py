@@ -125,7 +125,7 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     "cut": (classifier(True)[:700], "not a valid TensorFlow Lite model"),
     "unknown operator": (
         one_operator(OPERATOR.CUSTOM),
-        "node 'custom_0': operator CUSTOM is not supported; docs/exporters.md lists",
+        "node 'custom_0': operator CUSTOM is not supported; `hil docs exporters` lists",
     ),
     "read": (one_operator(OPERATOR.READ_VARIABLE), r"node 'read_variable_0' .*: its variable is not known"),
     "assign": (one_operator(OPERATOR.ASSIGN_VARIABLE), "not a valid TensorFlow Lite model"),

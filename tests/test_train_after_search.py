@@ -24,7 +24,9 @@ from tinyhil.search.memory import UNLIMITED
 from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Choice, make_space
 from tinyhil.search.trial import Trial
+from tinyhil.train import fine_tuning
 from tinyhil.train.fine_tuning import FineTuning
+from tinyhil.train.fit import train
 from tinyhil.train.samples import divide
 from tinyhil.train.schedule import Schedule
 
@@ -98,8 +100,11 @@ def test_other_schedules_train_what_was_found(tmp_path: Path) -> None:
         assert [(request.epochs, request.progressive) for request in train.asked] == [(epochs, schedule == "hawq")]
 
 
-def test_weights_are_trained_before_they_are_judged() -> None:
-    """HAQ's loop: at 3 bits an epoch is worth much; the same program each time, in the candidate's formats."""
+def test_weights_are_trained_before_they_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HAQ's loop: at 3 bits an epoch is worth much; the same program each time, in the candidate's formats, at the rate
+    of its bits."""
+    rates: list[float] = []
+    monkeypatch.setattr(fine_tuning, "train", lambda job: (rates.append(job.schedule.rate), train(job))[1])
     space = make_space(GRAPH, calibrate(GRAPH, DIGITS.x_train[:100], {}), ("fixed3", "fixed8"))
     samples = divide(DIGITS.x_train[:400], DIGITS.y_train[:400], 0)
     judged = Evaluator(NumpyExecutor(), make_examples(GRAPH, samples.x_chosen_by, samples.y_chosen_by))
@@ -112,6 +117,8 @@ def test_weights_are_trained_before_they_are_judged() -> None:
     assert {tensor.format.bits for name, tensor in program.tensors.items() if not name.endswith(".lists")} == {3}
     again = problem.program(candidate)
     assert all((again.constants[name] == array).all() for name, array in program.constants.items())
+    problem.program(space.uniform(Choice("fixed8")))
+    assert rates == pytest.approx([6e-2, 6e-2, 1e-2])
 
 
 @pytest.mark.parametrize(("augment", "teacher"), [(0.0, 0.5), (0.2, 1.0)])

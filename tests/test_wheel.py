@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -14,6 +15,8 @@ from boards_under_test import EMULATED
 from test_new_board import NANO
 
 ROOT = Path(__file__).resolve().parent.parent
+PRINT_PAGES = """import json; from tinyhil.harness.offline.pages import page_text, pages
+print(json.dumps({name: page_text(name) for name in pages()}))"""
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +58,31 @@ def test_hil_run_on_the_host_outside_the_checkout(wheel: Path, tmp_path: Path) -
     assert record["bit_exact"] is True
     assert record["provenance"]["commit"] is None  # an installed tinyhil knows no checkout
     assert not list(installed.rglob("*.partial.jsonl"))
+
+
+def test_what_its_pages_name_is_in_it_or_said_to_be_in_a_clone(wheel: Path, tmp_path: Path) -> None:
+    """Modules of Python, targets of make, files, extras: in every page, wherever a line breaks."""
+    installed = tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(installed)
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    command = [sys.executable, "-c", PRINT_PAGES]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    targets = "|".join(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    printed = json.loads(done.stdout)
+    for name, text in printed.items():
+        note, *_ = *re.findall(r"^> .*(?:not in this installation|For `pip|The folder `).*$", text, re.MULTILINE), ""
+        body = text.replace(note, "") if note else text
+        named = re.findall(rf"\b(?:python -m\s+[a-z][\w.]*\w|make (?:{targets})\b(?!-))(?! it\b)", body)
+        files = [word.rstrip(".") for word in re.findall(r"(?<![\w/(.<-])(?!\.venv)[\w.]+/[\w./-]*\w", body)]
+        shipped = [installed, installed / "tinyhil", installed / "tinyhil/harness/share"]
+        named += [word for word in files if (ROOT / word).is_file() and not any((at / word).exists() for at in shipped)]
+        for words in (" ".join(one.split()) for one in named):
+            assert f"`{words}`" in note, (name, words)
+        assert ("git clone https://" in note) == ("not in this installation" in note)
+        assert len(re.findall(r"install\s+-e", body)) <= note.count("tinyhil[")
+        assert all(Path(folder).is_dir() for folder in re.findall(r"The folder `\w+/` is (\S+)\.(?: |$)", note))
+    assert f"The folder `firmware/` is {installed}/tinyhil/harness/share/firmware." in printed["engines"]
+    assert "`python -m benchmarks.papers`" in printed["papers/minun"].splitlines()[2]
 
 
 @pytest.mark.slow

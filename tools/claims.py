@@ -4,6 +4,7 @@
     python -m tools.claims --within-s 60    those drawn first that take so long together; writes nothing
     python -m tools.claims --only WORD      all whose name holds the word; writes nothing
     python -m tools.claims --only docs/papers/ --tenth    a tenth of these: `make reproduce`
+    python -m tools.claims --only docs/papers/ --count 30 --each-s 60 --seed 38    so many, each of at most so long
     python -m tools.claims --list           every claim (of --only): seconds, command, what is expected, tolerance
 
 A claim is what one command repeats: a cell of a paper's table, rows of another table (tools/table_claims.py), or
@@ -14,6 +15,7 @@ that is not here (HIL_DATA) is said to be left out. The exit code is 1 where a f
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import subprocess
 import sys
@@ -62,11 +64,11 @@ def _papers() -> Iterator[Claim]:
                 yield Claim(name, command, seconds, row, cell.measure, apart=cell.apart, tries=cell.tries)
 
 
-def drawn(every: list[Claim], seed: str, within_s: float | None) -> list[Claim]:
-    """A tenth, drawn; within a limit of time as many of all as it holds, by what they are known to take."""
+def drawn(every: list[Claim], seed: str, within_s: float | None, count: int | None = None) -> list[Claim]:
+    """A tenth or `count`, drawn; within a limit of time as many of all as it holds, by what they are known to take."""
     order = random.Random(seed).sample(every, len(every))
     if within_s is None:
-        return order[: -(-len(order) // SHARE)]
+        return order[: -(-len(order) // SHARE) if count is None else count]
     chosen, spent_s = [], 0.0
     for claim in order:
         if spent_s + claim.seconds <= within_s:
@@ -85,7 +87,7 @@ def check(chosen: list[Claim], limit_s: float | None) -> int:
             wrong = repeat(claim)
         except DataError as error:
             left_out += 1
-            print(f"claims: left out: {claim.name}: {error}"[:200], flush=True)
+            print(f"claims: left out: {claim.name}: {error}", flush=True)
             continue
         repeated += 1
         outdated += bool(wrong)
@@ -104,19 +106,24 @@ def main() -> int:
     parser.add_argument("--within-s", type=float, help="only what this many seconds hold; marks nothing")
     parser.add_argument("--only", help="all claims whose name holds this")
     parser.add_argument("--tenth", action="store_true", help="of --only: a tenth, drawn")
+    parser.add_argument("--count", type=int, help="of --only: so many, drawn")
+    parser.add_argument("--each-s", type=float, default=math.inf, help="only claims that take so many seconds at most")
     parser.add_argument("--list", action="store_true", help="print all claims, or those of --only")
     options = parser.parse_args()
-    chosen = every = [claim for claim in claims() if (options.only or "") in claim.name]
+    asked = (claim for claim in claims() if (options.only or "") in claim.name)
+    chosen = every = [claim for claim in asked if claim.seconds <= options.each_s]
+    if not chosen:
+        parser.error(f"no claim's name holds {options.only!r}; --list prints all")
     if options.list:
         print(*map(listed, every), sep="\n")
         return 0
-    if options.only is None or options.tenth:
+    if options.only is None or options.tenth or options.count is not None:
         moving = _commit() if options.within_s is not None else str(time.time_ns())
         seed = options.seed or moving
-        chosen = drawn(every, seed, options.within_s)
+        chosen = drawn(every, seed, options.within_s, options.count)
         print(f"claims: {len(chosen)} of {len(every)}, seed {seed}")
     outdated = check(chosen, options.within_s)
-    if options.within_s is None and options.only is None:
+    if (options.within_s, options.only, options.count) == (None, None, None):
         for page in stale.renew():
             print(f"claims: {page}: says since when its tables are stale; commit it")
     return 1 if outdated else 0

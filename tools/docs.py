@@ -27,7 +27,17 @@ from tools.stale import marked
 from tools.tables import BOARDS, HOST
 
 INNER = frozenset(
-    {"BatchMatMul", "FakeQuantize", "FromCodes", "GatherAt", "Interpolate", "LayerPair", "LayerSum", "MatMulAt"}
+    {
+        "BatchMatMul",
+        "FakeQuantize",
+        "FloatCast",
+        "FromCodes",
+        "GatherAt",
+        "Interpolate",
+        "LayerPair",
+        "LayerSum",
+        "MatMulAt",
+    }
     | {"Normalize", "Repeat", "SquaredDistance", "ToCodes", "TopIndices", "TopValues"}
     | {"LstmCell", "LstmOutput", "Svdf", "SvdfMemory", "Truncate", "WordFunction"}
 )
@@ -55,7 +65,10 @@ def operators_page() -> str:
         "",
         "What of ONNX is read. Made from the records in `tinyhil/ops/` by `python -m tools.docs`.",
     ]
-    lines += ["Whatever depends on constants only is folded when the model is read.", ""]
+    lines += [
+        "Whatever depends on constants only is folded when the model is read. PACTOps is the dialect of PULP.",
+        "",
+    ]
     lines += ["| ONNX operator | Supported |", "|---|---|"]
     entries = [(operator.name, operator.summary) for operator in OPERATORS]
     entries += [(loop.name, loop.summary) for loop in LOOPS]
@@ -94,7 +107,8 @@ def _backend() -> str:
     return (
         f"Of the {found['cases']:,} node tests of the onnx package {found['onnx']} {found['equal']:,} are equal, "
         f"{found['refused']} are refused, each in a sentence, and {found['wrong']} differ on purpose "
-        "(`python -m benchmarks.onnx_backend --list` says which; `tests/onnx_backend.yaml` has the reasons)."
+        "(`python -m benchmarks.onnx_backend --list` says which, `tests/onnx_backend.yaml` why). "
+        "The float reference alone is given NaN and infinities."
     )
 
 

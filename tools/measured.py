@@ -58,9 +58,15 @@ def line_of(measured_at: Mapping[str, str]) -> str:
     )
 
 
+def provenance_of(name: str) -> dict[str, str]:
+    """Of results/`name`.json: commit, time, and what else it names."""
+    found: dict[str, str] = json.loads((RESULTS / f"{name}.json").read_text())["provenance"]
+    return found
+
+
 def line(name: str) -> str:
-    """The same of results/`name`.json."""
-    return line_of(json.loads((RESULTS / f"{name}.json").read_text())["provenance"])
+    """Which commits results/`name`.json is of."""
+    return line_of(provenance_of(name))
 
 
 def write(name: str, measured_at: dict[str, str], rows: Any) -> None:

@@ -1,7 +1,7 @@
 """Claims of the tables in results/: a row or a few that one call measures again.
 
-Not among them: engines of others, which are fetched and built (`benchmarks.engines`), and trainings of many minutes
-(`benchmarks.training`, `.sequence_models`, `.sweep_scaling`); their pages say since when they are stale.
+Not among them: engines of others, which are fetched and built (`benchmarks.engines`), and what takes many minutes
+(`benchmarks.sequence_models`, `.sweep_scaling`); their pages say since when they are stale.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from benchmarks import calibration, peers, peers_models, wake_words
+from benchmarks import calibration, peers, peers_models, trained_networks, wake_words
 from benchmarks.given import given_data
 from benchmarks.papers.paper import STACK_TRIES
 from benchmarks.search.tables import TABLES
@@ -24,19 +25,21 @@ from tinyhil.errors import DataError
 from tinyhil.harness.settings.config import load_boards
 from tools import tables
 from tools.claim import Claim, printed
-from tools.measured import ROOT, read
+from tools.measured import RESULTS, ROOT, provenance_of, read
 
 Row = dict[str, Any]
 # About, of one processor: a model of the zoo, a run on the host, one build, a wake word, rows of a table.
 ZOO_S, HOST_S, BUILD_S, WAKE_WORD_S, ROWS_S, LONG_S = 20.0, 3.0, 3.0, 10.0, 5.0, 60.0
 OF_THIS_MACHINE = ("median_us", "ticks", "flash_bytes")  # of a run on the host; no page shows them
 OF_A_CLOCK = ("seconds", "processor_s")
+SECONDS_OF = "s: "  # begins the heads of seconds of several
 MLPERF = {
     "NUCLEO-L4R5ZI": "nucleo_l4r5",
     "STM32H747": "h747",
     "NUCLEO-U575ZI-Q": "nucleo_u575",
     "NUCLEO-G0B1RE": "nucleo_g0b1",
 }
+NEEDS = {"rivals": "brevitas"}  # of a training
 TINY = {
     "ic01": "ic_resnet8",
     "kws01": "kws_dscnn",
@@ -60,6 +63,7 @@ def every() -> Iterator[Claim]:
         _search,
         _language_models,
         _passes,
+        _trainings,
     ):
         yield from part()
 
@@ -197,7 +201,7 @@ def _listed(rows: Callable[[], Iterator[Row]]) -> dict[str, Any]:
 
 
 def _timeless(row: Row) -> Row:
-    return {key: value for key, value in row.items() if key not in (*OF_A_CLOCK, "commit")}
+    return {k: v for k, v in row.items() if k not in (*OF_A_CLOCK, "commit") and not k.startswith(SECONDS_OF)}
 
 
 def _search() -> Iterator[Claim]:
@@ -240,3 +244,29 @@ def _passed(row: Row) -> Row:
 
     board = load_boards().board(row["board"])
     return dict(passes.measured(passes.file_of(row["model"]), row["format"], board) or {})
+
+
+def _trainings() -> Iterator[Claim]:
+    """Tables of docs/training.md, networks too: by their hashes."""
+    for path in sorted((RESULTS / "training").glob("*.json")):
+        name, rows = path.stem, read(f"training/{path.stem}")
+        seconds = sum(row.get("seconds") or 0.0 for row in rows) or LONG_S
+        stated = {"rows": [_timeless(row) for row in rows]}
+        measure = partial(_given, partial(_trained, path, NEEDS.get(name)))
+        yield Claim(f"docs/training.md: {name}", f"python -m benchmarks.training {name}", seconds, stated, measure)
+
+
+def _trained(path: Path, package: str | None) -> dict[str, Any]:
+    """DataError where trainings end elsewhere than they did for the record."""
+    before, today = provenance_of(f"training/{path.stem}").get(trained_networks.MACHINE), trained_networks.machine()
+    if today != before:
+        raise DataError(f"{path.stem}: trained by {before}, here by {today}, which ends in other networks")
+    if package is not None and find_spec(package) is None:
+        raise DataError(f"{path.stem}: pip install {package}")
+    return _listed(partial(trained_networks.with_networks, _tables_of_trainings()[path.stem]()))
+
+
+def _tables_of_trainings() -> dict[str, Callable[[], Iterator[Row]]]:
+    from benchmarks import training  # and torch with it
+
+    return training.TABLES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tinyhil.compiler.lower import lower
 from tinyhil.language.program import Program
@@ -11,13 +11,15 @@ from tinyhil.search.space import Candidate, Space
 from tinyhil.train.fit import train
 from tinyhil.train.integers import Judge
 from tinyhil.train.network import with_constants
+from tinyhil.train.pace import coarse, weight_bits
 from tinyhil.train.samples import Samples
 from tinyhil.train.schedule import Job, Schedule
 
 
 @dataclass(frozen=True, slots=True)
 class FineTuning:
-    """`samples` are trained on, those held back choose between the epochs and the weights as they were."""
+    """`samples` are trained on, those held back choose between the epochs and the weights as they were. The rate of
+    `schedule` is that of wide weights."""
 
     space: Space
     samples: Samples
@@ -30,5 +32,6 @@ class FineTuning:
         space = self.space
         formats = space.assignment(space.unclipped(candidate))
         judge = Judge(space.graph, formats, self.samples.calibration, self.executor, space.ranges.by)
-        found = train(Job(judge, self.samples, self.schedule))
+        rate = self.schedule.rate * coarse(weight_bits(space.graph, formats))
+        found = train(Job(judge, self.samples, replace(self.schedule, rate=rate)))
         return lower(with_constants(space.graph, found.constants), formats, found.ranges, space.without)

@@ -26,8 +26,13 @@ def batch_for(samples: int) -> int:
 
 def rate_for(batch: int, bits: float = WIDE) -> float:
     """Of weights of so many `bits`: LARGEST_RATE for the largest batch, less by the root of its size for smaller ones;
-    COARSE times that for few bits."""
-    return LARGEST_RATE * math.sqrt(batch / BATCHES[1]) * (COARSE if bits < COARSE_BITS else 1.0)
+    more for few bits."""
+    return LARGEST_RATE * math.sqrt(batch / BATCHES[1]) * coarse(bits)
+
+
+def coarse(bits: float) -> float:
+    """How many times the rate of wide weights those of so many bits take."""
+    return COARSE if bits < COARSE_BITS else 1.0
 
 
 def weight_bits(graph: Graph, assignment: Assignment) -> float:

@@ -76,7 +76,7 @@ def _judge_ppo(_: Rows) -> Verdict:
         count = _episodes(rows)
         ppo, masked, ddpg = (_held_out(_of(rows, agent, count)) for agent in AGENTS)
         plain, mask = over_seeds(ppo, ddpg), over_seeds(masked, ddpg)
-        when = "90 to 150 evaluations, DDPG before it rounded as HAQ does" if count is None else f"{count} episodes"
+        when = "before DDPG rounded as HAQ does" if count is None else f"{count} episodes"
         said.append(f"`{network}` ({when}; seeds {len(ppo)}, {len(ddpg)}) {plain}, with a mask {mask}")
         if count is not None and count >= PAPERS_EPISODES:
             better.append(plain)
@@ -116,9 +116,9 @@ PAGES = (
         "../reram.md",
         "python -m benchmarks.reram",
         (
-            Claim("20 to 30 % less hardware cost than 8 bits everywhere at next to no loss", _judge_cost),
+            Claim("Less hardware cost than 8 bits everywhere at next to no loss", _judge_cost, "", "20 to 30 %"),
             Claim("PPO finds better widths than DDPG", _judge_ppo),
-            Claim("PPO's search takes less time (4.1, 14.7, 9.1 s where DDPG's takes 24.2, 24.3, 18.0)", _judge_time),
+            Claim("PPO's search takes less time", _judge_time, "table 6", "4.1, 14.7, 9.1 s; DDPG's 24.2, 24.3, 18.0"),
         ),
     ),
     Elsewhere(
@@ -126,8 +126,17 @@ PAGES = (
         "../training.md",
         "python -m benchmarks.training",
         (
-            Claim("16 bits with stochastic rounding train as well as float", partial(_judge_rounding, False)),
-            Claim("16 bits rounded to nearest do not, with few bits of fraction", partial(_judge_rounding, True)),
+            Claim(
+                '"using only 16-bit wide fixed-point number representation when using stochastic rounding, and incur '
+                'little to no degradation"',
+                partial(_judge_rounding, False),
+                "abstract",
+            ),
+            Claim(
+                '"the rounding scheme to play a crucial role": to nearest, with few bits of fraction, they do not',
+                partial(_judge_rounding, True),
+                "abstract",
+            ),
         ),
     ),
 )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.papers import elsewhere, record
-from benchmarks.papers.paper import Paper, Verdict, table
+from benchmarks.papers.paper import Claim, Paper, Rows, table
 from tools.stale import marked
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs" / "papers"
@@ -21,7 +21,7 @@ def page(paper: Paper, folder: Path = record.FOLDER) -> str:
     cells = record.read(paper.name, folder)
     rows = record.rows_of(cells)
     parts = [f"# {paper.title}", f"`{paper.command}`. {MADE}\n{_measured(paper, cells)}"]
-    parts.append(_claims([(claim.text, claim.judge(rows)) for claim in paper.claims]))
+    parts += [paper.differs, _claims(paper.claims, rows)]
     parts.append(paper.body(record.timed_rows_of(cells)))
     parts += [f"![{name}]({paper.name}/{name}.svg)" for name in paper.figures]
     if paper.absent:
@@ -45,19 +45,23 @@ def _measured(paper: Paper, cells: record.Record) -> str:
     return said + "".join(f"\nNot measured: {line}." for line in failed)
 
 
-def _claims(judged: Iterable[tuple[str, Verdict]]) -> str:
-    lines = [(text, f"**{verdict.outcome}**", verdict.ours) for text, verdict in judged]
-    return table(("Claim", "Here", "Ours"), lines) if lines else ""
+def _claims(claims: Sequence[Claim], rows: Rows) -> str:
+    """A row each; where they stand in the paper, and its figures, of papers of which that is known."""
+    sourced = any(claim.where for claim in claims)
+    lines = []
+    for claim in claims:
+        verdict, source = claim.judge(rows), (claim.where, claim.theirs) if sourced else ()
+        lines.append((claim.text, *source, f"**{verdict.outcome}**", verdict.ours))
+    return table(("Claim", *(("Where", "Theirs") if sourced else ()), "Here", "Ours"), lines) if lines else ""
 
 
 def overview(papers: Iterable[Paper], folder: Path = record.FOLDER) -> str:
     """The text of docs/papers/README.md."""
     parts = [
         "# The papers, claim by claim",
-        "What papers say of themselves, run again here on real data; each paper's page has our figures, with "
+        "What papers say of themselves, run again on real data; each paper's page has our figures, with "
         "95 % intervals in brackets. *Confirmed* and *refuted*, of our networks, data and machines: the whole interval "
-        f"lies on one side of the margin; else *not shown*. {MADE} `--quick` runs a cut-down form "
-        "in seconds and keeps nothing; `--only PREFIX` measures what is missing, `--again PREFIX` all anew.",
+        f"lies on one side of the margin; else *not shown*. {MADE}",
     ]
     lines = []
     for paper in papers:
@@ -70,7 +74,7 @@ def overview(papers: Iterable[Paper], folder: Path = record.FOLDER) -> str:
     parts.append(table(heads, lines))
     for other in elsewhere.PAGES:
         parts.append(f"## [{other.title}]({other.page})\n\n`{other.command}`")
-        parts.append(_claims([(claim.text, claim.judge({})) for claim in other.claims]))
+        parts.append(_claims(other.claims, {}))
     return _wrapped(parts)
 
 

@@ -38,10 +38,13 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence of the paper with its numbers; `judge` decides by the measured rows alone."""
+    """A sentence of the paper with its numbers, in quotation marks where it is the paper's own; `judge` decides by the
+    measured rows alone. `where` it stands: section, table or figure; `theirs`: the paper's figures."""
 
     text: str
     judge: Callable[[Rows], Verdict]
+    where: str = ""
+    theirs: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class Paper:
     `quick` gives the cells of a cut-down form on real data, a few seconds of one processor; a cell whose key is also
     one of `cells` must give the same row. `body` is the page below its heading, ours beside theirs; it takes whatever
     part of the rows there is. `figures` are matplotlib figures by file name. `absent` is what can not be had, and why.
+    `differs`: what differs from the paper in every row.
     """
 
     name: str
@@ -61,6 +65,7 @@ class Paper:
     claims: tuple[Claim, ...] = ()
     figures: Mapping[str, Callable[[Rows], Any]] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
+    differs: str = ""
 
     @property
     def command(self) -> str:

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 from benchmarks.reram.cases import CASES, VALUES, Case, Loaded, load_case
 from benchmarks.reram.truth import COUNT, Table, load_table, tabled
+from benchmarks.trained_networks import MACHINE, NETWORKS, hash_of, machine
 from tinyhil.harness.search.tuning import TEACHER
 from tinyhil.native import default_cache_dir
 from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
@@ -215,6 +216,8 @@ def optimum(problem: SearchProblem, table: Table) -> Candidate:
 
 def _row(problem: SearchProblem, loaded: Loaded, candidate: Candidate, facts: dict[str, Any]) -> dict[str, Any]:
     program = problem.program(candidate)
+    if problem.trained is not None:
+        facts = {**facts, NETWORKS: hash_of(program.constants), MACHINE: machine()}
     costs = problem.costs
     assert isinstance(costs, AcceleratorCosts)
     cost = costs.cost(candidate)

@@ -13,7 +13,7 @@ MEASURED = "measured"
 MODELLED = "modelled: the crossbars alone; outputs are those of every single reading"
 MEANINGS = {
     "exact cycles": "the chip takes exactly these cycles",
-    "exact instructions, modelled cycles": "instructions as on the chip; cycles from a model (docs/cycle_model.md)",
+    "exact instructions, modelled cycles": "instructions as on the chip; cycles from a model (`hil docs cycle_model`)",
     "exact instructions": "instructions as on the chip; nothing is said of cycles or seconds",
     "function only": "outputs are right or wrong; times say nothing",
 }

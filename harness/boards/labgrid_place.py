@@ -38,7 +38,7 @@ def acquired(name: str, place: Labgrid, wait_s: float) -> Iterator[str]:
     if shutil.which(client()) is None:
         raise BoardError(
             f"{name}: labgrid place {place.place} needs {client()}, which is not there; install labgrid in an "
-            "environment of its own (docs/bench.md)"
+            "environment of its own (`hil docs bench`)"
         )
     deadline = time.monotonic() + wait_s
     while (refusal := _client(place, "acquire")).returncode != 0:

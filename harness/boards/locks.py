@@ -111,7 +111,7 @@ class LockFolder:
             now = time.time()
             return self.holder(name) or Claim("somebody", "just starting or ending", now, now + POLL_S, pid=-1)
         except OSError as error:
-            raise ConfigError(f"lock folder {self.path} can not be used: {error.strerror}; see docs/bench.md") from None
+            raise ConfigError(f"lock folder {self.path} can not be used: {error.strerror}; `hil docs bench`") from None
         reserved = self.reservation(name)
         if reserved is None or reserved.owner == owner():
             return None
@@ -184,7 +184,7 @@ class LockFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"lock folder {self.path} can not be made: {error.strerror}; see docs/bench.md") from None
+            raise ConfigError(f"lock folder {self.path} can not be made: {error.strerror}; `hil docs bench`") from None
         return self.path / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:150]}.{kind}"
 
     def _write(self, name: str, kind: str, data: dict[str, Any]) -> None:
@@ -192,7 +192,7 @@ class LockFolder:
             files.write_text(self._file(name, kind), json.dumps(data) + "\n")
         except OSError as error:
             raise ConfigError(
-                f"lock folder {self.path} can not be written: {error.strerror}; see docs/bench.md"
+                f"lock folder {self.path} can not be written: {error.strerror}; see `hil docs bench`"
             ) from None
 
     def _read(self, name: str, kind: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -31,6 +32,7 @@ from tinyhil.memplan.problem import ARENA
 from tinyhil.passes.arrange import arrange
 from tinyhil.passes.hot import HotMemory, Target
 from tinyhil.passes.laid import laid_out
+from tinyhil.passes.row_pairs import for_time
 from tinyhil.preference import Wish
 from tinyhil.references.verify import checked
 from tinyhil.reram.mapping import WITHOUT, on_crossbars
@@ -96,7 +98,7 @@ def compile_model(
     groups = _by_core(lowered, boards, without)
     if required:
         groups = [(program, same) for program, same in groups if required & {board.name for board in same}]
-    parts = [part for one, same in groups for part in _compile(one, same, required, without, wish or Wish())]
+    parts = [part for one, same in groups for part in _fastest(one, same, required, without, wish or Wish())]
     laid = [(laid_out(part.placed.program, part.placed.plan, part.targets, without), part.targets) for part in parts]
     sources = {**project_sources(boards), **emit_models(laid, _hash_of(model))}
     first = parts[0].placed
@@ -108,7 +110,7 @@ def place_for(lowered: Program, board: BoardSpec, wish: Wish) -> tuple[Placement
     """The lowered program as the board's core has it, planned, and how its input gets in, without its code; DoesNotFit
     as `compile_model`."""
     (program, _), *_ = _by_core(lowered, [board])
-    part = _compile(program, [board], {board.name}, (), wish)[0]
+    part = _fastest(program, [board], {board.name}, (), wish)[0]
     return part.placed, part.transfers[board.name]
 
 
@@ -165,6 +167,23 @@ class _Part:
 
     def without(self, names: Collection[str]) -> _Part:
         return replace(self, transfers={name: one for name, one in self.transfers.items() if name not in names})
+
+
+def _fastest(
+    program: Program, boards: Sequence[BoardSpec], required: set[str], without: Collection[str], wish: Wish
+) -> list[_Part]:
+    """`_compile` of the program with what takes more scratch for less time, where RAM does not count and all fits; else
+    without."""
+    core = boards[0].chip.core if boards and boards[0].hardware is None else ""
+    faster = for_time(program, core, wish.prefer, without)
+    if faster is not program:
+        with suppress(DoesNotFit):
+            parts = _compile(checked(faster, "what takes less time"), boards, required, without, wish)
+            fitted = {name for part in parts for name in part.transfers}
+            peak_bytes = max(part.placed.plan.peak_bytes for part in parts)
+            if len(fitted) == len(boards) and peak_bytes <= (wish.arena_bytes or peak_bytes):
+                return parts
+    return _compile(program, boards, required, without, wish)
 
 
 def _compile(

@@ -40,8 +40,8 @@ PASSES = (
     *("dead-channels", "masks", "part-scales", "columns", "result-scales", "cell-scales", "shared-scales"),
     *("bias", "distance", "exponent", "gathered", "pair", "residual", "activation", "clamp", "sparse", "direct"),
     *("constant-channels", "tables", "folds", "joint-functions", "linear-sums", "linear-channels", "ranges", "signs"),
-    *("streams", "softmax-tables", "decided", "nibbles", "blocks", "input", "rows", "in-place", "views", "gaps"),
-    *("order", "layouts", "chains", "hot"),
+    *("streams", "softmax-tables", "decided", "nibbles", "blocks", "input", "row-pairs", "rows", "in-place", "views"),
+    *("gaps", "order", "layouts", "chains", "hot"),
 )
 FORMAT_OPTION = click.option(
     "--format",
@@ -117,7 +117,7 @@ def calibrate_by_option(default: str | None = None) -> Callable[[Any], Any]:
         default=default,
         show_default="as --assignment was found with, else minmax" if default is None else True,
         help="What of its range a format is fitted to: all, all but one value in a thousand, what loses least, "
-        "or as a paper prints it (docs/formats.md).",
+        "or as a paper prints it (`hil docs formats`).",
     )
 
 

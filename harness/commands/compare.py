@@ -55,7 +55,7 @@ def compare(
     """Say what differs between two records, or the newest records of two folders; exits with 1 if a gate fails.
 
     Two records of different models, boards or samples are compared as far as that means something: the table says
-    which figures may not be held to each other. With --engines: measure engines side by side (docs/engines.md).
+    which figures may not be held to each other. With --engines: measure engines side by side (`hil docs engines`).
     """
     if engines is not None:
         if before is not None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tinyhil.harness.commands.common import say
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -24,7 +26,7 @@ def _topics(context: click.Context, parameter: click.Parameter, incomplete: str)
 def docs(topic: str | None, find: str | None) -> None:
     """Print a page of the documentation, without a network; without TOPIC, list the pages."""
     from tinyhil.errors import ConfigError
-    from tinyhil.harness.offline.pages import lines_with, page_text, pages, title_of
+    from tinyhil.harness.offline.pages import lines_with, of_a_wheel, page_text, pages, title_of
 
     if topic is not None and find is not None:
         raise click.UsageError("give a TOPIC or --find, not both")
@@ -33,6 +35,8 @@ def docs(topic: str | None, find: str | None) -> None:
         if not found:
             raise ConfigError(f"no page holds {find!r}; `hil docs` lists the pages")
         click.echo("\n".join(found))
+        if note := of_a_wheel("\n".join(found)):
+            say(note)
     elif topic is not None:
         click.echo(page_text(topic), nl=False)
     else:

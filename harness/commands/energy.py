@@ -18,7 +18,7 @@ from tinyhil.harness.commands.common import read_boards, say
 @common.INPUTS_OPTION
 @common.calibrate_options
 @click.option("--samples", type=click.IntRange(min=1), default=20, show_default=True, help="Count zeros on so many.")
-@click.option("--technology", help="Prices of operations and accesses, by name; docs/energy.md has the table.")
+@click.option("--technology", help="Prices of operations and accesses, by name; `hil docs energy` has the table.")
 @click.option(
     "--technologies",
     type=click.Path(path_type=Path),

@@ -6,7 +6,7 @@ import click
 
 
 @click.command()
-@click.option("--family", help="Only this family: fixed, posit, ...; docs/formats.md has them all.")
+@click.option("--family", help="Only this family: fixed, posit, ...; `hil docs formats` has them all.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def formats(family: str | None, as_json: bool) -> None:
     """List the number formats with range, precision and measured cost per chip."""

@@ -42,7 +42,7 @@ from tinyhil.harness.commands.common import (
     "--pareto", is_flag=True, help="With --model: every schedule, peak against products computed again and time."
 )
 @click.option("--time", "seconds", type=Finite(min=0, min_open=True), help="Seconds to search at most.")
-@click.option("--planner", default="portfolio", show_default=True, help="Planner; see docs/measured/memplan_method.md.")
+@click.option("--planner", default="portfolio", show_default=True, help="Planner; see `hil docs memplan_method`.")
 @click.option(
     "--without",
     multiple=True,

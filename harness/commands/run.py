@@ -26,7 +26,7 @@ from tinyhil.harness.commands.common import end_with, read_boards, say
     "--firmware",
     type=click.Path(path_type=Path),
     help="Run this image of somebody else's (.elf, .hex, .bin), which speaks our wire or MLPerf Tiny's protocol "
-    "(docs/engines.md). --model then names the float model to compare with, if there is one.",
+    "(`hil docs engines`). --model then names the float model to compare with, if there is one.",
 )
 @click.option("--engine", help="Compute the model by somebody else's engine, see `hil engines`.")
 @click.option(

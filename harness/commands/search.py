@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     help="Most bytes of RAM: all that --board needs (default: what it has); without a board of the arena.",
 )
 @click.option("--arena", type=click.IntRange(min=1), help="Most bytes of the arena alone, model input apart.")
-@click.option("--latency-us", type=common.Finite(min=0, min_open=True), help="Most microseconds on --board.")
+@click.option(
+    "--latency-us", type=common.Finite(min=0, min_open=True), help="Most microseconds of the worst sample on --board."
+)
 @click.option("--energy-uj", type=common.Finite(min=0, min_open=True), help="Most microjoules, on an accelerator.")
 @click.option("--crossbars", type=click.IntRange(min=1), help="Most crossbars, on an accelerator.")
 @click.option(
@@ -62,7 +64,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Percent of the modelled time for which products may be computed again to keep a limit of RAM; 0: never.",
 )
-@click.option("--strategy", default="lagrange", show_default=True, help="How to search; see docs/search.md.")
+@click.option("--strategy", default="lagrange", show_default=True, help="How to search; see `hil docs search`.")
 @click.option("--set", "set_", multiple=True, metavar="NAME=VALUE", help="An option of the strategy; may be repeated.")
 @click.option(
     "--formats",

@@ -26,7 +26,7 @@ from tinyhil.harness.commands.common import Finite, say
     type=Finite(min=0, min_open=True),
     help="First learning rate, as a share of each tensor's size.  [default: by batch and bits of weights]",
 )
-@click.option("--arithmetic", help="Train in fixed16:IL.FL or fp16, instead of in the formats; see docs/training.md.")
+@click.option("--arithmetic", help="Train in fixed16:IL.FL or fp16, instead of in the formats: `hil docs training`.")
 @click.option(
     "--rounding",
     type=click.Choice(["nearest", "stochastic"]),

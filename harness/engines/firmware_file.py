@@ -79,7 +79,8 @@ def _of_elf(path: Path, sha256: str, elf: Path, board: BoardSpec, cache_dir: Pat
             stamp["patch"](str(elf))
         except Exception as error:  # its own class, and those of a damaged file
             raise BuildError(
-                f"{path}: {error}; add firmware/bench/ to the project, or speak {MLPERF} (docs/engines.md)"
+                f"{path}: {error}; add the two files of {asset('firmware')}/bench to the project, or speak {MLPERF}: "
+                "`hil docs engines`"
             ) from None
     contents = read_contents(elf, identified=not speaks_mlperf)
     image = Image(

@@ -14,8 +14,8 @@ from tinyhil.preference import Wish
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Bytes of the arena, exact; of flash, None on a core that was never measured; of RAM; microseconds of a sample,
-    None where the table knows nothing of a layer's kind."""
+    """Bytes of the arena, exact; of flash, None on a core that was never measured; of RAM; microseconds of the
+    median sample, None where the table knows nothing of a layer's kind."""
 
     arena_bytes: int
     flash_bytes: Estimate | None

@@ -65,8 +65,8 @@ class Agreement:
 @dataclass(frozen=True, slots=True)
 class Fit:
     """One model in one format on one board. `fits`: yes, no, or tight: as much as estimates can tell. Bytes of flash
-    and RAM with their bands, against what the chip has; `latency_us` None where the core was never measured, or nothing
-    fits. `reason`: why not. `chosen`: what to take on this board."""
+    and RAM with their bands, against what the chip has; `latency_us` of the median sample, None where the core was
+    never measured, or nothing fits. `reason`: why not. `chosen`: what to take on this board."""
 
     board: str
     format: str

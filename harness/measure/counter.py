@@ -47,5 +47,5 @@ def compare_clocks(hello: Hello, board: BoardSpec, say: Callable[[str], None]) -
         real, meant = (f"{hz / 1e6:g} MHz" for hz in (hello.clock_hz, board.chip.clock_hz))
         say(
             f"{board.name}: runs at {real}, not at the {meant} of its entry in the board file{remedy} "
-            f"(docs/flashing.md); times are those of {real}"
+            f"(`hil docs flashing`); times are those of {real}"
         )

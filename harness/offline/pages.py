@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tinyhil.errors import ConfigError, did_you_mean
-from tinyhil.harness.settings.assets import asset
+from tinyhil.harness.settings.assets import asset, in_checkout
 
 AGENTS = "agents"  # AGENTS.md of the root: where an assistant begins
+IN_A_CLONE = re.compile(  # what an installation of a wheel lacks, as pages name it
+    r"(?<![\w/])(?:benchmarks|examples|tests|tools|models/\w+|\.ci|\.github)/[\w./*-]*\w"
+    r"|python -m\s+(?:benchmarks|tools)[\w.]*\w"
+    r"|\bmake (?:check|claims|docs|mutate|reproduce|setup(?:-dev)?|tables|test(?:-slow)?)\b"
+)
+EXTRA = re.compile(r"pip\s+install\s+-e\s+'\.(\[\w+\])'")  # installed into a clone
+SHIPPED = re.compile(r"(?<![\w/])(firmware|emulators)/")  # with tinyhil, elsewhere than in a clone
 
 
 def pages() -> dict[str, Path]:
@@ -38,7 +46,25 @@ def page_text(topic: str) -> str:
     if name is None:
         near = did_you_mean(wanted, list(known)) + "`hil docs` lists them all"
         raise ConfigError(f"no page {topic!r}; {near}, `hil docs --find {topic}` searches them")
-    return known[name].read_text(encoding="utf-8")
+    text = known[name].read_text(encoding="utf-8")
+    note = of_a_wheel(text)
+    first, _, rest = text.partition("\n")
+    return f"{first}\n\n{note}\n{rest}" if note else text
+
+
+def of_a_wheel(text: str) -> str | None:
+    """Where tinyhil is no clone: what of the text is in a clone alone, with the line that gets one, and where else the
+    rest lies; None if nothing is to be said."""
+    kinds = (IN_A_CLONE, EXTRA, SHIPPED)
+    found, extras, folders = (dict.fromkeys(" ".join(one.split()) for one in kind.findall(text)) for kind in kinds)
+    if in_checkout() or not (found or extras or folders):
+        return None
+    (lines,) = re.findall(r"^git clone .*\n.*$", pages()["install"].read_text(encoding="utf-8"), re.MULTILINE)
+    line = " && ".join(lines.splitlines())
+    clone = f"In a clone alone, not in this installation: `{'`, `'.join(found)}`. To get one: `{line}`."
+    here = [f"For `pip install -e '.{extra}'` type `pip install 'tinyhil{extra}'`." for extra in extras]
+    here += [f"The folder `{folder}/` is {asset(folder)}." for folder in folders]
+    return "> " + " ".join([clone] * bool(found) + here)
 
 
 def lines_with(word: str) -> list[str]:

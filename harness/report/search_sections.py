@@ -9,7 +9,11 @@ from tinyhil.harness.report import charts
 from tinyhil.harness.report.html import Cell, chart, escape, number, pairs, section, table
 from tinyhil.harness.report.sentence import search_sentence
 
-RESOURCES = (("arena_bytes", "arena, bytes"), ("latency_us", "latency, µs"), ("flash_bytes", "flash, bytes"))
+RESOURCES = (
+    ("arena_bytes", "arena, bytes"),
+    ("latency_us", "latency of the worst sample, µs"),
+    ("flash_bytes", "flash, bytes"),
+)
 
 
 def search_article(record: Mapping[str, Any], source: str, anchor: str) -> str:
@@ -88,7 +92,7 @@ def front_of(points: Sequence[dict[str, Any]], field: str) -> list[dict[str, Any
 
 
 def _uniform(record: Mapping[str, Any]) -> str:
-    titles = ("format", "arena B", "RAM B", "latency µs", "flash B", "differ from float", "accuracy")
+    titles = ("format", "arena B", "RAM B", "worst latency µs", "flash B", "differ from float", "accuracy")
     points = record.get("points")
     rows = [_row("the answer", record)] if points is None else [_row(f"point {p['number']}", p) for p in points]
     for uniform in record["uniform"]:

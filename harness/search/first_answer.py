@@ -19,7 +19,7 @@ def foresee(task: Task, trial: Trial) -> None:
     task.phases.answered(trial)
     needs, parts = expected[0], [f"{trial.candidate[0].format} for all tensors, {trial.score.disagreements} differ"]
     if needs.latency_us is not None:
-        parts.append(f"{needs.latency_us.value:,.0f} us (at most {needs.latency_us.high:,.0f})")
+        parts.append(f"{needs.latency_us.value:,.0f} us for the median sample (at most {needs.latency_us.high:,.0f})")
     if needs.flash_bytes is not None:
         parts.append(f"{needs.flash_bytes.value:,.0f} B of flash (at most {needs.flash_bytes.high:,.0f})")
     parts.append(f"at most {needs.ram_bytes.high:,.0f} B of RAM")

@@ -269,7 +269,13 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
     """The limit that can not be kept, the least value found, and what makes it."""
     assert meter.task.board is not None
     alone = (
-        (Limits(latency_us=limits.latency_us), limits.latency_us, "us of latency", "--latency-us", OTHER_SAMPLES),
+        (
+            Limits(latency_us=limits.latency_us),
+            limits.latency_us,
+            "us for the worst sample",
+            "--latency-us",
+            OTHER_SAMPLES,
+        ),
         (Limits(flash_bytes=limits.flash_bytes), limits.flash_bytes, "B of flash", "--flash", 1.0),
     )
     for limit, asked, unit, option, slack in alone:
@@ -283,7 +289,8 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
         faster = ", or --prefer latency, which takes more RAM" if is_slower else ""
         return Infeasible(
             f"search: {asked:,.0f} {unit} are not feasible on {meter.task.board.name} with {ram_bytes} B of RAM, "
-            f"the least found is {value:,.0f}: {_parts(meter, limit, candidate)}; try {option} {enough}{faster}",
+            f"the least found is {value:,.0f}{_mean(meter, limit, candidate)}: {_parts(meter, limit, candidate)}; "
+            f"try {option} {enough}{faster}",
             (option, enough),
         )
     if meter.task.request.also:
@@ -318,6 +325,12 @@ def least_of(meter: Meter, limit: Limits, ram_bytes: int) -> tuple[Candidate, fl
     measured = [run.candidate for run in costs.runs]
     best = min(measured, key=value, default=candidate)
     return best, value(best)
+
+
+def _mean(meter: Meter, limit: Limits, candidate: Candidate) -> str:
+    """Of a latency what the mean sample takes, which the limit is not about; empty of flash."""
+    mean_us = meter.costs(limit).mean_us(candidate)
+    return "" if limit.latency_us is None or mean_us is None else f" ({mean_us:,.0f} in the mean of samples)"
 
 
 def _parts(meter: Meter, limit: Limits, candidate: Candidate) -> str:

@@ -90,7 +90,10 @@ def _print_front(outcome: ParetoOutcome, console: Console) -> None:
 
     r = outcome.record
     several = len(r["boards"]) > 1
-    table = Table(title=f"front of {', '.join(r['pareto'])}; accuracy on held-out samples", title_justify="left")
+    table = Table(
+        title=f"front of {', '.join(r['pareto'])}; accuracy on held-out samples, latency of the worst",
+        title_justify="left",
+    )
     board = ("board",) if several else ()
     for title in ("point", *board, "arena B", "RAM B", "latency us", "flash B", "differ", "accuracy"):
         table.add_column(title, justify="left" if title in ("point", "board") else "right")
@@ -113,7 +116,9 @@ def _beside(r: dict[str, Any]) -> Any:
     """The answer, and each format alone: a table."""
     from rich.table import Table
 
-    table = Table(title="held out, beside one format for all tensors", title_justify="left")
+    table = Table(
+        title="held out, beside one format for all tensors; latency of the worst sample", title_justify="left"
+    )
     for title in ("format", "arena B", "RAM B", "latency us", "flash B", "differ", "accuracy"):
         table.add_column(title, justify="left" if title == "format" else "right")
     answer = {**r, "format": "the answer", "keeps_limits": True}

@@ -33,6 +33,7 @@ from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.placement_preference import chosen
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.passes.arrange import arrange
+from tinyhil.passes.row_pairs import for_time
 from tinyhil.preference import LEAST, Wish
 from tinyhil.reram.mapping import WITHOUT
 from tinyhil.search.accelerator import AcceleratorCosts
@@ -263,7 +264,7 @@ def memory_of(
         press()
         if board is None:
             return program
-        own = arrange(program, board.chip.core)
+        own = for_time(arrange(program, board.chip.core), board.chip.core, prefer)
         return own if request.arena is not None else with_input(own, board, prefer)
 
     computed = Again(arranged, request.more_time / 100) if request.computes_again else None
@@ -289,7 +290,7 @@ def require_time(request: SearchRequest, space: Space, board: BoardSpec | None) 
             floors.append(floor_cycles(space.lower(candidate), board.chip.core) / board.chip.clock_hz * 1e6)
     if floors and min(floors) > asked:
         raise Infeasible(
-            f"search: {asked:,.0f} us of latency are not feasible on {board.name}: its products alone take "
+            f"search: {asked:,.0f} us for the worst sample are not feasible on {board.name}: its products alone take "
             f"{min(floors):,.0f} us on any {board.chip.core} at {board.chip.clock_hz / 1e6:g} MHz; raise --latency-us, "
             "or choose a faster board or a smaller model",
             ("--latency-us", min(floors)),

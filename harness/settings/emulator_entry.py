@@ -84,7 +84,7 @@ class Emulator(Record):
     @model_validator(mode="after")
     def _starts_what_is_known(self) -> Emulator:
         if not PROGRAMS[self.kind].fullmatch(self.program):
-            raise ValueError(f"program {self.program!r} is none of tinyhil's emulators; see docs/emulators.md")
+            raise ValueError(f"program {self.program!r} is none of tinyhil's emulators; see `hil docs emulators`")
         for words in (self.args, self.foreign_args, self.loader_args):
             _check_arguments(self.kind, words)
         return self

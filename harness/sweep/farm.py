@@ -29,6 +29,7 @@ from tinyhil.harness.sweep.worker import Workers
 
 CONNECT_S = 5.0
 POLL_S = 1.0
+FETCH_S = 5.0  # in which a finished cell comes from its worker
 MOST_TRIES = 3  # of a cell whose board fails
 BOARD_FAILED = (errors.EXIT_NO_BOARD, errors.EXIT_FLASH, errors.EXIT_LINK, errors.EXIT_CRASH)
 MOST_SENT_BYTES = 512 << 20  # of one model with its inputs
@@ -128,10 +129,11 @@ class Farm:
             running.update((self._submit(attempt, order), attempt) for attempt in fresh)
             while running:
                 for future in self._done(running):
-                    if not future.done():  # its worker has died with what it had computed: another one does it again
+                    found = self._result(future)
+                    if found is None:
                         continue
                     attempt = running.pop(future)
-                    outcome, texts = self._result(future)
+                    outcome, texts = found
                     other = self._other(attempt, outcome)
                     if other is not None:
                         self._say(f"{attempt.cell.title}: {outcome['error']}; another worker has such a board, too")
@@ -232,19 +234,24 @@ class Farm:
         self._client.cancel(given_up)
         return given_up
 
-    def _result(self, future: Any) -> tuple[Outcome, dict[str, str]]:
-        """What a worker answered; of one that could not, why."""
-        if future.status == "finished":
-            found: tuple[Outcome, dict[str, str]] = future.result()
-            return found
-        if future.cancelled():
-            said = f"within {self._worker_timeout_s:.0f} s no worker came that can carry it out; see docs/sweep.md"
-        else:
-            error = future.exception()
-            if error is None:  # computed again meanwhile
-                again: tuple[Outcome, dict[str, str]] = future.result()
-                return again
+    def _result(self, future: Any) -> tuple[Outcome, dict[str, str]] | None:
+        """What a worker answered; of one that could not, why. None if it has died with what it had computed, which
+        another one does again: nobody waits for that, or all that is finished meanwhile would wait with it."""
+        error: Any = None
+        try:
+            if not future.done():
+                return None
+            if future.status == "finished":
+                found: tuple[Outcome, dict[str, str]] = future.result(timeout=FETCH_S)
+                return found
+            error = None if future.cancelled() else future.exception(timeout=FETCH_S)
+        except TimeoutError:
+            return None
+        said = f"within {self._worker_timeout_s:.0f} s no worker came that can carry it out; see `hil docs sweep`"
+        if error is not None:
             said = f"no worker could carry it out: {type(error).__name__}: {error}".splitlines()[0]
+        elif not future.cancelled():  # computed again meanwhile
+            return None
         return {"exit_code": errors.EXIT_NO_BOARD, "error": said, "record": None, "search": None}, {}
 
     def _other(self, attempt: _Try, outcome: Outcome) -> _Try | None:

@@ -40,6 +40,7 @@ class RunOptions(Record):
     samples: PositiveInt | None = None
     mode: Literal["quiet", "stream"] = "quiet"
     prefer: Literal["balanced", "latency", "ram", "least"] | None = None
+    ram: PositiveInt | None = None
     calibrate_by: Literal["minmax", "percentile", "kl", "mse", "paper-literal"] = "minmax"
     uart: Literal["lifted", "true"] = "lifted"
     load: Literal["direct", "flash"] | None = None

@@ -141,6 +141,37 @@ bool differ_expanded(uint32_t a, uint32_t b, uint32_t c) {
 }
 #endif
 
+#if defined(__ARM_ARCH_7M__)
+// Four rows of words and two patches in turn, and eight rows and a list of elements that are not 0
+bool differ_in_pairs(uint32_t first, uint32_t second, uint32_t third) {
+    uint32_t words[56], patches[14];
+    const uint32_t some[] = {first, second, third, random_word()};
+    for (uint32_t n = 0; n < 56; ++n) words[n] = (some[n % 4] + n * (third & 0x01010101)) & hil::lane_mask;
+    for (uint32_t n = 0; n < 14; ++n) patches[n] = some[n % 3] ^ random_word() >> n;
+    const uint8_t *const x = reinterpret_cast<const uint8_t *>(patches);
+    hil::Sums<4> a, b;
+    for (hil::Size n = 0; n < 8; ++n) a.of[n / 2][n % 2] = static_cast<int32_t>(random_word());
+    b = a;
+    const hil::Size bytes = 8 + 8 * (random_word() % 6);
+    hil::add_row_pairs(a, words, x, x + bytes);
+    hil::portable::add_row_pairs(b, words, x, x + bytes);
+    return differ(a, b);
+}
+bool differ_in_lists(uint32_t first, uint32_t second, uint32_t third) {
+    uint32_t words[80], patches[10];
+    const uint32_t some[] = {first, second, third, random_word()};
+    for (uint32_t n = 0; n < 80; ++n) words[n] = (some[n % 4] + n * (third & 0x01010101)) & hil::lane_mask;
+    for (uint32_t n = 0; n < 10; ++n) patches[n] = some[n % 3] & random_word();
+    uint16_t list[22];
+    hil::list_elements<0, 1>(list, patches, 4 * (random_word() % 6));
+    int32_t a[8], b[8];
+    for (hil::Size n = 0; n < 8; ++n) a[n] = b[n] = static_cast<int32_t>(random_word());
+    hil::add_listed(a, words, list);
+    hil::portable::add_listed(b, words, list);
+    return __builtin_memcmp(a, b, sizeof a) != 0;
+}
+#endif
+
 // A sum below 2^30 as blocks round it, and in the arithmetic of 64 bits
 template <class Out, bool Once, bool Doubled, int Zero>
 bool differ_rounded(uint32_t sum, uint32_t multiplier, uint32_t more) {
@@ -303,6 +334,8 @@ void run_cases() {
     try_column<4>(words_of_rows<add_unsigned_words>, [](auto &s, auto &w, auto x, auto n) { portable::add_words<uint8_t>(s, w, x, n); });
     try_column<4>(words_of_rows<add_paired_unsigned_words>, [](auto &s, auto &w, auto x, auto n) { portable::add_paired_words<uint8_t>(s, w, x, n); });
 #else
+    try_all(differ_in_pairs);
+    try_all(differ_in_lists);
     try_column<8>([](auto &s, auto &w, auto x, auto n) { add_unsigned_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements<uint8_t>(s, w, x, n); });
     try_column<8>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
     try_column<4>([](auto &s, auto &w, auto x, auto n) { add_paired_words(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_paired_words(s, w, x, n); });

@@ -47,7 +47,7 @@ class Layer:
 @dataclass(frozen=True, slots=True)
 class Distance:
     """Squares of what the input differs by from constants, times constants, as naive Bayes has it: the names of both,
-    of the difference and of its square."""
+    of the difference and of its square; "" for the latter if the difference is squared behind the product."""
 
     centres: str
     weights: str
@@ -159,22 +159,28 @@ def _layer(graph: Graph, node: Node, uses: Counter[str]) -> Layer | None:
 
 
 def _distance(graph: Graph, node: Node, uses: Counter[str]) -> Distance | None:
-    """(x - centres)^2 * weights."""
+    """(x - centres)^2 * weights, or ((x - centres) * weights)^2."""
     shape = graph.shapes.get(node.inputs[0], ())
     if node.op != "Sub" or not shape or shape[-1] != element_count(shape) or not _is_own(graph, node.inputs[1], uses):
         return None
     (difference,) = node.outputs
-    square = next((n for n in graph.nodes if n.op == "Mul" and n.inputs == (difference, difference)), None)
-    if square is None or uses[difference] != 2 or uses[square.outputs[0]] != 1:
+    square = _squared(graph, difference, uses)
+    product = next((n for n in graph.nodes if n.op == "Mul" and n.inputs[0] == (square or difference)), None)
+    if product is None or uses[square or difference] != 1 or not _is_own(graph, product.inputs[1], uses):
         return None
-    product = next((n for n in graph.nodes if n.op == "Mul" and n.inputs[0] == square.outputs[0]), None)
-    if product is None or not _is_own(graph, product.inputs[1], uses):
+    if not square and not _squared(graph, product.outputs[0], uses):
         return None
     centres, weights = node.inputs[1], product.inputs[1]
     columns = shape[-1]
     if any(graph.constants[name].shape[-1:] != (columns,) for name in (centres, weights)):
         return None
-    return Distance(centres, weights, difference, square.outputs[0])
+    return Distance(centres, weights, difference, square)
+
+
+def _squared(graph: Graph, name: str, uses: Counter[str]) -> str:
+    """The square of value `name`, if nothing else reads this; else empty."""
+    square = next((n for n in graph.nodes if n.op == "Mul" and n.inputs == (name, name)), None)
+    return square.outputs[0] if square is not None and uses[name] == 2 else ""
 
 
 def _is_own(graph: Graph, name: str, uses: Counter[str]) -> bool:

@@ -174,9 +174,11 @@ def _distances_over_columns(
     """Centres and weights for an input of mapped columns; the ends of differences and squares, which are others now."""
     moved = (constants[reader.centres].astype(np.float64) - offset) / half
     constants[reader.centres] = moved.astype(np.float32)
-    constants[reader.weights] = (constants[reader.weights].astype(np.float64) * half**2).astype(np.float32)
+    width = half**2 if reader.square else half
+    constants[reader.weights] = (constants[reader.weights].astype(np.float64) * width).astype(np.float32)
     low, high = -REACH - float(moved.max()), REACH - float(moved.min())
-    return {reader.difference: (low, high), reader.square: (0.0, max(low**2, high**2))}
+    squares = {reader.square: (0.0, max(low**2, high**2))} if reader.square else {}
+    return {reader.difference: (low, high), **squares}
 
 
 GIVEN: Stage[Scaled] = Stage("graph, formats asked for, ranges", lambda scaled: faults_of_graph(scaled.graph))

@@ -59,7 +59,7 @@ class Builder:
         self.pinned: dict[str, Format] = {}  # inputs that are integers
         self.whole: set[str] = set()  # run-time values that the file gives an integer type
         self.flags: set[str] = set()  # those that it calls boolean
-        self.kinds: dict[str, int] = {}  # integer types (onnx.TensorProto) of inputs, constants and casts
+        self.kinds: dict[str, int] = {}  # of inputs, constants, casts: integer types, floats of few bits
         self.steps: dict[str, np.ndarray] = {}  # of constants that were integers
         self.grouped = set[str]()  # those of few bits, or with scales of groups
         self.reals: dict[tuple[object, ...], str] = {}  # what codes were made of (rewrite_quantized.py)
@@ -284,7 +284,7 @@ def _check(call: Call) -> None:
         near = difflib.get_close_matches(call.op, [*OPERATOR_BY_NAME, *LOOP_BY_NAME], 1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise ModelError(
-            f"node '{call.name}': operator {call.op} is not supported{hint}; docs/operators.md lists those that are"
+            f"node '{call.name}': operator {call.op} is not supported{hint}; `hil docs operators` lists those that are"
         )
     for attribute in call.attrs:
         if attribute not in known.attributes:

@@ -11,13 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from tinyhil.errors import ModelError
 from tinyhil.frontend.classical_encoders import imputer, joined, label_encoder, labels, one_hot
 from tinyhil.frontend.classical_nodes import Attributes, Plain, constant, plain_node, text, whole
 from tinyhil.frontend.classical_transformers import without_infinities
-from tinyhil.frontend.classical_trees import Forest, read_forest, walk_forest
+from tinyhil.frontend.classical_trees import Forest, of_rows, read_forest, read_joined, walk_forest
 from tinyhil.frontend.classical_vectors import svm_classifier, svm_regressor
 from tinyhil.frontend.onnx_outputs import ML_DOMAIN as DOMAIN
 from tinyhil.frontend.onnx_outputs import origin
@@ -29,6 +29,7 @@ def rewrite_classical(graph: onnx.GraphProto) -> onnx.GraphProto:
     if not any(node.domain == DOMAIN for node in graph.node):
         return graph
     _check_pairs(graph)
+    _check_samples(graph)
     made = onnx.GraphProto()
     made.CopyFrom(graph)
     del made.node[:]
@@ -58,6 +59,17 @@ def _check_pairs(graph: onnx.GraphProto) -> None:
                 raise ModelError(f"node '{node.name}': {what}; train with decision_function_shape='ovr'")
 
 
+def _check_samples(graph: onnx.GraphProto) -> None:
+    """ModelError for trees that read several samples at once: a walk is that of one."""
+    batches = {info.name: info.type.tensor_type.shape.dim[:1] for info in (*graph.input, *graph.value_info)}
+    for node in graph.node:
+        count = max((dim.dim_value for dim in batches.get(node.input[0], ())), default=1) if node.input else 1
+        if node.domain == DOMAIN and node.op_type in ("TreeEnsembleClassifier", "TreeEnsembleRegressor") and count > 1:
+            raise ModelError(
+                f"node '{node.name}' ({DOMAIN}.{node.op_type}): a batch of {count}; export it with one sample"
+            )
+
+
 def _plain(node: onnx.NodeProto, index: int, normalized: set[str], read: set[str]) -> Plain:
     name = node.name or f"{node.op_type}_{index}"
     where = f"node '{name}' ({DOMAIN}.{node.op_type})"
@@ -69,7 +81,7 @@ def _plain(node: onnx.NodeProto, index: int, normalized: set[str], read: set[str
         )
     wants_labels = node.op_type.endswith("Classifier") and node.output[0] in read
     if wants_labels and node.op_type == "SVMClassifier":
-        raise ModelError(f"{where}: its labels are used; export the scores alone (docs/exporters.md)")
+        raise ModelError(f"{where}: its labels are used; export the scores alone (`hil docs exporters`)")
     attrs = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     named = onnx.NodeProto()
     named.CopyFrom(node)
@@ -186,6 +198,26 @@ def _tree_regressor(node: onnx.NodeProto, attrs: Attributes, _: set[str]) -> Pla
     return _forest(node, attrs, "target", node.output[0])
 
 
+def _tree_ensemble(node: onnx.NodeProto, attrs: Attributes, _: set[str]) -> Plain:
+    """Of ai.onnx.ml 5: sums or means (aggregate_function 1, 0) of the leaves' weights as they are, or after Softmax or
+    Sigmoid (post_transform 0, 2, 1)."""
+    numbers = {
+        key: numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+        for key, value in attrs.items()
+    }
+    forest, out = read_joined(numbers), node.output[0]
+    aggregate, transform = int(attrs.get("aggregate_function", 1)), int(attrs.get("post_transform", 0))
+    if aggregate not in (0, 1) or transform not in (0, 1, 2):
+        what = f"aggregate_function {aggregate}, post_transform {transform}"
+        raise ModelError(f"node '{node.name}': {what} is not supported; use sums or means (1, 0), and 0, 1 or 2")
+    if aggregate == 0:
+        forest = replace(forest, weights=(forest.weights / len(forest.roots)).astype(np.float32))
+    after = ("", "Sigmoid", "Softmax")[transform]
+    scores = f"{out}.scores" if after else out
+    node, weights = of_rows(forest, node.input[0], scores)
+    return ([node, plain_node(after, [scores], out)] if after else [node]), weights
+
+
 def _with_ranks(node: onnx.NodeProto, graph: onnx.GraphProto) -> onnx.NodeProto:
     """A copy of an ArrayFeatureExtractor that says whether it chooses from a list; other nodes as they are."""
     if node.op_type != "ArrayFeatureExtractor":
@@ -226,6 +258,7 @@ REWRITES: dict[str, Callable[[onnx.NodeProto, Attributes, set[str]], Plain]] = {
     "SVMClassifier": svm_classifier,
     "SVMRegressor": svm_regressor,
     "Scaler": _scaler,
+    "TreeEnsemble": _tree_ensemble,
     "TreeEnsembleClassifier": _tree_classifier,
     "TreeEnsembleRegressor": _tree_regressor,
 }

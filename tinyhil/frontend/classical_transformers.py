@@ -1,86 +1,38 @@
-"""Transformers of scikit-learn whose files compute with NaN and infinities and choose others afterwards: the same
-without them.
+"""Estimators of scikit-learn whose files compute with NaN, infinities or numbers of 1e9 that do not matter in the end:
+the same without them.
 
-PowerTransformer's Yeo-Johnson and QuantileTransformer's quotients between equal quantiles, as scikit-learn's converter
-writes them. What does not look exactly so stays as it is.
+PowerTransformer's Yeo-Johnson, QuantileTransformer's quotients between equal quantiles and GaussianNB
+(classical_bayes.py), as scikit-learn's converter writes them. What does not look exactly so stays as it is.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
 
+from tinyhil.frontend.classical_bayes import bayes
 from tinyhil.frontend.classical_nodes import constant, plain_node
+from tinyhil.frontend.classical_places import NOTHING, Made, Places, places_of
 
 SMALL_POWER = 0.5
 SOURCE = "source"  # in the steps below, what they begin with
 TERMS = (7, 6, 5, 4, 3, 2)
 # The nodes of Yeo-Johnson in a file, from the value to the result
 POWER = Counter(Add=4, Mul=6, Imputer=4, Cast=2, Div=3, Sub=4, Pow=2, Log=2, Neg=1, Not=1, Less=1)
-Made = tuple[list[onnx.NodeProto], list[onnx.TensorProto], set[str]]  # nodes, constants, values that go
-NOTHING: Made = ([], [], set())
-
-
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """Who makes each value of a graph, who reads it, and what constants are."""
-
-    makers: Mapping[str, onnx.NodeProto]
-    readers: Mapping[str, Sequence[onnx.NodeProto]]
-    constants: Mapping[str, onnx.TensorProto]
-
-    def maker(self, name: str, *ops: str) -> onnx.NodeProto | None:
-        """The node that makes `name`, if it is one of `ops`."""
-        found = self.makers.get(name)
-        return found if found is not None and found.op_type in ops else None
-
-    def behind(self, name: str, end: str, most: int) -> list[onnx.NodeProto]:
-        """The nodes that `name` is computed by, from `end` and constants on; some of them, if they are more than
-        `most`."""
-        found: dict[str, onnx.NodeProto] = {}
-        waiting = [name]
-        while waiting and len(found) <= most:
-            one = waiting.pop()
-            if one != end and one not in self.constants and one not in found and one in self.makers:
-                found[one] = self.makers[one]
-                waiting += found[one].input
-        return list(found.values())
-
-    def numbers(self, name: str) -> np.ndarray | None:
-        """The constant `name`, flat; None if it is none, or damaged."""
-        try:
-            return numpy_helper.to_array(self.constants[name]).reshape(-1).astype(np.float64)
-        except Exception:  # whatever a damaged tensor makes of it: who reads it says so
-            return None
-
-
-def _places(graph: onnx.GraphProto) -> _Places:
-    readers = defaultdict(list)
-    for node in graph.node:
-        for name in node.input:
-            readers[name].append(node)
-    for info in graph.output:
-        readers[info.name].append(onnx.NodeProto())
-    return _Places(
-        {name: node for node in graph.node for name in node.output},
-        readers,
-        {tensor.name: tensor for tensor in graph.initializer},
-    )
 
 
 def without_infinities(graph: onnx.GraphProto) -> onnx.GraphProto:
     """The graph with what these transformers compute written otherwise; the graph itself if it has neither."""
-    places = _places(graph)
+    places = places_of(graph)
     made: dict[str, list[onnx.NodeProto]] = {}  # result -> what is to compute it
     values: list[onnx.TensorProto] = []
     gone = set[str]()
     for node in graph.node:
-        nodes, weights, left_out = _power(node, places) or _quotient(node, places) or NOTHING
+        nodes, weights, left_out = _power(node, places) or _quotient(node, places) or bayes(node, places) or NOTHING
         if nodes:
             made[nodes[-1].output[0]] = nodes
             values += weights
@@ -100,7 +52,7 @@ def without_infinities(graph: onnx.GraphProto) -> onnx.GraphProto:
     return changed
 
 
-def _power(node: onnx.NodeProto, places: _Places) -> Made | None:
+def _power(node: onnx.NodeProto, places: Places) -> Made | None:
     """Yeo-Johnson, which ends in the sum of what it is for x >= 0 and for x < 0, each times its mask:
     g(max(x, 0), l) - g(max(-x, 0), 2 - l), where g(z, l) is ((z + 1)**l - 1) / l, and 0 for l = 0, since the file loses
     the logarithm there."""
@@ -128,7 +80,7 @@ def _power(node: onnx.NodeProto, places: _Places) -> Made | None:
     return nodes, [*above.constants(), *below.constants(), shift], gone - {out}
 
 
-def _scaled(name: str, places: _Places) -> tuple[str, np.ndarray, np.ndarray]:
+def _scaled(name: str, places: Places) -> tuple[str, np.ndarray, np.ndarray]:
     """The Scaler that alone reads `name`: its result, offset and scale; `name` as it is where there is none."""
     readers = places.readers[name]
     if len(readers) != 1 or readers[0].op_type != "Scaler":
@@ -208,13 +160,13 @@ class _Side:
         return plain_node(op, names, f"{self.out}.{result}" if result else self.out)
 
 
-def _makers(node: onnx.NodeProto, op: str, places: _Places, *ops: str) -> list[onnx.NodeProto]:
+def _makers(node: onnx.NodeProto, op: str, places: Places, *ops: str) -> list[onnx.NodeProto]:
     """Those nodes among `ops` that make the operands of an `op`; none if the node is another."""
     found = (places.maker(name, *ops) for name in node.input if node.op_type == op)
     return [part for part in found if part is not None]
 
 
-def _exponents(inner: Iterable[onnx.NodeProto], places: _Places, op: str, operands: Sequence[str]) -> np.ndarray | None:
+def _exponents(inner: Iterable[onnx.NodeProto], places: Places, op: str, operands: Sequence[str]) -> np.ndarray | None:
     """The constant powers that `op` of `operands` is raised to; None if there are none."""
     for part in inner:
         source = places.maker(part.input[0], op) if part.op_type == "Pow" and len(part.input) == 2 else None
@@ -223,7 +175,7 @@ def _exponents(inner: Iterable[onnx.NodeProto], places: _Places, op: str, operan
     return None
 
 
-def _quotient(node: onnx.NodeProto, places: _Places) -> Made | None:
+def _quotient(node: onnx.NodeProto, places: Places) -> Made | None:
     """Where(d <= 0 or IsNaN(n / d), other, n / d), where nothing else reads these: divided by 1 there instead."""
     if node.op_type != "Where" or len(node.input) != 3:
         return None

@@ -18,6 +18,10 @@ MAX_NODES = 1 << 15  # a node number has 16 bits
 MAX_RESULTS = 1 << 10
 TESTS = {"BRANCH_LEQ": "LessOrEqual", "BRANCH_LT": "Less"}  # scikit-learn and LightGBM, XGBoost
 
+# Numbers of modes of TreeEnsemble -> the test, and whether it holds where that one fails
+JOINED_TESTS = {0: "LessOrEqual", 1: "Less", 2: "Less", 3: "LessOrEqual"}
+TURNED = {0: False, 1: False, 2: True, 3: True}
+
 
 @dataclass(frozen=True, slots=True)
 class Forest:
@@ -63,6 +67,35 @@ def read_forest(attrs: dict[str, Any], kind: str, results: int) -> Forest:
     arrays = np.array(attrs["nodes_featureids"], np.int64), np.array(attrs["nodes_values"], np.float32)
     test = TESTS[next(iter(conditions))]
     return Forest(*arrays, children, weights.astype(np.float32), roots, _depth(children, roots), test)
+
+
+def read_joined(attrs: dict[str, Any]) -> Forest:
+    """The trees in the attributes of a TreeEnsemble (of ai.onnx.ml 5): leaves stand in tables of their own here, and
+    become rows behind those of the nodes.
+
+    ValueError as `read_forest`; KeyError if an attribute is missing.
+    """
+    modes, leaves = (np.asarray(attrs[name]).reshape(-1) for name in ("nodes_modes", "leaf_weights"))
+    known = {int(mode) for mode in modes}
+    tests = {JOINED_TESTS[mode] for mode in known if mode in JOINED_TESTS}
+    if len(tests) != 1 or not known <= JOINED_TESTS.keys():
+        raise ValueError(f"modes {sorted(known)}; <= and > (0, 3), or < and >= (1, 2), are supported")
+    count, results = len(modes), int(attrs["n_targets"])
+    rows = count + len(leaves)
+    if not 0 < results <= MAX_RESULTS or rows > MAX_NODES:
+        raise ValueError(f"{rows} nodes, {results} results; the limits are {MAX_NODES} and {MAX_RESULTS}")
+    ways = [np.asarray(attrs[f"nodes_{way}nodeids"]) for way in ("true", "false")]
+    is_leaf = [np.asarray(attrs[f"nodes_{way}leafs"]) for way in ("true", "false")]
+    children = np.repeat(np.arange(rows)[:, None], 2, axis=1)
+    children[:count] = np.stack([way + count * (leaf != 0) for way, leaf in zip(ways, is_leaf, strict=True)], axis=1)
+    turned = np.isin(modes, [mode for mode, is_turned in TURNED.items() if is_turned])
+    children[:count][turned] = children[:count][turned][:, ::-1]
+    weights = np.zeros((rows, results), np.float32)
+    weights[np.arange(count, rows), np.asarray(attrs["leaf_targetids"])] = leaves
+    feature, threshold = np.zeros(rows, np.int64), np.zeros(rows, np.float32)
+    feature[:count], threshold[:count] = np.asarray(attrs["nodes_featureids"]), np.asarray(attrs["nodes_splits"])
+    roots = np.asarray(attrs["tree_roots"], np.int64)
+    return Forest(feature, threshold, children, weights, roots, _depth(children, roots), tests.pop())
 
 
 def _depth(children: np.ndarray, roots: np.ndarray) -> int:
@@ -123,6 +156,17 @@ def walk_forest(forest: Forest, source: str, out: str, base: np.ndarray) -> tupl
         "Scan", [f"{out}.base", f"{out}.roots"], [out], name=f"{out}.trees", num_scan_inputs=1, body=body
     )
     return [flat, scan], weights
+
+
+def of_rows(forest: Forest, source: str, out: str) -> tuple[onnx.NodeProto, list[Any]]:
+    """A node and weights that compute `out` (samples, results) of `source` (samples, features), a sample at a time."""
+    results = forest.weights.shape[1]
+    row, score, flat = f"{out}.sample", f"{out}.sum", f"{out}.sums"
+    nodes, weights = walk_forest(forest, row, score, np.zeros(results))
+    nodes.append(helper.make_node("Reshape", [score, f"{score}.flat"], [flat], name=flat))
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in (row, flat)]
+    body = helper.make_graph(nodes, "sample", infos[:1], infos[1:])
+    return helper.make_node("Scan", [source], [out], name=f"{out}.samples", num_scan_inputs=1, body=body), weights
 
 
 def _node(op: str, out: str, inputs: str, output: str, **attrs: Any) -> onnx.NodeProto:

@@ -1,7 +1,8 @@
 """Files that use operators before the opset that has them -> what they mean in ONNX, before the file is checked.
 
 Deeploy's tools write RMSNormalization as RMSNorm, leave notes of quantization as attributes of other operators, and
-mean the last axis of Softmax whatever their opset says; ONNX Runtime's optimizer writes LayerNormalization into old
+mean the last axis of Softmax whatever their opset says, and declare the scores' own shape for a loss that gives their
+logarithms; ONNX Runtime's optimizer writes LayerNormalization into old
 opsets. Such a file is read as of an opset that has all of them.
 """
 
@@ -38,12 +39,13 @@ OF_PULP = frozenset(  # whatever domain a tool writes them in; those that are no
 # Of whole numbers in a file with such operators
 WHOLE_IN_PULP = frozenset({"Add", "Sub", "Mul", "MatMul", "Gemm", "Conv"})
 PAD_OPERANDS = 11
+LOSS = "SoftmaxCrossEntropyLoss"
 OPSET, AXES_OPERANDS = 17, 13  # from the second one on axes are operands, and Softmax means the last one
 
 
 def in_onnx(proto: onnx.ModelProto) -> onnx.ModelProto:
     """`proto` as ONNX has it; itself if none of its operators is before its time, and all are in order."""
-    proto = _in_order(proto)
+    proto = _with_log_softmax(_in_order(proto))
     opset = max((entry.version for entry in proto.opset_import if not entry.domain), default=OPSET)
     used = {node.op_type for node in proto.graph.node if not node.domain}
     is_pulp = any(node.op_type in OF_PULP or _is_old_pad(node, opset) for node in proto.graph.node)
@@ -71,6 +73,27 @@ def in_onnx(proto: onnx.ModelProto) -> onnx.ModelProto:
     known = [helper.make_opsetid(*pair) for pair in (("", max(opset, OPSET)), (MICROSOFT, 1), (PULP, 1))]
     made.opset_import.extend([*known, *others])
     return made
+
+
+def _with_log_softmax(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """`proto` with LogSoftmax for a loss whose only result is declared of its scores' rank, where ONNX has one less at
+    least; itself if there is none."""
+    ranks = {info.name: len(info.type.tensor_type.shape.dim) for info in (*proto.graph.input, *proto.graph.output)}
+    found = [
+        number
+        for number, node in enumerate(proto.graph.node)
+        if node.op_type == LOSS
+        and len(node.output) == 1
+        and 0 < ranks.get(node.input[0], 0) == ranks.get(node.output[0])
+    ]
+    if not found:
+        return proto
+    result = onnx.ModelProto()
+    result.CopyFrom(proto)
+    for number in found:
+        node = result.graph.node[number]
+        node.CopyFrom(helper.make_node("LogSoftmax", node.input[:1], node.output, node.name, axis=1))
+    return result
 
 
 def _in_order(proto: onnx.ModelProto) -> onnx.ModelProto:

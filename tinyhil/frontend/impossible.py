@@ -24,8 +24,6 @@ REASONS: dict[str, str] = {
         (
             "ConcatFromSequence",
             "Optional",
-            "OptionalGetElement",
-            "OptionalHasElement",
             "SequenceAt",
             "SequenceConstruct",
             "SequenceEmpty",

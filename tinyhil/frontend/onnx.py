@@ -32,7 +32,7 @@ from tinyhil.frontend.rewrite_control import choose, repeat
 from tinyhil.frontend.rewrite_optimized import FUSED_ATTENTION
 from tinyhil.frontend.rewrite_quantized import NHWC_CONV, input_kind
 from tinyhil.frontend.rewrites import CONTROL, DOMAINS, REWRITE_BY_NAME, rewritten
-from tinyhil.frontend.whole_types import INTEGERS, note_types, require_whole
+from tinyhil.frontend.whole_types import INTEGERS, SMALL_FLOATS, note_types, require_whole
 from tinyhil.language.graph import Shape
 from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.ops.operator import refuse
@@ -49,6 +49,7 @@ BLOCKED = "com.microsoft.nchwc"
 ALSO_MICROSOFT = frozenset({"Gelu"})  # operators of either domain that mean the same
 # the opset from which on another default holds, the attribute, its default before
 DEFAULTS_BEFORE = {"RoiAlign": (16, "coordinate_transformation_mode", "output_half_pixel")}
+TYPED = INTEGERS | SMALL_FLOATS.keys()  # types that values show later: of codes, of casts like them
 Local = dict[str, str]  # the file's names to those of the builder
 
 
@@ -93,6 +94,9 @@ def _port(info: onnx.ValueInfoProto, graph: onnx.GraphProto) -> Port:
     """An input; codes that are a state begin with the zero point of what reads them."""
     kind = input_kind(info.type.tensor_type.elem_type) or pulp_kind(graph)
     shape = _declared_shape(info)
+    small = SMALL_FLOATS.get(info.type.tensor_type.elem_type)
+    if small is not None:
+        return Port(info.name, shape, str(small), pinned=small)
     if kind and not input_kind(info.type.tensor_type.elem_type):
         return Port(info.name, shape, kind)
     if not kind:
@@ -154,7 +158,7 @@ def _strings(message: Any) -> Iterator[str | bytes]:
 
 def _declared_shape(info: onnx.ValueInfoProto) -> Shape:
     tensor = info.type.tensor_type
-    if tensor.elem_type not in FLOAT_TYPES | WHOLE_TYPES and not input_kind(tensor.elem_type):
+    if tensor.elem_type not in FLOAT_TYPES | WHOLE_TYPES | SMALL_FLOATS.keys() and not input_kind(tensor.elem_type):
         known = onnx.TensorProto.DataType.DESCRIPTOR.values_by_number.get(tensor.elem_type)
         kind = known.name if known else f"of unknown type {tensor.elem_type}"
         raise ModelError(f"input '{info.name}' is {kind}; only floats and integers are supported")
@@ -182,7 +186,7 @@ def _add_initializers(proto: onnx.GraphProto, local: Local, builder: Builder) ->
         name = local[tensor.name] = builder.constant(tensor.name, _array(tensor, tensor.name))
         if tensor.data_type in FEW_BITS:
             builder.grouped.add(name)
-        if tensor.data_type in INTEGERS:
+        if tensor.data_type in TYPED:
             builder.kinds[name] = tensor.data_type
 
 
@@ -253,7 +257,7 @@ def _enter(infos: Iterable[onnx.ValueInfoProto], values: Mapping[str, str], loca
     local.update(values)
     kinds = {info.name: info.type.tensor_type.elem_type for info in infos}
     builder.whole.update(value for name, value in values.items() if kinds.get(name) in INTEGERS)
-    builder.kinds.update({value: kinds[name] for name, value in values.items() if kinds.get(name) in INTEGERS})
+    builder.kinds.update({value: kinds[name] for name, value in values.items() if kinds.get(name) in TYPED})
     builder.flags.update(value for name, value in values.items() if kinds.get(name) == onnx.TensorProto.BOOL)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from onnx import TensorProto
 
 from tinyhil.errors import ModelError
+from tinyhil.formats.format import Format
 from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.listing import Call, Ends
 from tinyhil.frontend.rewrite_quantized import KINDS
@@ -36,12 +37,14 @@ HELD = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An input of the file. `kind`: REAL, WHOLE (read as whole numbers), or a kind of codes such as int8 or LONG."""
+    """An input of the file. `kind`: REAL, WHOLE (read as whole numbers), a kind of codes such as int8 or LONG, or the
+    name of its format, if it is `pinned` to one."""
 
     name: str
     shape: Shape
     kind: str = REAL
     start: int | np.ndarray = 0  # what a state begins with: the zero point of codes, or an array of its shape
+    pinned: Format | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,9 @@ def _size(parts: Sequence[Part]) -> int:
 
 
 def _declare(builder: Builder, name: str, port: Port) -> None:
-    if port.kind in KINDS:
+    if port.pinned is not None:
+        builder.pinned[name] = port.pinned
+    elif port.kind in KINDS:
         builder.pinned[name] = codes_format(*KINDS[port.kind])
     elif port.kind == LONG:
         builder.pinned[name] = format_of(LONG)

@@ -9,9 +9,10 @@ import numpy as np
 import onnx
 
 from tinyhil.frontend.rewrite import MICROSOFT, Results, Rewrite, Site
-from tinyhil.frontend.whole_types import INTEGERS, NARROW
+from tinyhil.frontend.whole_types import INTEGERS, NARROW, SMALL_FLOATS
 from tinyhil.language.graph import Shape, element_count
 from tinyhil.ops.integral import CLOSED, WHOLE
+from tinyhil.ops.small_floats import FLOAT_CAST, attributes_of, nearest_float
 
 MOST_MULTIPLICATIONS = 16
 FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE, onnx.TensorProto.BFLOAT16)
@@ -159,6 +160,11 @@ def _cast(site: Site) -> Results:
         return _narrowed(site, *NARROW[to])
     if to in INTEGERS:
         return _typed(site, np.trunc(value).astype(np.int64)) if value is not None else site.last("Truncate", source)
+    if to in SMALL_FLOATS:
+        shape, saturate = SMALL_FLOATS[to], bool(site.attr("saturate", 1))
+        if value is not None:
+            return _typed(site, nearest_float(value.astype(np.float32), shape, saturate))
+        return site.last(FLOAT_CAST, source, **attributes_of(shape, saturate))
     known = onnx.TensorProto.DataType.DESCRIPTOR.values_by_number.get(to)
     raise site.refuse(f"to {known.name if known else f'type {to}'}", "floats, integers and booleans are supported")
 
@@ -422,12 +428,17 @@ REWRITES = (
     Rewrite("Celu", "as Elu", _celu, ("alpha",)),
     Rewrite("Selu", "as Elu", _selu, ("alpha", "gamma")),
     Rewrite("Xor", "one of two is not 0; broadcast", _xor),
-    Rewrite("Cast", "to floats, integers (towards zero) and booleans", _cast, ("to", "saturate", "round_mode")),
+    Rewrite(
+        "Cast",
+        "to floats, of 8 and 4 bits too, integers (towards zero) and booleans",
+        _cast,
+        ("to", "saturate", "round_mode"),
+    ),
     Rewrite("Shape", "folded", _shape, ("start", "end")),
     Rewrite("Size", "folded", _size),
     Rewrite("ConstantOfShape", "folded", _constant_of_shape, ("value",)),
     Rewrite("Range", "folded", _range),
-    Rewrite("Gather", "constant indices, or indices computed at run time; any axis", _gather, ("axis",)),
+    Rewrite("Gather", "constant or computed indices; any axis", _gather, ("axis",)),
     Rewrite("ArgMax", "one axis, the first or last of equals", _arg_max, ("axis", "keepdims", "select_last_index")),
     Rewrite("Dropout", "the value itself (inference)", _dropout, ("seed", "ratio")),
     Rewrite("Pad", "constant, edge, reflect and wrap; constant pads", _pad, ("mode",)),

@@ -221,8 +221,19 @@ def _gather_nd(site: Site) -> Results:
     return _taken(site, places, (*index.shape[:-1], *block))
 
 
+def _optional_element(site: Site) -> Results:
+    return site.last("Identity", site.input(0))
+
+
+def _has_element(site: Site) -> Results:
+    """Known when the model is read: a value that is there is a tensor."""
+    return (site.builder.constant(site.stem, np.array(bool(site.input(0)))),)
+
+
 _POOL = ("auto_pad", "ceil_mode", "pads", "strides", "kernel_shape", "dilations", "p")
 REWRITES = (
+    Rewrite("OptionalGetElement", "the tensor itself", _optional_element),
+    Rewrite("OptionalHasElement", "folded", _has_element),
     Rewrite("Swish", "as Mul and Sigmoid", _swish, ("alpha",)),
     Rewrite("QuickGelu", "as Mul and Sigmoid", _swish, ("alpha",), MICROSOFT),
     _biased_gelu("tanh"),
@@ -256,6 +267,6 @@ REWRITES = (
     Rewrite("Trilu", "constant diagonal", _trilu, ("upper",)),
     Rewrite("OneHot", "constant depth and values", _one_hot, ("axis",)),
     Rewrite("Hardmax", "any axis", _hard_max, ("axis",)),
-    Rewrite("GatherElements", "constant indices, or indices computed at run time", _gather_elements, ("axis",)),
+    Rewrite("GatherElements", "constant or computed indices", _gather_elements, ("axis",)),
     Rewrite("GatherND", "constant indices", _gather_nd, ("batch_dims",)),
 )

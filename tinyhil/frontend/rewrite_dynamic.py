@@ -53,8 +53,6 @@ def _to_float(site: Site) -> Results:
 
 REWRITES = (
     Rewrite("DynamicQuantizeLinear", "uint8; numbers whose scale each sample chooses", _dynamic),
-    Rewrite(
-        "DynamicQuantizeMatMul", "com.microsoft; as DynamicQuantizeLinear and MatMul", _dynamic_matmul, (), MICROSOFT
-    ),
-    Rewrite("MatMulIntegerToFloat", "com.microsoft; as MatMul of what the codes stand for", _to_float, (), MICROSOFT),
+    Rewrite("DynamicQuantizeMatMul", "as DynamicQuantizeLinear and MatMul", _dynamic_matmul, (), MICROSOFT),
+    Rewrite("MatMulIntegerToFloat", "as MatMul of what the codes stand for", _to_float, (), MICROSOFT),
 )

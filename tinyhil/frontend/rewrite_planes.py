@@ -160,15 +160,17 @@ def _local_response(site: Site) -> Results:
 
 
 def _roi_align(site: Site) -> Results:
-    """Means of samples between pixels: one matrix takes rows of them, one columns."""
+    """Means of samples between pixels: one matrix takes rows of them, one columns. Or largest shares of pixels."""
     x, rois, samples = site.input(0), site.input(1), int(site.attr("sampling_ratio", 0))
     mode, shape, count = site.attr("mode", "avg"), site.shape(x), site.shape(rois)[0]
     half = site.attr("coordinate_transformation_mode", "half_pixel")
-    if shape[0] != 1 or len(shape) != 4 or mode != "avg":
-        raise site.refuse(f"mode {mode} of {list(shape)}", "means of one sample's planes are supported")
+    if shape[0] != 1 or len(shape) != 4 or mode not in ("avg", "max"):
+        raise site.refuse(f"mode {mode} of {list(shape)}", "avg and max of one sample's planes are supported")
     if samples < 1:
         raise site.refuse("as many samples as a region is large, which values decide", "give a sampling_ratio")
     scale, moved = float(site.attr("spatial_scale", 1.0)), 0.5 * (half == "half_pixel")
+    if mode == "max":
+        return _largest(site, site.static(1, "regions of mode max") * scale - moved, bool(moved), samples)
     ends = site.make("Sub", site.make("Mul", rois, site.constant("scale", scale)), site.constant("moved", moved))
     taken = []
     for axis, key in ((1, "output_height"), (0, "output_width")):
@@ -177,6 +179,38 @@ def _roi_align(site: Site) -> Results:
     rows = site.make("MatMul", reshaped(site, taken[0], count, 1, *site.shape(taken[0])[1:]), x)
     columns = site.make("Transpose", taken[1], perm=[0, 2, 1])
     return site.last("MatMul", rows, reshaped(site, columns, count, 1, *site.shape(columns)[1:]))
+
+
+def _largest(site: Site, regions: np.ndarray, is_exact: bool, samples: int) -> Results:
+    """The largest of the pixels around all samples of a part, each times its share: ONNX takes no sums of the four."""
+    x, count = site.input(0), len(regions)
+    channels, *sides = site.shape(x)[1:]
+    out = [int(site.attr(key, 1)) for key in ("output_height", "output_width")]
+    near = [_around(regions[:, [1 - a, 3 - a]], is_exact, out[a], samples, sides[a]) for a in (0, 1)]
+    index = near[0][0][:, :, None, :, None] * sides[1] + near[1][0][:, None, :, None]  # (regions, *out, pixels, pixels)
+    share = near[0][1][:, :, None, :, None] * near[1][1][:, None, :, None]
+    if channels * index.size > MOST_PAIRS:
+        raise site.refuse(f"{index.size} pixels of {channels} planes", f"the limit is {MOST_PAIRS} products")
+    parts, width = count * out[0] * out[1], index.shape[3] * index.shape[4]
+    place = site.constant("pixels", index.reshape(-1), np.int64)
+    pixels = site.make("Gather", reshaped(site, x, channels, sides[0] * sides[1]), place, axis=1)
+    shares = site.constant("share", share.reshape(1, parts, width))
+    products = site.make("Mul", reshaped(site, pixels, channels, parts, width), shares)
+    best = site.make("ReduceMax", products, site.constant("axes", [2], np.int64), keepdims=0)
+    return site.last("Transpose", reshaped(site, best, channels, count, *out), perm=[1, 0, 2, 3])
+
+
+def _around(ends: np.ndarray, is_exact: bool, out: int, samples: int, side: int) -> tuple[np.ndarray, np.ndarray]:
+    """Places and shares (regions, out, 2 * samples) of the pixels on both sides of each sample along an axis."""
+    size = ends[:, 1:] - ends[:, :1]
+    size = size if is_exact else np.maximum(size, 1.0)
+    at = ends[:, :1] + size * ((np.arange(out * samples) + 0.5) / (out * samples))
+    inside = np.clip(at, 0, side - 1)
+    low = np.floor(inside).astype(np.int64)
+    high = np.minimum(low + 1, side - 1)
+    shares = np.stack([1 - (inside - low), inside - low], axis=-1) * ((at >= -1) & (at <= side))[..., None]
+    shape = (len(ends), out, 2 * samples)
+    return np.stack([low, high], axis=-1).reshape(shape), shares.reshape(shape)
 
 
 def _ends(site: Site, rois: str, axis: int, is_exact: bool) -> tuple[str, str]:
@@ -228,7 +262,7 @@ REWRITES = (
     ),
     Rewrite(
         "RoiAlign",
-        "as MatMul; regions computed at run time or not; means of a given sampling_ratio",
+        "as MatMul; regions computed at run time or not; a given sampling_ratio; largest of constant regions",
         _roi_align,
         (
             "coordinate_transformation_mode",

@@ -17,10 +17,11 @@ from tinyhil.compiler.pins import CHOOSING
 from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.rewrite import MICROSOFT, Results, Rewrite, Site
 from tinyhil.frontend.rewrite_blocks import dequantized, spread
-from tinyhil.frontend.whole_types import NARROW
+from tinyhil.frontend.whole_types import NARROW, SMALL_FLOATS
 from tinyhil.language.graph import element_count
 from tinyhil.ops import whole
 from tinyhil.ops.quantize import FROM_CODES, TO_CODES, nearest
+from tinyhil.ops.small_floats import FLOAT_CAST, attributes_of
 
 # (bits, what ONNX's integers exceed ours by)
 KINDS = {"int8": (8, 0), "uint8": (8, 128), "int16": (16, 0), "uint16": (16, 32768)}
@@ -89,7 +90,7 @@ def _quantize_linear(site: Site) -> Results:
         return _rounded(site, kind, _around(site, 1), _around(site, 2) if site.input(2) else "")
     grid = grid_of_inputs(site, 1, 2, int(site.attr("axis", 1)), onnx.TensorProto.DataType.Name(kind).lower())
     is_known, has_few_bits = site.value(site.input(0)) is not None, NARROW.get(kind, (0, LEVELS))[1] < LEVELS
-    if block or has_few_bits or (grid.scale.size != 1 and not is_known):
+    if block or has_few_bits or kind in SMALL_FLOATS or (grid.scale.size != 1 and not is_known):
         return _by_elements(site, grid, block, kind)
     return (_quantized(site, site.input(0), grid),)
 
@@ -115,6 +116,9 @@ def _by_elements(site: Site, grid: Grid, block: int, kind: int) -> Results:
 
 def _rounded(site: Site, kind: int, scale: str, zero: str) -> Results:
     """round(x / scale) + zero within the type, as numbers."""
+    if kind in SMALL_FLOATS:
+        units = site.make("Div", site.input(0), scale)
+        return site.last(FLOAT_CAST, units, **attributes_of(SMALL_FLOATS[kind], bool(site.attr("saturate", 1))))
     if kind not in NARROW:
         name = onnx.TensorProto.DataType.Name(kind).lower()
         raise site.refuse(f"to {name}", "whole numbers of up to 16 bits are supported")

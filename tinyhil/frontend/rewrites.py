@@ -12,6 +12,7 @@ from tinyhil.frontend import (
     rewrite_deform,
     rewrite_dynamic,
     rewrite_functions,
+    rewrite_gradients,
     rewrite_grams,
     rewrite_linear,
     rewrite_masks,
@@ -55,6 +56,7 @@ REWRITES: tuple[Rewrite, ...] = (
     *rewrite_dynamic.REWRITES,
     *rewrite_blocks.REWRITES,
     *rewrite_optimized.REWRITES,
+    *rewrite_gradients.REWRITES,
     *rewrite_pulp.REWRITES,
     *rewrite_rnnpool.REWRITES,
 )

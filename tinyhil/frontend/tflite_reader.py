@@ -62,7 +62,7 @@ class Reader:
                 break
             convert = self._converter(operation)
             if convert is None:
-                why = REFUSED.get(operation.op, "docs/exporters.md lists those that are")
+                why = REFUSED.get(operation.op, "`hil docs exporters` lists those that are")
                 raise ModelError(f"node '{operation.name}': operator {operation.op} is not supported; {why}")
             convert(self, operation)
         for number in outputs:
@@ -218,6 +218,10 @@ class Reader:
     def to_codes(self, number: int, value: str) -> str:
         """The codes of a quantized tensor that has the real values `value`."""
         return self.add("QuantizeLinear", value, *self._grid(number), out=self.name(number))
+
+    def on_grid(self, number: int, value: str) -> str:
+        """`value` as the codes of the quantized tensor `number` have it."""
+        return self._real(number, self.to_codes(number, value), value)
 
     def _real(self, number: int, codes: str, wish: str) -> str:
         return self.add("DequantizeLinear", codes, *self._grid(number), out=f"{wish}.real")

@@ -59,7 +59,7 @@ def tokens(text: str) -> Iterator[Token]:
         at = Place(line, position - line_start + 1)
         found = _TOKEN.match(text, position)
         if found is None:
-            raise at.error(f"{text[position]!r} does not belong here; the grammar is in docs/dsl.md")
+            raise at.error(f"{text[position]!r} does not belong here; the grammar is in `hil docs dsl`")
         kind, said = str(found.lastgroup), found.group()
         position = found.end()
         if kind == "space":

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import onnx
 
+from tinyhil.formats.minifloat import E2M1, E4M3, E5M2, Minifloat
 from tinyhil.frontend.builder import Builder, node_of
 from tinyhil.frontend.listing import Call
 from tinyhil.ops.operator import refuse
@@ -29,6 +30,18 @@ NARROW = {
 }
 TYPE_NAMES = frozenset(f"tensor({onnx.TensorProto.DataType.Name(kind).lower()})" for kind in INTEGERS)
 FLAG_NAMES = frozenset({"tensor(bool)"})
+# floats of 8 and 4 bits, as formats of ours: FNUZ have one zero and no infinities
+SMALL_FLOATS = {
+    getattr(onnx.TensorProto, name): shape
+    for name, shape in (
+        ("FLOAT8E4M3FN", E4M3),
+        ("FLOAT8E4M3FNUZ", Minifloat(4, 3, 8)),
+        ("FLOAT8E5M2", E5M2),
+        ("FLOAT8E5M2FNUZ", Minifloat(5, 2, 16)),
+        ("FLOAT4E2M1", E2M1),
+    )
+    if hasattr(onnx.TensorProto, name)
+}
 Constants = Sequence["np.ndarray | None"]
 
 
@@ -68,7 +81,7 @@ def note_types(call: Call, results: Sequence[str], builder: Builder) -> None:
     builder.whole.update(name for at, name in enumerate(results) if name and _is_whole_result(call, at, builder))
     flags = (name for at, name in enumerate(results) if name and _is_of(call, at, builder, FLAG_NAMES, is_flag))
     builder.flags.update(flags)
-    if call.op == "Cast" and call.attrs.get("to") in INTEGERS:
+    if call.op == "Cast" and call.attrs.get("to") in {*INTEGERS, *SMALL_FLOATS}:
         builder.kinds[results[0]] = int(call.attrs["to"])
 
 

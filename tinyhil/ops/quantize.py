@@ -3,7 +3,7 @@
 FakeQuantize moves a value onto the grid scale * (code - zero); its result carries that format whatever an assignment
 says. ToCodes shows the codes of such a value as numbers (ONNX's integers), FromCodes the value of codes. The last two
 copy bytes; the front end leaves out all that only cancel each other. `offset` is what ONNX's unsigned integers exceed
-ours by: 128 for uint8, 32768 for uint16.
+ours by: 128 for uint8, 32768 for uint16. FloatCast states a format of few bits the same way (small_floats.py).
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from tinyhil.formats.format import Format
 from tinyhil.language.graph import Node, Shape, element_count
 from tinyhil.language.lowering_context import Lowering
 from tinyhil.language.program import Op, Tensor
-from tinyhil.ops import whole
+from tinyhil.ops import small_floats, whole
 from tinyhil.ops.movement import MOVE, block
 from tinyhil.ops.operator import Arrays, Operator, by_domain
 from tinyhil.ops.scan import COPY
+from tinyhil.ops.small_floats import FLOAT_CAST, small_float
 
 ATTRIBUTES = ("scale", "zero", "bits", "offset")
 FAKE, TO_CODES, FROM_CODES = "FakeQuantize", "ToCodes", "FromCodes"
@@ -44,6 +45,8 @@ def stated(node: Node) -> Format | None:
         return whole_format
     if node.op in (FAKE, FROM_CODES):
         return grid_of(node)
+    if node.op == FLOAT_CAST:
+        return small_float(node)
     return codes_format(int(node.attrs["bits"]), int(node.attrs["offset"])) if node.op == TO_CODES else None
 
 
@@ -82,6 +85,15 @@ def _converted(node: Node, lowering: Lowering, source: str, target: Tensor) -> N
     lowering.emit(node, Op(MOVE.form, node.name, (source,), target.name, {**params, "shift": shift}, 32))
 
 
+def _lower_cast(node: Node, lowering: Lowering) -> None:
+    """The stated format's own rounding; where memory is shared with others it is converted once more."""
+    source, fmt = lowering.operand(node.inputs[0]), small_float(node)
+    if lowering.format(node.outputs[0]) == fmt and lowering.tensors[source].format != fmt:
+        _converted(node, lowering, source, lowering.define(node.outputs[0]))
+        return
+    _finish(node, lowering, fmt, _as(node, lowering, source, fmt))
+
+
 def _as(node: Node, lowering: Lowering, source: str, fmt: Format) -> str:
     """A tensor with the real numbers of `source` in `fmt`: itself if it has that format."""
     tensor = lowering.tensors[source]
@@ -92,7 +104,7 @@ def _as(node: Node, lowering: Lowering, source: str, fmt: Format) -> str:
     return made.name
 
 
-def _finish(node: Node, lowering: Lowering, grid: Affine, source: str) -> None:
+def _finish(node: Node, lowering: Lowering, grid: Format, source: str) -> None:
     """The result shows `source`, which is in `grid`; where memory is shared with others it is converted once more."""
     if lowering.format(node.outputs[0]) == grid:
         lowering.alias(node.outputs[0], source)
@@ -132,4 +144,12 @@ OPERATORS = (
         TO_CODES, "the codes of a quantized value as numbers", _infer, _evaluate_to, by_domain(_lower_codes), ATTRIBUTES
     ),
     Operator(FROM_CODES, "the value that codes stand for", _infer, _evaluate_from, by_domain(_lower_codes), ATTRIBUTES),
+    Operator(
+        FLOAT_CAST,
+        "to floats of 8 and 4 bits",
+        _infer,
+        small_floats.evaluate,
+        by_domain(_lower_cast),
+        small_floats.ATTRIBUTES,
+    ),
 )

@@ -17,6 +17,7 @@ from tinyhil.fuse import GRAPH_FUSIONS, PROGRAM_FUSIONS
 from tinyhil.memplan.arena.passes import MEMORY, ROWS
 from tinyhil.passes.arrange import ON_CORE
 from tinyhil.passes.laid import LAID
+from tinyhil.passes.row_pairs import FOR_TIME
 
 PASSES: tuple[Pass[Any], ...] = (
     *READ,
@@ -25,6 +26,7 @@ PASSES: tuple[Pass[Any], ...] = (
     *GRAPH_FUSIONS,
     *PROGRAM_FUSIONS,
     *ON_CORE,
+    *FOR_TIME,
     ROWS,
     *MEMORY,
     *LAID,

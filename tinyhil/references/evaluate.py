@@ -15,13 +15,14 @@ Watch = Callable[[str, np.ndarray], None]
 Take = Callable[[Node, list[np.ndarray], list[np.ndarray]], list[np.ndarray]]
 
 
-def evaluate(graph: Graph, inputs: np.ndarray, watch: Watch | None = None) -> np.ndarray:
+def evaluate(graph: Graph, inputs: np.ndarray, watch: Watch | None = None, finite: bool = True) -> np.ndarray:
     """Float32 outputs (samples, *output shape) of a graph with one input and one output.
 
     `inputs` is (samples, *input shape), axes of 1 left out or not. `watch` is called with the name and the array
-    (samples, *shape) of every run-time value, for each step of a loop.
+    (samples, *shape) of every run-time value, for each step of a loop. DataError for inputs that are not finite, which
+    no board takes, if they have to be `finite`.
     """
-    x = shape_inputs(graph, inputs)
+    x = shape_inputs(graph, inputs, finite)
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite shows in the values themselves
         output = _run(graph, {graph.inputs[0]: x}, {}, watch)[0]
     return np.broadcast_to(output, (len(x), *graph.shapes[graph.outputs[0]]))  # a loop may ignore the samples
@@ -33,9 +34,9 @@ def replay(graph: Graph, inputs: np.ndarray, take: Take) -> np.ndarray:
     return _run(graph, {graph.inputs[0]: inputs}, {}, None, take)[0]
 
 
-def shape_inputs(graph: Graph, inputs: np.ndarray) -> np.ndarray:
+def shape_inputs(graph: Graph, inputs: np.ndarray, finite: bool = True) -> np.ndarray:
     """`inputs` as float32 (samples, *input shape), or as float64 where whole numbers that the model takes as such are
-    beyond what float32 holds; DataError when the shapes do not agree or a value is not finite."""
+    beyond what float32 holds; DataError when the shapes do not agree or a value that has to be `finite` is not."""
     shape = graph.shapes[graph.inputs[0]]
     squeezed = tuple(dim for dim in shape if dim != 1)
     given = inputs.shape[1:]
@@ -53,7 +54,7 @@ def shape_inputs(graph: Graph, inputs: np.ndarray) -> np.ndarray:
     if is_counted_input(graph) and not np.array_equal(x, inputs):
         x = inputs.astype(np.float64)
     x = x.reshape(len(inputs), *shape)
-    if not np.isfinite(x).all():
+    if finite and not np.isfinite(x).all():
         bad = int(np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1))[0])
         raise DataError(f"inputs: sample {bad} holds NaN or infinite values; clean the data")
     return x

@@ -321,8 +321,10 @@ PAPER = Paper(
     body,
     (
         Claim(
-            "A detector of faces with RNNPool runs within 256 KB of RAM (arena, photo, results, wire, stack)",
+            'Face detection "for tiny ARM Cortex-M4 class microcontrollers with under 256 KB of RAM" (arena, photo, '
+            "results, wire, stack)",
             partial(_on_boards, name="board"),
+            "RNNPool, abstract",
         ),
         Claim(
             "So does it in the formats searched at Face-A's, -B's and -C's limits",
@@ -331,12 +333,15 @@ PAPER = Paper(
         Claim(
             "Fixed point 8/16 at the limits of Face-A, -B and -C keeps the float model's precision",
             partial(_judge, "fixed"),
+            "MinUn",
         ),
-        Claim("Posits 8/16 at these limits keep it", partial(_judge, "posit")),
-        Claim("Posits of the best pair of widths in 200,000 B keep it", partial(_judge, "pair")),
+        Claim("Posits 8/16 at these limits keep it", partial(_judge, "posit"), "MinUn"),
+        Claim("Posits of the best pair of widths in 200,000 B keep it", partial(_judge, "pair"), "MinUn"),
         Claim(
-            "Fixed point: MinUn finds far better formats than Shiftry at the same RAM (+23.3 points of mAP)",
+            "Fixed point: MinUn finds far better formats than Shiftry at the same RAM",
             _judge_shiftry,
+            "MinUn",
+            "+23.3 points of mAP",
         ),
     ),
     absent={

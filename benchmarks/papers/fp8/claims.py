@@ -99,7 +99,15 @@ def _saves(rows: Rows) -> Verdict:
 
 CLAIMS = (
     Claim("E4M3 keeps more accuracy than E5M2", _e4m3_above_e5m2),
-    Claim("FP8 is not below int8", _not_below_int8),
-    Claim("FP8 is insensitive to the scale", _insensitive),
-    Claim("In-place reuse takes 15 to 20 % off the peak of activations (ResNets, YOLOv5s)", _saves),
+    Claim(
+        '"compared to the existing INT8 quantization strategy, the FP8 quantization strategy can maintain better model '
+        'accuracy": it is not below int8',
+        _not_below_int8,
+        "abstract",
+        "YOLOv5s 55.5 %, ResNet-50 77.8 %",
+    ),
+    Claim(
+        '"does not rely on specific calibration algorithms": FP8 is insensitive to the scale', _insensitive, "abstract"
+    ),
+    Claim('"the peak memory usage is reduced by about 15%~20%", in place', _saves, "abstract", "15 to 20 %"),
 )

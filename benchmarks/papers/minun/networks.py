@@ -1,6 +1,6 @@
 """The paper's rows that no model of the zoo stands for: networks for the data in HIL_DATA, and how they are trained.
 
-What they became is kept: `benchmarks/papers/minun/kept.py`.
+What they became is kept: `benchmarks/papers/minun/trained/`.
 MinUn's own networks and splits are not public, so these are networks of ours for its data sets, small enough for its
 limits. Where the papers do not say how classes were grouped, the grouping is ours: `DATA` says how. google-12,
 google-30 and curet-61 need data that is not at hand: `ABSENT`.

@@ -134,9 +134,13 @@ CLAIMS = (
     Claim(
         "Appendix B in posits: heat map and order; 4 B in 16 bits; in 3 B t1 keeps 16 bits at offset 0, t2 gets 8 at 2",
         _judge_example,
+        "appendix B",
+        "the same",
     ),
     Claim(
-        "First fit fragments memory, an exact planner does not (SqueezeNet in posits: 1.44 MB against 1.16 MB)",
+        '"avoid memory fragmentation": first fit fragments, an exact planner does not',
         _judge_fragmentation,
+        "abstract",
+        "SqueezeNet 1.44 MB, planned 1.16",
     ),
 )

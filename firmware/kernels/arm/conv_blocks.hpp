@@ -19,6 +19,24 @@ __attribute__((noinline, noclone, cold)) void block_again(Out *out, Position apa
     }
 }
 
+// Those of a block, from its sums
+template <class Rounded, Size Rows, class Acc, class Out, class Shift>
+__attribute__((always_inline)) inline void block_of_results(Out *out, Position apart, Size plane, const Sums<Rows, Acc> &sums, Size count,
+                                                            const Shift &shift) {
+    int32_t seen = 0;
+    Out *at = out;
+#pragma GCC unroll 4
+    for (Size r = 0; r < Rows; ++r, at += plane) {
+        if (r >= count) break;
+        const auto &by = prepared(of_channel(shift, r));
+        at[0] = Rounded::of(sums.of[r][0], by, seen);
+        at[apart] = Rounded::of(sums.of[r][1], by, seen);
+    }
+    if (__builtin_expect(!Rounded::any(seen), 1)) return;
+    const Sums<Rows, Acc> held = sums;  // in memory here alone
+    block_again<Rounded>(out, apart, plane, held, count, shift);
+}
+
 // `count` outputs from the n-th of two pixels on, at `out` and `out + apart`; w moves on, `shift` is that of the n-th
 template <class Tile, class Acc, class Out, class W, class B, class Shift, class BiasShift>
 __attribute__((always_inline)) inline void block_of_outputs(Out *out, Position apart, Size plane, const W *&w, const uint32_t *patches,
@@ -34,18 +52,7 @@ __attribute__((always_inline)) inline void block_of_outputs(Out *out, Position a
         sums.of[r][1] = VariesByPixel<B>::value ? start_of<Acc>(second, n + of, bias_shift) + before : sums.of[r][0];
     }
     Tile::template add<Rounded::takes_twice>(sums, w, patches, inner);
-    int32_t seen = 0;
-    Out *at = out;
-#pragma GCC unroll 4
-    for (Size r = 0; r < Tile::rows; ++r, at += plane) {
-        if (r >= count) break;
-        const auto &by = prepared(of_channel(shift, r));
-        at[0] = Rounded::of(sums.of[r][0], by, seen);
-        at[apart] = Rounded::of(sums.of[r][1], by, seen);
-    }
-    if (__builtin_expect(!Rounded::any(seen), 1)) return;
-    const Sums<Tile::rows, Acc> held = sums;  // in memory here alone
-    block_again<Rounded>(out, apart, plane, held, count, shift);
+    block_of_results<Rounded>(out, apart, plane, sums, count, shift);
 }
 
 // Whether there are no outputs but those of whole blocks
@@ -85,6 +92,7 @@ inline Laid<X, Inner, OutInner> laid(Ram<X> x) {
 
 }  // namespace hil
 #include "firmware/kernels/arm/lane_windows.hpp"
+#include "firmware/kernels/arm/row_pairs.hpp"
 namespace hil {
 
 // Distances in these layouts; slots of a line buffer hold a row of every channel in either one
