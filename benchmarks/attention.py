@@ -36,8 +36,9 @@ RUNS = (
     *(("CCT-2", "h747", fmt, None) for fmt in ("int8", "fixed8", "fixed16")),
     ("CCT-2", "nucleo_l4r5", "int8", None),
     *(("CCT-2", "due", fmt, None) for fmt in ("int8", "fixed8")),
-    *(("CCT_1_32_32_8", "h747", "int8", prefer) for prefer in ("latency", "ram")),
+    *((name, "h747", "int8", prefer) for name in ("CCT_1_32_32_8", "ViT-196") for prefer in ("latency", "ram")),
 )
+SHAPES = {"CCT-2": Shape(), "ViT-196": Shape(image=56, channels=16, heads=2, encoders=1, kernel=3, hidden=16)}
 DEEPLOY = {
     "CCT_1_32_32_8": "CCT/FP32/CCT_1_32_32_8",
     "microLlama": "microLlama/FP32/microLlama1",
@@ -54,9 +55,9 @@ def files(name: str, folder: Path) -> tuple[Path, Path] | None:
     inputs = folder / "x.npz"
     if name not in DEEPLOY:
         path = folder / f"{name}.onnx"
-        onnx.save(compact(Shape()), path)
-        x = np.random.default_rng(7).standard_normal((4, 3, 32, 32)).astype(np.float32)
-        np.savez(inputs, x=x)
+        side = SHAPES[name].image
+        onnx.save(compact(SHAPES[name]), path)
+        np.savez(inputs, x=np.random.default_rng(7).standard_normal((4, 3, side, side)).astype(np.float32))
         return path, inputs
     given = Path(os.environ.get("HIL_DATA", "/nowhere")) / "deeploy" / "Models" / DEEPLOY[name]
     if not given.exists():

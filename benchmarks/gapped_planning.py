@@ -1,8 +1,9 @@
 """Hundreds of buffers with gaps beside CP-SAT: python -m benchmarks.gapped_planning FOLDER [--write FILE]
 
-Each CSV of the folder is planned with `--time` (10) seconds. What CP-SAT found is kept in benchmarks/gapped_cp_sat.csv:
-`--solve SECONDS --only NAME,...` lets its portfolio of eight workers begin with greedy-by-size, until the process has
-used so many seconds of processor. `--write FILE` replaces the table in a Markdown file.
+Each CSV of the folder is planned with the default budget, the same everywhere, or within `--time SECONDS`. What CP-SAT
+found is kept in benchmarks/gapped_cp_sat.csv: `--solve SECONDS --only NAME,...` lets it begin with greedy-by-size until
+the process has used so many seconds of processor; in one worker, in which its strategies and neighbourhoods take turns,
+or `--workers N`. `--write FILE` replaces the table in a Markdown file.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from tinyhil.memplan.placing import make_plan
 from tools.measured import provenance
 
 KNOWN = Path(__file__).with_name("gapped_cp_sat.csv")
-HEAD = ("instance", "peak", "bound", "processor_s")
-WORKERS = 8
+HEAD = ("instance", "peak", "bound", "processor_s", "workers")
 BEGIN, END = "<!-- benchmarks/gapped_planning.py begin -->", "<!-- benchmarks/gapped_planning.py end -->"
 
 
 @dataclass(frozen=True, slots=True)
 class Theirs:
-    """What CP-SAT reached with how many seconds of processor."""
+    """What CP-SAT reached with how many seconds of processor, and in how many workers."""
 
     peak: int
     bound: int
     processor_s: int
+    workers: int
 
 
 def read_known() -> dict[str, Theirs]:
@@ -51,7 +52,7 @@ def write_known(known: Mapping[str, Theirs]) -> None:
     KNOWN.write_text("\n".join((",".join(HEAD), *lines, "")))
 
 
-def solve(problem: Problem, seconds: float) -> Theirs:
+def solve(problem: Problem, seconds: float, workers: int) -> Theirs:
     """Its plan, checked."""
     from ortools.sat.python import cp_model
 
@@ -60,7 +61,8 @@ def solve(problem: Problem, seconds: float) -> Theirs:
     start = greedy_by_size.run(problem, Budget())
     built = cp_sat._build(model, problem, lower_bound(problem).bytes, start, Account(Budget()))
     assert built is not None  # without a limit of time
-    solver.parameters.random_seed, solver.parameters.num_workers = 1, WORKERS
+    solver.parameters.random_seed, solver.parameters.num_workers = 1, workers
+    solver.parameters.interleave_search = workers == 1
 
     def watch() -> None:
         while time.process_time() - began < seconds:
@@ -72,23 +74,23 @@ def solve(problem: Problem, seconds: float) -> Theirs:
     offsets = {name: solver.value(offset) for name, offset in built[1].items()}
     plan = make_plan(problem, offsets, cp_sat.NAME, bound=lower_bound(problem))
     memplan.check(problem, plan)
-    return Theirs(plan.peak_bytes, int(solver.best_objective_bound), round(time.process_time() - began))
+    return Theirs(plan.peak_bytes, int(solver.best_objective_bound), round(time.process_time() - began), workers)
 
 
-def table(files: list[Path], known: Mapping[str, Theirs], seconds: float) -> Iterator[str]:
-    yield "| | buffers | bound B | ours B | s of processor | CP-SAT B | its s | ours over it |"
-    yield "|---|---|---|---|---|---|---|---|"
+def table(files: list[Path], known: Mapping[str, Theirs], budget: Budget) -> Iterator[str]:
+    yield "| | buffers | bound B | ours B | s of processor | CP-SAT B | its s | its workers | ours over it |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for file in files:
         problem, began = read_problem(file), time.process_time()
-        plan = memplan.plan(problem, budget=Budget(seconds=seconds))
+        plan = memplan.plan(problem, budget=budget)
         used, theirs = time.process_time() - began, known.get(file.stem)
         bound = max(plan.lower_bound_bytes, theirs.bound if theirs else 0)
         row = f"| {file.stem} | {len(problem.buffers)} | {bound:,} | {plan.peak_bytes:,} | {used:.1f} |"
         if theirs is None:
-            yield f"{row} | | |"
+            yield f"{row} | | | |"
             continue
         over = f"{100 * (plan.peak_bytes / theirs.peak - 1):+.2f} %"
-        yield f"{row} {theirs.peak:,} | {theirs.processor_s} | {over} |"
+        yield f"{row} {theirs.peak:,} | {theirs.processor_s} | {theirs.workers} | {over} |"
 
 
 def main() -> None:
@@ -96,7 +98,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--solve", type=float)
     parser.add_argument("--only", default="")
-    parser.add_argument("--time", type=float, default=10.0)
+    parser.add_argument("--time", type=float)
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--write", type=Path)
     given = parser.parse_args()
     measured_at = provenance() if given.write else {}
@@ -104,10 +107,10 @@ def main() -> None:
     files = sorted(file for file in given.folder.glob("*.csv") if not only or file.stem in only)
     known = read_known()
     for file in files if given.solve else ():
-        known[file.stem] = solve(read_problem(file), given.solve)
+        known[file.stem] = solve(read_problem(file), given.solve, given.workers)
         write_known(known)
     lines = []
-    for line in table(files, known, given.time):
+    for line in table(files, known, Budget(seconds=given.time)):
         print(line, flush=True)
         lines.append(line)
     if given.write:

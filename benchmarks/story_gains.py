@@ -1,12 +1,14 @@
-"""What `hil train` gains on a teller of tales with weights of 4 bits: python -m benchmarks.story_gains
+"""What `hil search` and `hil train` gain on a teller of tales: python -m benchmarks.story_gains [--only search | train]
 
 It takes what the zoo's story_small computes of letters that are given, without the dice: logits, with the letters that
 follow as labels of every step. Perplexities are those of the integer reference on the windows held out that the models'
-cards are measured on. Prints them. Needs the extra `train`.
+cards are measured on. `search`: formats of 8 and 16 bits within `RAM` bytes of arena, by decisions of every letter on
+windows of the text trained on; `train`: weights of 4 bits. Prints perplexities. `train` needs the extra of that name.
 """
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from pathlib import Path
 
@@ -21,8 +23,9 @@ from models.training.teller import Teller, teller
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import lower
 from tinyhil.harness.python import calls
+from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.train.session import TrainRequest
-from tinyhil.language.assignment import Assignment
+from tinyhil.language.assignment import Assignment, load_assignment
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 from tools.measured import ROOT
 
@@ -30,6 +33,7 @@ MODEL, SHAPE = ROOT / "models" / "story_small" / "story_small.onnx", Shape(48, 2
 WEIGHTS = "fixed4pc"  # 4 bits, a scale for each output
 TRAINED, HELD_OUT = 400, 64  # windows
 EPOCHS, BATCH = 1, 32
+RAM, FORMATS, SEARCHED, EVALUATIONS = 14_500, ("fixed8", "fixed16"), 48, 40
 SEED = 0
 
 
@@ -68,9 +72,11 @@ def letters(part: np.ndarray, window: int, count: int) -> tuple[np.ndarray, np.n
     return x[:, :, :1], y
 
 
-def perplexity_of(path: Path, assignment: Assignment) -> float:
+def perplexity_of(path: Path, assignment: Assignment | Path) -> float:
     """Of a letter held out, by the integer reference."""
     graph = loop(path, SHAPE.window)
+    if isinstance(assignment, Path):
+        assignment = load_assignment(assignment, graph)
     seen, _ = letters(split_text()[0], SHAPE.window, CALIBRATED)
     x, y = letters(split_text()[1], SHAPE.window, MEASURED)
     program = lower(graph, assignment, calibrate(graph, seen, {"name": "tales", "samples": CALIBRATED}))
@@ -88,6 +94,30 @@ def data(folder: Path, count: int) -> tuple[Path, Path]:
     return paths[0], paths[1]
 
 
+def search(model: Path, folder: Path) -> None:
+    """Formats within a limit of RAM that neither of them keeps with all that the other has."""
+    files = data(folder, SEARCHED)
+    for file in files:
+        np.savez(file, x=np.load(file)["x"])  # letters to decide as the float model does
+    request = SearchRequest(
+        str(model),
+        arena=RAM,
+        formats=",".join(FORMATS),
+        evaluations=EVALUATIONS,
+        samples=SEARCHED,
+        inputs=files[0],
+        held_out=files[1],
+        results=folder / "results",
+    )
+    found = calls.search(request, None, quiet, lambda trial, best: None)
+    for one in found.record["uniform"]:
+        print(
+            f"{one['format']}: perplexity {perplexity_of(model, Assignment(one['format'])):.3f}, {one['arena_bytes']} B"
+        )
+    gained = perplexity_of(model, Path(found.record["assignment_file"]))
+    print(f"hil search within {RAM} B: perplexity {gained:.3f}, {found.record['arena_bytes']} B", flush=True)
+
+
 def train(model: Path, folder: Path) -> None:
     """The weights of 4 bits, rounded and trained."""
     given, held_out = data(folder, TRAINED)
@@ -100,11 +130,16 @@ def train(model: Path, folder: Path) -> None:
 
 
 def main() -> None:
-    """Once."""
+    """One of both, or both."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=("search", "train"))
+    only = parser.parse_args().only
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / f"{MODEL.stem}.onnx"
         onnx.save(guesser(telling(MODEL, SHAPE)), model)
-        train(model, Path(folder))
+        for gain in (search, train):
+            if only in (None, gain.__name__):
+                gain(model, Path(folder))
 
 
 if __name__ == "__main__":

@@ -174,7 +174,7 @@ class _Ejection(ctypes.Structure):
         ("count", ctypes.c_int64),
         *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("size", "alignment", "fixed")),
         ("meets", ctypes.c_void_p),
-        *((name, ctypes.c_int64) for name in ("height", "most_steps")),
+        *((name, ctypes.c_int64) for name in ("height", "most_steps", "largest")),
         ("seed", ctypes.c_uint64),
         ("max_seconds", ctypes.c_double),
     )
@@ -188,7 +188,7 @@ def eject_compiled(movables: Movables, offsets: Sequence[int], limits: Limits) -
         return None
     meets = np.ascontiguousarray(movables.meets, np.uint8)
     arrays = [_array(numbers) for numbers in (movables.size, movables.alignment, movables.fixed)]
-    numbers = (limits.height, limits.steps, limits.seed, limits.seconds or 0.0)
+    numbers = (limits.height, limits.steps, limits.largest, limits.seed, limits.seconds or 0.0)
     record = _Ejection(len(offsets), *arrays, meets.ctypes.data, *numbers)
     found, steps = _array(offsets), ctypes.c_int64()
     state = library.memplan_eject(ctypes.byref(record), found, ctypes.byref(steps))

@@ -1,7 +1,8 @@
 """Below a given height, whatever is in the way of a buffer is ejected and placed anew (eject_core.c is the same in C).
 
-A buffer without a place, drawn by chance, goes where what it must eject weighs least; if that is something, it weighs
-one more from then on. So what is hard to place is ejected seldom, and no two buffers eject each other for ever.
+A buffer without a place, drawn by chance or the largest, goes where what it must eject weighs least; if that is
+something, it weighs one more from then on. So what is hard to place is ejected seldom, and no two buffers eject each
+other for ever.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ class Movables:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The height in bytes, and after how many steps or wall seconds to give up; `seed`: of what is drawn, not 0."""
+    """The height in bytes, and after how many steps or wall seconds to give up; `seed`: of what is drawn, not 0.
+    `largest`: the largest buffer without a place is next, not one by chance."""
 
     height: int
     steps: int
     seed: int
     seconds: float | None = None
+    largest: bool = False
 
 
 def eject_python(movables: Movables, offsets: Sequence[int], limits: Limits) -> tuple[list[int] | None, int]:
@@ -64,6 +67,11 @@ class _Ejection:
         value ^= value >> 7
         self.chance = value ^ (value << 17 & MASK)
         return (self.chance >> 11) % count
+
+    def _next_left(self) -> int:
+        if not self.limits.largest:
+            return self._below(len(self.left))
+        return max(range(len(self.left)), key=lambda at: self.movables.size[self.left[at]])
 
     def _end(self, i: int) -> int:
         return self.at[i] + self.movables.size[i]
@@ -121,7 +129,7 @@ class _Ejection:
                 return self.at, step
             if stop is not None and step % STEPS_PER_LOOK_AT_THE_CLOCK == 0 and monotonic() > stop:
                 return None, step
-            drawn = self._below(len(self.left))
+            drawn = self._next_left()
             i, self.left[drawn] = self.left[drawn], self.left[-1]
             self.left.pop()
             cost, at = self._cheapest(i)

@@ -11,6 +11,7 @@ from kernel_cases import SANITIZED, Case, first_difference, run_natively, run_on
 from onnx_models import compiled, load, samples_for
 from random_models import extreme_inputs
 
+from benchmarks.attention import SHAPES
 from benchmarks.transformers import Shape, compact
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import lower
@@ -25,7 +26,6 @@ from tinyhil.passes.arrange import arrange
 from tinyhil.references.reference import run_reference
 
 SMALL = Shape(image=24, channels=8, heads=2, encoders=1, kernel=3, hidden=8)  # 36 tokens
-VIT = Shape(image=56, channels=16, heads=2, encoders=1, kernel=3, hidden=16)  # 196 tokens
 FORMATS = ("int8", "fixed8", "fixed16")
 
 
@@ -73,7 +73,7 @@ def test_on_boards(board: str, tmp_path: Path) -> None:
 
 def test_the_planner_takes_it_where_ram_counts(tmp_path: Path) -> None:
     """At most a third of layer by layer; each schedule is checked, and the more packing the slower."""
-    program = program_of(VIT, "int8", tmp_path)
+    program = program_of(SHAPES["ViT-196"], "int8", tmp_path)
     layers, rows = (place(program, without).plan for without in (["rows"], []))
     assert layers.proven
     assert 3 * rows.peak_bytes <= layers.peak_bytes

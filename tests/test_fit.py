@@ -85,6 +85,7 @@ def test_what_does_not_fit_says_why(size: int, side: int, reason: str, tmp_path:
     assert done.returncode == EXIT_BUILD
     assert reason in done.stdout
     assert "* what to take on that board" in done.stdout
+    assert "--prefer ram` measures it; `hil search --latency-us` limits the worst sample, not the median" in done.stdout
     assert "fits none of these boards" in done.stderr
 
 

@@ -49,7 +49,8 @@ def test_a_model_of_ones_own_with_a_name_that_needs_quotes(tmp_path: Path) -> No
         (("there",), "there is something already"),
         (("new", "--board", "unno"), "did you mean uno"),
         (("new", "--model", "none.onnx"), "no such file"),
-        (("new", "--model", "text.onnx"), "text.onnx"),
+        (("new", "--model", "text.onnx", "--inputs", "text.onnx"), "text.onnx"),
+        (("new", "--model", "text.onnx"), "text.onnx: its test needs samples to run on; give --inputs test.npz"),
         (("new", "--inputs", "text.onnx"), "name it by --model"),
     ],
 )

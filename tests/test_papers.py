@@ -137,6 +137,9 @@ def test_again_goes_on_behind_what_this_commit_measured(tmp_path: Path) -> None:
     run("2", "")
     assert measured[4:] == ["b", "c"]
     assert "mine: 1 of 3 cells were measured at this commit already" in said
+    more = [*cells(), Cell("d", lambda: measured.append("d") or {})]
+    record.measure("mine", more, lambda: {"commit": "3"}, said.append, tmp_path, again="a")
+    assert measured[6:] == ["a"], "what is missing is not measured beside it"
 
 
 def test_the_command_lists_and_refuses(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

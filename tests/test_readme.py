@@ -9,7 +9,9 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from string import Template
 
 import pytest
 import yaml
@@ -100,6 +102,12 @@ def test_nobody_is_sent_to_an_index_that_has_nothing(page: Path) -> None:
     """Until the first release no page says `pip install tinyhil`; docs/install.md says so and how it becomes true."""
     text = page.read_text().replace("and `pip install tinyhil` may be written elsewhere", "")
     assert PUBLISHED or not re.findall(r"pip install (?:-\w+ )*'?tinyhil\b(?!-\*)", text)
+
+
+@pytest.mark.parametrize("project", ["harness/offline/project/pyproject.toml.in", "examples/vibration/pyproject.toml"])
+def test_no_project_depends_on_what_the_index_does_not_have(project: str) -> None:
+    depends = tomllib.loads(Template((ROOT / project).read_text()).safe_substitute(package="x", quoted_boards=""))
+    assert ("tinyhil" in depends["project"]["dependencies"]) == PUBLISHED
 
 
 def test_the_checklist_of_a_release_is_a_script_of_steps_that_exist() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from arena_machine import Arena, compiled_cases
+from given_data import data_file
 from kernel_cases import SANITIZED, first_difference, run_natively, run_on_board
 
 from benchmarks import msf_cnn
@@ -34,6 +35,8 @@ from tinyhil.memplan.arena.two_passes import in_two_passes
 from tinyhil.passes.arrange import arrange
 from tinyhil.preference import LEAST, PREFERENCES, RAM, Wish
 from tinyhil.references.reference import quantize_inputs, run_reference
+
+RESNET = "models/mlperftiny_ic_resnet8.onnx"
 
 
 def excite(side: int) -> onnx.ModelProto:
@@ -85,6 +88,10 @@ def sizes_of(name: str, folder: Path) -> Program:
     """A published network whose ranges nobody knows: its sizes are the same."""
     path = folder / "network.onnx"
     path.write_bytes(dict(NETWORKS)[name]().SerializeToString())
+    return with_unknown_ranges(path)
+
+
+def with_unknown_ranges(path: Path) -> Program:
     graph = load_model(path).graph
     return lower(graph, Assignment("fixed8"), Ranges(dict.fromkeys(graph.all_shapes(), (-1.0, 1.0)), {}))
 
@@ -154,10 +161,12 @@ def test_what_fits_is_never_slower_than_what_the_front_shows(name: str, made: Ca
         assert within.more_time <= one.more_time
 
 
-def test_the_front_is_what_limits_can_give(made: Callable[..., Made]) -> None:
+@pytest.mark.data(RESNET)
+@pytest.mark.parametrize("name", ["squeezenet", "ResNet-8"])
+def test_the_front_is_what_limits_can_give(name: str, made: Callable[..., Made]) -> None:
     """Any limit, not only those at which the front has a point."""
-    program, _, found = made("squeezenet", "int8")
-    peaks = [one.peak_bytes for one in found]
+    program = with_unknown_ranges(data_file(RESNET)) if name == "ResNet-8" else made(name, "int8")[0]
+    peaks = [one.peak_bytes for one in (front(program) if name == "ResNet-8" else made(name, "int8")[2])]
     limits = {(2 * low + high) // 3 for low, high in pairwise(reversed(peaks))} | {peaks[0] + 5, peaks[0] - 1}
     for limit in limits:
         given = cheapest_within(program, limit)

@@ -14,7 +14,8 @@ from given_data import data_file
 from kernel_cases import Case as KernelCase
 from kernel_cases import first_difference, run_natively, run_on_board
 from onnx_models import compiled
-from tflite_files import BOOL, FLOAT, INT8, INT16, INT32, INT64, OPERATOR, RESOURCE, Grid, Writer, classifier
+from tflite_files import BOOL, FLOAT, INT8, INT32, INT64, OPERATOR, RESOURCE, Grid, Writer, classifier
+from tflite_grids import BESIDE, CODES, TOTALS, beside_codes, totals
 
 from benchmarks import cmsis_nn
 from benchmarks.tflite_files import (
@@ -38,7 +39,7 @@ from tinyhil.harness.settings.config import load_boards
 from tinyhil.references.reference import quantize_inputs
 
 pytest.importorskip("tflite_micro", reason="tflite-micro is not installed")
-KINDS = {"float": FLOAT, "int8": INT8, "int16": INT16}
+KINDS = {"float": FLOAT, **CODES}
 BOTH, ALL = ("float", "int8"), ("float", "int8", "int16")
 
 
@@ -212,16 +213,39 @@ def test_an_operator_equals_tensorflow_lite_micro(name: str, kind: str, tmp_path
     assert tried(CASES[name].file(kind), tmp_path) == Verdict(EVERYWHERE)
 
 
+def case_of(name: str, data: bytes, kind: str) -> KernelCase:
+    """A file's program on four random inputs."""
+    graph, ends = tflite_model(data, Path("m.tflite")).graph, np.iinfo(kind)
+    x = np.random.default_rng(1).integers(ends.min, ends.max + 1, (4, *graph.shapes[graph.inputs[0]]))
+    program = compiled(graph, x.astype(np.float32), "int8")
+    return KernelCase(name, program, quantize_inputs(program, x.astype(np.float32))[0])
+
+
+@pytest.mark.parametrize("kind", ["int8", "int16"])
+@pytest.mark.parametrize("op", ["SUM", "MEAN"])
+def test_sums_and_means_along_any_axes(op: str, kind: str, tmp_path: Path) -> None:
+    said = {
+        (name, pooled): tried(totals(op, name, kind, pooled), tmp_path, 12)
+        for name in TOTALS
+        for pooled in (False, True)
+    }
+    assert said == dict.fromkeys(said, Verdict(EVERYWHERE))
+
+
+@pytest.mark.parametrize(("op", "same"), BESIDE)
+def test_codes_beside_constants_and_on_other_grids(op: str, same: bool, tmp_path: Path) -> None:
+    assert tried(beside_codes(op, same), tmp_path, 12) == Verdict(EVERYWHERE)
+
+
 @pytest.mark.parametrize("board", ["host", "uno", "due"])
 def test_kernels_in_cpp_give_the_same_integers(board: str, tmp_path: Path) -> None:
-    found = []
-    for name in ("add", "sub", "mul", "add_relu", "leaky_relu", "strided_slice_backwards"):
-        for kind in ("int8", "int16"):
-            graph = tflite_model(CASES[name].file(kind), Path("m.tflite")).graph
-            ends = np.iinfo(kind)
-            x = np.random.default_rng(1).integers(ends.min, ends.max + 1, (4, *graph.shapes[graph.inputs[0]]))
-            program = compiled(graph, x.astype(np.float32), "int8")
-            found.append(KernelCase(f"{name}_{kind}", program, quantize_inputs(program, x.astype(np.float32))[0]))
+    names = ("add", "sub", "mul", "add_relu", "leaky_relu", "strided_slice_backwards")
+    found = [case_of(f"{name}_{kind}", CASES[name].file(kind), kind) for name in names for kind in ("int8", "int16")]
+    for kind in ("int8", "int16"):
+        for op, name in (("MEAN", "planes"), ("SUM", "apart")):
+            found.append(case_of(f"{op}_{kind}", totals(op, name, kind, True), kind))
+    found += [case_of(op, beside_codes(op, False), "int8") for op in ("PRELU", "RELU")]
+    found.append(case_of("MAXIMUM", beside_codes("MAXIMUM", True), "int8"))
     if board == "host":
         results = run_natively(found, tmp_path)
     else:

@@ -65,7 +65,10 @@ def operators_page() -> str:
         "",
         "What of ONNX is read. Made from the records in `tinyhil/ops/` by `python -m tools.docs`.",
     ]
-    lines += ["Whatever depends on constants only is folded when the model is read.", ""]
+    lines += [
+        "Whatever depends on constants only is folded when the model is read. PACTOps is the dialect of PULP.",
+        "",
+    ]
     lines += ["| ONNX operator | Supported |", "|---|---|"]
     entries = [(operator.name, operator.summary) for operator in OPERATORS]
     entries += [(loop.name, loop.summary) for loop in LOOPS]

@@ -17,6 +17,8 @@ NAMES = {
     "tinymaix": "TinyMaix",
     "executorch": "ExecuTorch",
 }  # others as they are
+# What TinyMaix publishes (its doc/porting/port_STM32H750.md: O1, SIMD), and the board with that core and those caches.
+PUBLISHED_MS, PUBLISHED_HZ, PUBLISHED_ON = {"cifar10": 15, "vww96": 64}, 480_000_000, "h747"
 
 
 def block() -> str:
@@ -24,7 +26,8 @@ def block() -> str:
     rows = read("engines")
     lost = list(_lost(rows))
     said = [_listed(lost) if lost else "No cycles, RAM or flash are lost to any of them.", _listed(ratios(rows))]
-    otherwise = [_listed(text) for text in (list(_otherwise(rows)), list(_failed(rows))) if text]
+    more = (list(_otherwise(rows)), list(_published(rows)), list(_failed(rows)))
+    otherwise = [_listed(text) for text in more if text]
     return "\n\n".join([*said, _table(rows), *otherwise, line("engines")])
 
 
@@ -86,25 +89,50 @@ def _otherwise(rows: Sequence[Row]) -> Iterator[str]:
     yield from (f"{what} ({', '.join(dict.fromkeys(places))})" for what, places in by_engine.items())
 
 
+def published(rows: Sequence[Row]) -> list[tuple[float, Row]]:
+    """Cycles that TinyMaix publishes of a network, and its row on the board with that core, where it is measured."""
+    found = {row["network"]: row for row in rows if (row["engine"], row["board"]) == ("tinymaix", PUBLISHED_ON)}
+    measured = [(ms, found[name]) for name, ms in PUBLISHED_MS.items() if name in found]
+    return [(ms * PUBLISHED_HZ / 1000, row) for ms, row in measured if row["cycles"]]
+
+
+def _published(rows: Sequence[Row]) -> Iterator[str]:
+    words = [f"{row['network']} {theirs:,.0f} : {row['cycles']:,.0f}{_band(row)}" for theirs, row in published(rows)]
+    if words:
+        yield f"published by TinyMaix of an STM32H750, cycles, theirs : here on {PUBLISHED_ON}: {', '.join(words)}"
+
+
 def _failed(rows: Sequence[Row]) -> Iterator[str]:
-    """What could not be measured: networks and boards of one cause together, first what an engine has not at all."""
-    places: dict[tuple[str, str], dict[str, list[str]]] = {}
+    """What could not be measured: networks and boards of one cause together, first what an engine has not at all; no
+    boards where it is all of a network's."""
+    boards: dict[str, set[str]] = {}
+    for row in rows:
+        boards.setdefault(row["network"], set()).add(row["board"])
+    places: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
     for row in sorted((row for row in rows if row["why"]), key=_is_of_board):
-        of_network = places.setdefault((row["engine"], _cause(row)), {})
-        of_network.setdefault(row["network"], []).append(row["board"])
+        cause, by = _cause(row)
+        places.setdefault((row["engine"], cause), {}).setdefault(row["network"], {})[row["board"]] = by
     for (engine, cause), of_network in places.items():
-        words = "; ".join(f"{network} on {', '.join(boards)}" for network, boards in of_network.items())
-        yield f"not by {engine}: {words}: {cause}"
+        words = []
+        for network, found in of_network.items():
+            where = ", ".join(f"{board}{by}" for board, by in found.items())
+            words.append(
+                network if set(found) == boards[network] and not any(found.values()) else f"{network} on {where}"
+            )
+        yield f"not by {engine}: {'; '.join(words)}: {cause}"
 
 
 def _is_of_board(row: Row) -> bool:
     return bool(row["why"].startswith(f"{row['board']}: "))
 
 
-def _cause(row: Row) -> str:
-    """Without the names of the board, or of the file and its node."""
+def _cause(row: Row) -> tuple[str, str]:
+    """Without the names of the board, or of the file and its node; by how many bytes a memory is exceeded."""
     why = row["why"].removeprefix(f"{row['board']}: ").partition(";")[0]
-    return why if _is_of_board(row) else re.sub(r"^\S+: (\w+ '[^']*': )?", "", why)
+    exceeded = re.match(r"(\w+ exceeded) by (\d+) B", why)
+    if exceeded:
+        return exceeded[1], f" by {int(exceeded[2]):,} B"
+    return (why if _is_of_board(row) else re.sub(r"^\S+: (\w+ '[^']*': )?", "", why)), ""
 
 
 def sentence(rows: Sequence[Row]) -> str:

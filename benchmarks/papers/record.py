@@ -52,7 +52,7 @@ def measure(
     only: str = "",
     again: str | None = None,
 ) -> Record:
-    """Measures what is missing, of keys that begin with `only`, and what begins with `again`, and keeps it cell by
+    """Measures what begins with `again`; without it what is missing, of keys that begin with `only`. Keeps it cell by
     cell, in the order of `cells`. A finished cell whose measurement fails this time stays as it was, and one that was
     measured at this very commit is not measured `again`: a killed run goes on.
 
@@ -63,7 +63,7 @@ def measure(
     done = {cell.key: old[cell.key] for cell in wanted if cell.key in old}
     finished = {key for key, cell in done.items() if "failed" not in cell["row"]}
     anew = {cell.key for cell in wanted if again is not None and cell.key.startswith(again)}
-    missing = [cell for cell in wanted if cell.key in anew or cell.key not in finished]
+    missing = [cell for cell in wanted if cell.key in anew or (again is None and cell.key not in finished)]
     missing = [cell for cell in missing if cell.key.startswith(only)]
     if not missing:
         say(f"{name}: {len(done)} of {len(wanted)} cells are measured, none of those asked for is missing")

@@ -14,7 +14,9 @@ SAMPLES = click.Path(path_type=Path, dir_okay=False)
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--model", type=SAMPLES, help="An .onnx, .dsl or .tflite file; default: an example with its samples.")
+@click.option(
+    "--model", type=SAMPLES, help="An .onnx, .dsl or .tflite file, with --inputs; default: an example with its samples."
+)
 @click.option("--inputs", type=SAMPLES, help="Samples to test with: .npz (x, and labels y if any) or .npy.")
 @click.option("--calibrate", type=SAMPLES, help="Samples to calibrate the ranges on.")
 @click.option("--board", "names", multiple=True, default=("uno",), show_default=True, help="A board; may be repeated.")

@@ -24,9 +24,9 @@ def print_fit(outcome: FitOutcome, console: Console) -> None:
         if row.reason:
             console.print(f"{row.board:12} {row.format:9} {row.reason}", soft_wrap=True, markup=False, highlight=False)
     console.print(
-        "* what to take on that board. Estimated but for arena and constants; nine in ten networks lie in the band: "
-        "`hil run --board NAME` measures, `hil docs fit` says how it is known; `hil search --latency-us` limits "
-        "the worst sample, which may take longer than the median",
+        "* what to take on that board. Estimated but for arena and constants; nine in ten networks lie in the band. As "
+        f"`hil run --board NAME --prefer {outcome.request.prefer}` measures it; `hil search --latency-us` limits the "
+        "worst sample, not the median; `hil docs fit` says how it is known",
         soft_wrap=True,
     )
 

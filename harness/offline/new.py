@@ -40,7 +40,7 @@ class NewProject:
 
 def write_project(wanted: NewProject, boards: Boards, say: Say) -> list[Path]:
     """Write the project's files; they, relative to its folder. ConfigError for a folder that holds something, an
-    unknown board or samples without a model; ModelError for a model that cannot be read."""
+    unknown board, samples without a model or a model without samples; ModelError for a model that cannot be read."""
     if wanted.folder.exists() and (not wanted.folder.is_dir() or any(wanted.folder.iterdir())):
         raise ConfigError(f"{wanted.folder}: there is something already; name a folder that is new or empty")
     for name in wanted.boards:
@@ -68,6 +68,8 @@ def _sources(wanted: NewProject) -> tuple[Path, Path | None, Path | None]:
         for path in (wanted.inputs, wanted.calibrate):
             if path is not None and not path.is_file():
                 raise ConfigError(f"{path}: no such file")
+        if wanted.inputs is None:
+            raise ConfigError(f"{wanted.model}: its test needs samples to run on; give --inputs test.npz, too")
         return wanted.model, wanted.inputs, wanted.calibrate
     if wanted.inputs or wanted.calibrate:
         raise ConfigError("samples of which model? name it by --model")

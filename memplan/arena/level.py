@@ -37,21 +37,48 @@ class Held:
         started = self.kind == GIVEN or bool(self.touched & done)
         return started and (self.kind == RESULT or bool(self.touched & ~done))
 
-    def dies_at(self, item: int, done: int) -> bool:
-        """Whether `item`, executed after `done`, is the last to need its value."""
-        if self.kind == STATE:
-            return bool(self.readers >> item & 1) and not self.readers & ~(done | 1 << item)
-        return self.kind in (LOCAL, GIVEN) and not self.touched & ~(done | 1 << item)
+
+Sized = tuple[tuple[int, int], ...]  # bytes, and the items that have to do with them
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An operation or a loop: what it touches, what its output may take the place of, what it needs itself."""
+    """An operation or a loop: what it touches, what it needs itself; `saved`, its output's bytes, are not needed where
+    it is the last of one of `ends`, the items that need a value whose place it may take.
+
+    What it touches once more, as an order asks it: so many bytes are live `before` and `behind` it whatever is done,
+    those `begun` if one of their items is done, those `wanted` as long as one is not; `states` know it themselves."""
 
     touches: tuple[Held, ...]
     own_bytes: int
-    output: Held | None
-    replaceable: tuple[Held, ...]
+    saved: int
+    ends: tuple[int, ...]
+    before: int
+    behind: int
+    begun: Sized
+    wanted: Sized
+    states: tuple[Held, ...]
+
+
+def item_of(index: int, touches: tuple[Held, ...], own_bytes: int, output_bytes: int, places: tuple[Held, ...]) -> Item:
+    """The item of a number, which may write its output over one of `places`."""
+
+    def of(*kinds: str) -> tuple[Held, ...]:
+        return tuple(held for held in touches if held.kind in kinds)
+
+    mortal = [held for held in places if held.kind in (LOCAL, GIVEN)]
+    states = [held.readers for held in places if held.kind == STATE and held.readers >> index & 1]
+    return Item(
+        touches,
+        own_bytes,
+        output_bytes if places else 0,
+        (*(held.touched for held in mortal), *states),
+        sum(held.size_bytes for held in of(ALWAYS, GIVEN)),
+        sum(held.size_bytes for held in of(ALWAYS, RESULT)),
+        tuple((held.size_bytes, held.touched) for held in of(LOCAL, RESULT)),
+        tuple((held.size_bytes, held.touched) for held in of(LOCAL, GIVEN)),
+        of(STATE),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +112,23 @@ class Level:
     def step(self, done: int, index: int, live_bytes: int) -> tuple[int, int]:
         """Bytes needed while `index` executes after `done`, and bytes live afterwards."""
         item, then = self.items[index], done | 1 << index
-        others = live_bytes - sum(held.size_bytes for held in item.touches if held.live_between(done))
-        after = others + sum(held.size_bytes for held in item.touches if held.live_between(then))
+        others, held_after = live_bytes - item.before, item.behind
+        for size, touched in item.begun:
+            if touched & done:
+                others -= size
+        for size, touched in item.wanted:
+            if touched & ~then:
+                held_after += size
+        for held in item.states:
+            others -= held.size_bytes * held.live_between(done)
+            held_after += held.size_bytes * held.live_between(then)
         needed = others + item.own_bytes
-        if item.output is not None and any(held.dies_at(index, done) for held in item.replaceable):
-            needed -= item.output.size_bytes
-        return max(needed, after), after
+        for needing in item.ends:
+            if not needing & ~then:
+                needed -= item.saved
+                break
+        after = others + held_after
+        return (needed if needed > after else after), after
 
     def peak_of(self, order: tuple[int, ...]) -> int:
         """The most bytes live at a time in this order."""
@@ -105,9 +143,8 @@ class Level:
         always = sum(held.size_bytes for held in self.tensors if held.kind == ALWAYS)
         floors = [0]
         for item in self.items:
-            saved = item.output.size_bytes if item.output is not None and item.replaceable else 0
             beside = always - sum(held.size_bytes for held in item.touches if held.kind == ALWAYS)
-            floors.append(beside + item.own_bytes - saved)
+            floors.append(beside + item.own_bytes - item.saved)
         return max(floors)
 
 
@@ -124,19 +161,19 @@ def level_of(program: Program, body: tuple[Op | Loop, ...], weights: tuple[int, 
         known_outside = not is_top and (everywhere[name] > here[name] or name == program.output)
         tensors[name] = _held(program, name, index, known_outside, is_top and name == program.output)
     items = []
-    for item, (reads, writes), weight in zip(body, touches, weights, strict=True):
+    for number, (item, (reads, writes), weight) in enumerate(zip(body, touches, weights, strict=True)):
         held = tuple(tensors[name] for name in dict.fromkeys((*reads, *writes)))
         if isinstance(item, Loop):
             passing = {sequence_of.get(sequence, sequence) for sequence, _ in item.slices}
             passing -= set(_touch_counts(item.body, sequence_of))  # of no weight within: no operation reads the rows
             unread = sum(tensors[name].size_bytes for name in passing if name in tensors)
-            items.append(Item(held, weight + unread, None, ()))
+            items.append(item_of(number, held, weight + unread, 0, ()))
             continue
         replaced = item.inputs[:1] if item.kernel == COPY.form else tuple(overwritable(program, item))
         places = tuple(tensors[name] for name in replaced if name in tensors)
         scratch_bytes = program.tensors[item.scratch].size_bytes if item.scratch else 0
         own_bytes = scratch_bytes + sum(one.size_bytes for one in held)
-        items.append(Item(held, own_bytes, tensors[item.output], places))
+        items.append(item_of(number, held, own_bytes, tensors[item.output].size_bytes, places))
     before = _before(touches)
     return Level(tuple(items), before, _inverse(before), tuple(tensors.values()))
 

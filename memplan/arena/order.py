@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from tinyhil.language.program import Loop, Op, Program
 from tinyhil.memplan.arena.level import Level, level_of
@@ -90,6 +91,9 @@ class _State:
         return tuple(reversed(items))
 
 
+@lru_cache(
+    maxsize=256
+)  # a search of formats asks again and again: what they change of a level is its constants or nothing
 def _search(level: Level, width: int | None) -> tuple[tuple[int, ...], bool]:
     """The best order (the given one unless another has a smaller peak), and whether the search was exhaustive."""
     count = len(level.items)

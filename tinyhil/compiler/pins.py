@@ -26,6 +26,7 @@ CHOOSING = frozenset(
 DENSE = frozenset({"Gemm", "MatMul"})
 LAYERS = frozenset({"Conv", *DENSE})
 PAIRS = frozenset({"Add", "Sub", "Mul"})
+COMPARED = frozenset({"Max", "Min"})
 
 
 def rescales(node: Node) -> bool:
@@ -141,22 +142,26 @@ def moved_constants(graph: Graph, pins: Mapping[str, Format]) -> dict[str, Forma
 
 
 def stated_operands(graph: Graph, pins: Mapping[str, Format]) -> dict[str, Affine]:
-    """Formats of constants of one scale of their own that only sums and products with pinned values read: the model's
-    integers, the zero point such that all of them are codes."""
+    """Formats of constants of one scale of their own that only sums, products and comparisons with pinned values read:
+    the model's integers, the zero point such that all of them are codes; of what is compared that of the other operand,
+    if it has their scale and does."""
     constants, found = graph.all_constants(), dict[str, Affine | None]()
     for node in graph.walk():
         for position, name in enumerate(node.inputs):
             if name in constants:
-                other = pins.get(node.inputs[1 - position]) if node.op in PAIRS else None
-                fmt = _grid_of(constants[name], graph.steps.get(name), other)
+                other = pins.get(node.inputs[1 - position]) if node.op in (*PAIRS, *COMPARED) else None
+                fmt = _grid_of(constants[name], graph.steps.get(name), other, node.op in COMPARED)
                 found[name] = fmt if found.get(name, fmt) == fmt else None
     return {name: fmt for name, fmt in found.items() if fmt is not None}
 
 
-def _grid_of(values: np.ndarray, steps: np.ndarray | None, other: Format | None) -> Affine | None:
+def _grid_of(values: np.ndarray, steps: np.ndarray | None, other: Format | None, is_shared: bool) -> Affine | None:
+    """`is_shared`: the zero point of `other` is wanted."""
     if steps is None or other is None or other.domain != AFFINE or values.size == 0 or (steps != steps.flat[0]).any():
         return None
     scale = float(steps.flat[0])
     units = np.rint(values / scale)
     least, most = other.lowest - int(units.min()), other.highest - int(units.max())
+    if is_shared and other.grid is not None and other.grid[0] == scale and least <= other.grid[1] <= most:
+        return Affine(other.bits, scale, other.grid[1])
     return Affine(other.bits, scale, min(max(0, least), most)) if least <= most else None

@@ -438,7 +438,7 @@ REWRITES = (
     Rewrite("Size", "folded", _size),
     Rewrite("ConstantOfShape", "folded", _constant_of_shape, ("value",)),
     Rewrite("Range", "folded", _range),
-    Rewrite("Gather", "constant indices, or indices computed at run time; any axis", _gather, ("axis",)),
+    Rewrite("Gather", "constant or computed indices; any axis", _gather, ("axis",)),
     Rewrite("ArgMax", "one axis, the first or last of equals", _arg_max, ("axis", "keepdims", "select_last_index")),
     Rewrite("Dropout", "the value itself (inference)", _dropout, ("seed", "ratio")),
     Rewrite("Pad", "constant, edge, reflect and wrap; constant pads", _pad, ("mode",)),

@@ -267,6 +267,6 @@ REWRITES = (
     Rewrite("Trilu", "constant diagonal", _trilu, ("upper",)),
     Rewrite("OneHot", "constant depth and values", _one_hot, ("axis",)),
     Rewrite("Hardmax", "any axis", _hard_max, ("axis",)),
-    Rewrite("GatherElements", "constant indices, or indices computed at run time", _gather_elements, ("axis",)),
+    Rewrite("GatherElements", "constant or computed indices", _gather_elements, ("axis",)),
     Rewrite("GatherND", "constant indices", _gather_nd, ("batch_dims",)),
 )

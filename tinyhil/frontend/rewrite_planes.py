@@ -192,7 +192,7 @@ def _largest(site: Site, regions: np.ndarray, is_exact: bool, samples: int) -> R
     if channels * index.size > MOST_PAIRS:
         raise site.refuse(f"{index.size} pixels of {channels} planes", f"the limit is {MOST_PAIRS} products")
     parts, width = count * out[0] * out[1], index.shape[3] * index.shape[4]
-    place = site.constant("place", index.reshape(-1), np.int64)
+    place = site.constant("pixels", index.reshape(-1), np.int64)
     pixels = site.make("Gather", reshaped(site, x, channels, sides[0] * sides[1]), place, axis=1)
     shares = site.constant("share", share.reshape(1, parts, width))
     products = site.make("Mul", reshaped(site, pixels, channels, parts, width), shares)

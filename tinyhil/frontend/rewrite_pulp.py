@@ -126,7 +126,7 @@ def _pair_of(op: str) -> Rewrite:
         wide = [_lying(site, one, tuple(out)) for one in (a, b)]
         return site.last("WholePair", *wide, whole="int32", function=op.lower())
 
-    return Rewrite(f"i{op}", f"PULP's dialect: {op} beside its operators, of whole numbers", apply, (), PULP)
+    return Rewrite(f"i{op}", f"{op} beside its operators, of whole numbers", apply, (), PULP)
 
 
 def _lying(site: Site, name: str, out: Shape) -> str:
@@ -329,7 +329,7 @@ def _affine(site: Site) -> Results:
 REWRITES = (
     Rewrite(
         "iNoNorm",
-        "PULP's dialect: (x * weights + bias) * mul / D of whole numbers",
+        "(x * weights + bias) * mul / D of whole numbers",
         _affine,
         ("D", "mul", "n_levels"),
         PULP,
@@ -337,69 +337,67 @@ REWRITES = (
     *(_pair_of(op) for op in ("Add", "Sub", "Mul")),
     Rewrite(
         "iConv",
-        "PULP's dialect: Conv beside its operators, of whole numbers",
+        "Conv beside its operators, of whole numbers",
         _conv,
         ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"),
         PULP,
     ),
-    Rewrite("iMatMul", "PULP's dialect: MatMul beside its operators, of whole numbers", _matmul, (), PULP),
+    Rewrite("iMatMul", "MatMul beside its operators, of whole numbers", _matmul, (), PULP),
     Rewrite(
         "iGemm",
-        "PULP's dialect: Gemm beside its operators, of whole numbers",
+        "Gemm beside its operators, of whole numbers",
         _gemm,
         ("alpha", "beta", "transA", "transB"),
         PULP,
     ),
     Rewrite(
         "iRMSNorm",
-        "PULP's dialect: whole numbers times weights by the whole root of their mean square",
+        "whole numbers times weights by the whole root of their mean square",
         _rms_norm,
         ("D", "n_levels"),
         PULP,
     ),
     Rewrite(
         "iSoftmax",
-        "PULP's dialect: exponentials by a parabola between halvings; along the last axis",
+        "exponentials by a parabola between halvings; along the last axis",
         _softmax,
         ("coeffA", "coeffB", "coeffC", "log2", "n_levels"),
         PULP,
     ),
     Rewrite(
         "ITAMax",
-        "PULP's dialect: powers of two in place of exponentials; along the last axis",
+        "powers of two in place of exponentials; along the last axis",
         _ita_max,
         ("axis", "n_levels"),
         PULP,
     ),
     Rewrite(
         "iLayerNorm",
-        "PULP's dialect: a row less its mean, by the whole root of its mean square, times weights, plus a bias",
+        "a row less its mean, by the whole root of its mean square, times weights, plus a bias",
         _layer_norm,
         ("D", "n_levels"),
         PULP,
     ),
-    Rewrite("iGELU", "PULP's dialect: x times a parabola on both sides of 0", _gelu, ("b", "one"), PULP),
-    Rewrite("IntegerMean", "PULP's dialect: along one axis, to the nearest", _mean, ("axes", "keepdims"), PULP),
-    Rewrite(
-        "IntegerDiv", "PULP's dialect: by other whole numbers, in 64 bits", _division, ("Delta", "eps", "eta"), PULP
-    ),
+    Rewrite("iGELU", "x times a parabola on both sides of 0", _gelu, ("b", "one"), PULP),
+    Rewrite("IntegerMean", "along one axis, to the nearest", _mean, ("axes", "keepdims"), PULP),
+    Rewrite("IntegerDiv", "by other whole numbers, in 64 bits", _division, ("Delta", "eps", "eta"), PULP),
     Rewrite(
         "TrueIntegerDiv",
-        "PULP's dialect: by a constant, in 64 bits",
+        "by a constant, in 64 bits",
         _quotient,
         ("Delta", "eps", "eta", "y"),
         PULP,
     ),
     Rewrite(
         "iHardswish",
-        "PULP's dialect: x * min(max(x + three, 0), six) * one_over_six of whole numbers",
+        "x * min(max(x + three, 0), six) * one_over_six of whole numbers",
         _hard_swish,
         ("one_over_six", "six", "three"),
         PULP,
     ),
     Rewrite(
         "RequantShift",
-        "PULP's dialect: whole numbers times a factor, plus an addend, divided by a power of two, within levels",
+        "whole numbers times a factor, plus an addend, divided by a power of two, within levels",
         _requant_shift,
         ("div", "n_levels", "n_levels_out", "signed", "eps_in", "eps_out", "Delta", "quantization"),
         PULP,

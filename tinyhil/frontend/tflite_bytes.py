@@ -1,5 +1,5 @@
 """Operators of a .tflite file whose integers TensorFlow Lite Micro defines code by code: squared differences,
-quotients, products of matrices and logarithms of Softmax (tinyhil/ops/byte_functions.py)."""
+quotients, products of matrices, logarithms of Softmax, sums and means (tinyhil/ops/byte_functions.py)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tinyhil.frontend.tflite_cells import factors, flat, grid_of
-from tinyhil.frontend.tflite_moves import form_of
-from tinyhil.frontend.tflite_reader import PLANES, TO_PLANES, Convert, Reader
+from tinyhil.frontend.tflite_moves import form_of, moved, shaped
+from tinyhil.frontend.tflite_reader import FILE, PLANES, TO_PLANES, Convert, Reader
 from tinyhil.frontend.tflite_records import Operation
 from tinyhil.language.graph import Shape, element_count
 from tinyhil.ops.whole import GRIDS
@@ -74,6 +74,47 @@ def quotient(otherwise: Convert) -> Convert:
         return factors("", float(np.float32(first / np.float32(second * result))))
 
     return _exact("CodeQuotients", attrs, otherwise)
+
+
+def total(is_mean: bool, otherwise: Convert) -> Convert:
+    """SUM and MEAN of int8 and int16: the runtime divides the multiplier of a mean by its elements."""
+
+    def convert(reader: Reader, operation: Operation) -> None:
+        number = operation.inputs[0]
+        tensors = [reader.file.tensors[one] for one in (number, operation.outputs[0])]
+        rank, given = len(tensors[0].shape), reader.whole_numbers(operation.inputs[1])
+        form = PLANES if (number, PLANES) in reader.values else FILE
+        axes = sorted({moved(axis, rank, form) for axis in given})
+        if form == PLANES and not operation.options["KeepDims"] and axes != [2, 3]:
+            form, axes = FILE, sorted({moved(axis, rank, FILE) for axis in given})
+        kinds = {tensor.kind for tensor in tensors}
+        if kinds not in ({"int8"}, {"int16"}) or any(tensor.scales is None for tensor in tensors) or not axes:
+            otherwise(reader, operation)
+            return
+        if axes != list(range(axes[0], axes[-1] + 1)):  # those that stay come first
+            form, others = FILE, [axis for axis in range(rank) if axis not in {moved(one, rank, FILE) for one in given}]
+            order = [*others, *sorted({moved(one, rank, FILE) for one in given})]
+            value = reader.add("Transpose", reader.value(number), out=f"{tensors[1].name}.turned", perm=order)
+            axes = list(range(len(others), rank))
+        else:
+            value = reader.value(number, form)
+        grids = [grid_of(tensor) for tensor in tensors]
+        found = factors("", float(np.float32(grids[0][1])) / float(np.float32(grids[1][1])))
+        if is_mean:
+            found = _shared(found, element_count(reader.builder.shapes[value][axes[0] : axes[-1] + 1]))
+        stated: dict[str, Any] = {**found, "first": axes[0], "last": axes[-1], GRIDS: flat(*grids)}
+        value = reader.add("CodeTotals", value, out=f"{tensors[1].name}.totals", **stated)
+        if form == FILE or not operation.options["KeepDims"]:
+            form, value = FILE, shaped(reader, value, tensors[1].shape, f"{tensors[1].name}.shaped")
+        reader.finish(operation, value, form)
+
+    return convert
+
+
+def _shared(found: dict[str, int], count: int) -> dict[str, int]:
+    """Multiplier and power of a sum divided by `count`, as the runtime's integers have it."""
+    more = min(count.bit_length() - 1, 32, 31 + found["power"])
+    return {"multiplier": (found["multiplier"] << more) // count, "power": found["power"] - more}
 
 
 def log_softmax(otherwise: Convert) -> Convert:

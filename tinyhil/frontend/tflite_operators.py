@@ -182,7 +182,11 @@ def _by_element(op: str, **attrs: Any) -> Convert:
 def _activation(kind: str) -> Convert:
     def convert(reader: Reader, operation: Operation) -> None:
         form, name = moves.form_of(reader, operation), reader.name(operation.outputs[0])
-        value = reader.clamped(reader.value(operation.inputs[0], form), *ENDS[kind], name)
+        value = reader.value(operation.inputs[0], form)
+        if kind == "RELU" and reader.is_rescaled(operation):  # from grid to grid, by the multiplier of LEAKY_RELU
+            value = reader.add("LeakyRelu", value, out=f"{name}.rescaled", alpha=0.0)
+        else:
+            value = reader.clamped(value, *ENDS[kind], name)
         reader.finish(operation, value, form)
 
     return convert
@@ -213,12 +217,12 @@ def _reduce(op: str) -> Convert:
         number = operation.inputs[0]
         keep = bool(operation.options["KeepDims"])
         form = PLANES if (number, PLANES) in reader.values else FILE
-        rank = len(reader.file.tensors[number].shape)
-        axes = sorted(moves.moved(axis, rank, form) for axis in reader.whole_numbers(operation.inputs[1]))
+        rank, given = len(reader.file.tensors[number].shape), reader.whole_numbers(operation.inputs[1])
+        axes = sorted(moves.moved(axis, rank, form) for axis in given)
+        if form == PLANES and not keep and rank - len(axes) > 1 and axes != [2, 3]:  # what is left is no plane
+            form, axes = FILE, sorted(moves.moved(axis, rank, FILE) for axis in given)
         out = f"{reader.name(operation.outputs[0])}.{op.lower()}"
         y = reader.add(op, reader.value(number, form), out=out, axes=axes, keepdims=int(keep))
-        if form == PLANES and not keep and rank - len(axes) > 1 and axes != [2, 3]:
-            raise reader.refuse(operation, f"axes {axes} that leave planes")
         reader.finish(operation, y, form if keep else FILE)
 
     return convert
@@ -307,8 +311,17 @@ def _batch_matmul(reader: Reader, operation: Operation) -> None:
 
 
 def _prelu(reader: Reader, operation: Operation) -> None:
+    """Of codes: those below zero as MUL has them, the others from grid to grid."""
     x, slopes = (reader.value(number) for number in operation.inputs[:2])
-    reader.finish(operation, reader.add("PRelu", x, slopes, out=f"{reader.name(operation.outputs[0])}.prelu"))
+    number = operation.outputs[0]
+    out = f"{reader.name(number)}.prelu"
+    if reader.file.tensors[number].kind != "int8" or reader.file.tensors[operation.inputs[1]].kind != "int8":
+        reader.finish(operation, reader.add("PRelu", x, slopes, out=out))
+        return
+    below = reader.on_grid(number, reader.add("Mul", x, slopes, out=f"{out}.below"))
+    above = reader.on_grid(number, reader.add("LeakyRelu", x, out=f"{out}.above", alpha=1.0))
+    is_below = reader.add("Less", x, reader.number(out, "zero", np.float32(0)), out=f"{out}.less")
+    reader.finish(operation, reader.add("Where", is_below, below, above, out=out))
 
 
 def _resize(mode: str) -> Convert:
@@ -380,7 +393,7 @@ OPERATORS: dict[str, Convert] = {
     "LOG_SOFTMAX": code.log_softmax(_along_last("LogSoftmax")),
     "MAXIMUM": _by_element("Max"),
     "MAX_POOL_2D": _pool,
-    "MEAN": _reduce("ReduceMean"),
+    "MEAN": code.total(True, _reduce("ReduceMean")),
     "MINIMUM": _by_element("Min"),
     "MIRROR_PAD": moves.mirror_pad,
     "MUL": _by_element("Mul"),
@@ -420,7 +433,7 @@ OPERATORS: dict[str, Convert] = {
     "SQUEEZE": moves.reshape,
     "STRIDED_SLICE": moves.strided_slice,
     "SUB": _by_element("Sub"),
-    "SUM": _reduce("ReduceSum"),
+    "SUM": code.total(False, _reduce("ReduceSum")),
     "SVDF": cells.svdf,
     "TANH": cells.word_function("tanh", _by_element("Tanh")),
     "TFLite_Detection_PostProcess": detections,

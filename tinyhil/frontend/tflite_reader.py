@@ -219,5 +219,9 @@ class Reader:
         """The codes of a quantized tensor that has the real values `value`."""
         return self.add("QuantizeLinear", value, *self._grid(number), out=self.name(number))
 
+    def on_grid(self, number: int, value: str) -> str:
+        """`value` as the codes of the quantized tensor `number` have it."""
+        return self._real(number, self.to_codes(number, value), value)
+
     def _real(self, number: int, codes: str, wish: str) -> str:
         return self.add("DequantizeLinear", codes, *self._grid(number), out=f"{wish}.real")

@@ -1,5 +1,5 @@
 """Functions of asymmetric integers that TensorFlow Lite Micro alone defines code by code, so that their float model is
-their integers (whole.py): squared differences, quotients, products of matrices and logarithms of Softmax.
+their integers (whole.py): squared differences, quotients, products of matrices, logarithms of Softmax, sums and means.
 
 Products are rounded twice (`rescale`), sums of products of int16 once (`rescale_wide`), as in
 tensorflow/lite/kernels/internal/reference; reciprocals come from three steps of Newton's method (affine_softmax.py).
@@ -253,6 +253,42 @@ LOG_SOFTMAX = Routine(
     (),
     _log_tables,
 )
-ROUTINES = (SQUARED_DIFFERENCE, QUOTIENT, PRODUCT, LOG_SOFTMAX)
+
+
+# ---- sums and means
+
+
+def _total_shape(node: Node, shapes: Sequence[Shape]) -> Shape:
+    first, last = int(node.attrs["first"]), int(node.attrs["last"])
+    return (*shapes[0][:first], *[1] * (last - first + 1), *shapes[0][last + 1 :])
+
+
+def _total_params(node: Node, shapes: Sequence[Shape]) -> dict[str, int]:
+    (shape,), first, last, grids = shapes, int(node.attrs["first"]), int(node.attrs["last"]), node.attrs["grids"]
+    along = element_count(shape[first : last + 1])
+    if along > MOST_INNER:
+        raise refuse(node, f"{along} elements in one sum", f"the limit is {MOST_INNER}")
+    sizes = {"outer": element_count(shape[:first]), "along": along, "inner": element_count(shape[last + 1 :])}
+    zeros = {"x_zero": int(grids[2]), "zero": int(grids[5]), "bits": int(grids[3])}
+    return {**sizes, **zeros, **_factors(node, "")}
+
+
+def _totals(p: Params, arrays: Arrays) -> np.ndarray:
+    x = arrays[0].reshape(len(arrays[0]), p["outer"], p["along"], p["inner"])
+    sums = x.sum(axis=2) - p["along"] * p["x_zero"]
+    return clipped(_rescaled(sums, p["multiplier"], p["power"]) + p["zero"], p["bits"]).reshape(len(x), -1)
+
+
+TOTAL = Routine(
+    "CodeTotals",
+    "code_totals",
+    "sums and means of int8 or int16",
+    _total_shape,
+    _total_params,
+    ("outer", "along", "inner", "x_zero", "multiplier", "power", "zero", "bits"),
+    _totals,
+    ("first", "last", "multiplier", "power"),
+)
+ROUTINES = (SQUARED_DIFFERENCE, QUOTIENT, PRODUCT, LOG_SOFTMAX, TOTAL)
 KERNELS = tuple(routine.kernel for routine in ROUTINES)
 OPERATORS = tuple(routine.operator for routine in ROUTINES)

@@ -179,7 +179,7 @@ OPERATORS = (
     ),
     Operator(
         "FloorDiv",
-        "tinyhil; the quotient's floor, or its whole part as C has it: what Div of integers is; broadcast",
+        "tinyhil; the quotient's floor, or its whole part as in C; broadcast",
         _infer,
         _evaluate,
         by_domain(_lower),

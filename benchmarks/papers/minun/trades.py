@@ -9,7 +9,6 @@ from functools import partial
 from os import times
 from pathlib import Path
 
-from benchmarks.bench import quiet
 from benchmarks.papers.judge import more_often
 from benchmarks.papers.minun.facts import KINDS, LIMITS, NETWORKS, SHIFTRY_SEARCH
 from benchmarks.papers.minun.networks import ROWS
@@ -42,6 +41,10 @@ def cells() -> Iterator[Cell]:
         yield Cell(f"compile/{network}", partial(_compiled, network), apart=OF_A_CLOCK)
 
 
+def _quiet(*said: object) -> None:
+    """For what says how it goes: nobody reads along."""
+
+
 def quick() -> Iterator[Cell]:
     return iter(())
 
@@ -57,14 +60,14 @@ def _compiled(network: str) -> Row:
             samples=SEARCH_SAMPLES, inputs=seen, held_out=unseen, calibrate=seen,
         )  # fmt: skip
         begin = time.process_time()
-        task = load_task(asked, default_cache_dir(), quiet, quiet, None)
+        task = load_task(asked, default_cache_dir(), _quiet, _quiet, None)
         found = search(task.strategy, task.problem)
         searched_s, begin = time.process_time() - begin, sum(times()[:4])
         boards = load_boards()
         board = boards.board(BOARD)
         formats = task.problem.space.assignment(found.best.candidate)
         compiled = compile_for(board, boards, task.opened.model, formats, task.ranges)
-        image = build_firmware(compiled, board, cache_dir=path.parent, log=quiet)
+        image = build_firmware(compiled, board, cache_dir=path.parent, log=_quiet)
         seconds = {"search_s": round(searched_s, 1), "image_s": round(sum(times()[:4]) - begin, 1)}
         arena = compiled.plan.peak_bytes
     return {"evaluations": round(found.evaluations, 2), "arena": arena, "flash": image.flash_bytes, **seconds}

@@ -46,6 +46,19 @@ void code_quotients(Out *out, A a, B b, Size count, Size a_period, Size b_period
     }
 }
 
+// Sums of |x| <= 2^16, along <= 2^15: within 32 bits
+template <class Acc, class Out, class A>
+void code_totals(Out *out, A x, Size outer, Size along, Size inner, int32_t x_zero, int32_t multiplier, int power, int32_t zero, int bits) {
+    for (Size o = 0; o < outer; ++o) {
+        for (Size i = 0; i < inner; ++i) {
+            int32_t sum = 0;
+            for (Size n = 0; n < along; ++n) sum += static_cast<int32_t>(x[(o * along + n) * inner + i]) - x_zero;
+            const int64_t code = static_cast<int64_t>(rescale(sum, multiplier, power)) + zero;
+            out[o * inner + i] = static_cast<Out>(clipped_to(code, bits));
+        }
+    }
+}
+
 // What sums of products of codes of so many bytes are kept in: 2^15 products of 16 bits, or any of 32
 template <int Bytes>
 struct SumOfCodes {
