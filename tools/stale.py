@@ -24,6 +24,7 @@ DEPENDS = (
     ("docs/measured/search", LEARNT),
     ("docs/training", LEARNT),
     ("docs/reram", LEARNT),
+    ("docs/sweep", ("harness/sweep", "harness/wire")),
     ("docs/", BOARDS),
 )
 LINE = re.compile(r"(?:[Mm]easured at|commit) (?P<commits>[0-9a-f]{10}(?:, [0-9a-f]{10})*)(?:, \d{4}-\d\d-\d\d)?")
