@@ -110,7 +110,14 @@ def place_for(lowered: Program, board: BoardSpec, wish: Wish) -> tuple[Placement
     """The lowered program as the board's core has it, planned, and how its input gets in, without its code; DoesNotFit
     as `compile_model`."""
     (program, _), *_ = _by_core(lowered, [board])
-    part = _fastest(program, [board], {board.name}, (), wish)[0]
+    return place_arranged(program, board, wish)
+
+
+def place_arranged(
+    program: Program, board: BoardSpec, wish: Wish, without: Collection[str] = ()
+) -> tuple[Placement, Transfer]:
+    """The same of a program that is arranged for the board's core already; `without`: names of passes to leave out."""
+    part = _fastest(program, [board], {board.name}, without, wish)[0]
     return part.placed, part.transfers[board.name]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tinyhil.compiler.calibrate import Ranges, load_ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, DoesNotFit
-from tinyhil.harness.build.pipeline import arranged_for, described, fit, limited
+from tinyhil.harness.build.pipeline import arranged_for, described, fit, limited, place_arranged
 from tinyhil.harness.job.job import Opened, Streamed, open_model, preference_of, wish_for
 from tinyhil.harness.job.zoo import ModelSource
 from tinyhil.harness.offline.memory_map import MemoryMap, memory_map
@@ -26,6 +26,7 @@ from tinyhil.memplan.arena.regions import SYMBOL, arrays
 from tinyhil.memplan.arena.schedules import cheapest_within
 from tinyhil.memplan.arena.transfer import Transfer, belongs_in_arena
 from tinyhil.memplan.csv import read_problem
+from tinyhil.passes.row_pairs import for_time
 from tinyhil.preference import RAM, Wish
 
 Say = Callable[[str], None]
@@ -142,7 +143,7 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
     board = None if wanted.board is None or boards is None else boards.board(wanted.board)
     source, formats, arranged = arranged_program(wanted, name, board, say)
     began = time.perf_counter()
-    placed, notes = _placed(wanted, arranged, board)
+    run, (placed, notes) = arranged, _placed(wanted, arranged, board)
     if board is not None and belongs_in_arena(arranged, _beside(wanted, placed, board)):
         arranged = arranged.with_input_in_arena()
         placed, notes = _placed(wanted, arranged, board)
@@ -171,7 +172,7 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
             arena_bytes = arrays(placed.plan).get(SYMBOL, 0)
             extra |= {"input_bytes": transfer.input_bytes, "streamed": transfer.streamed}
             notes.append(f"{board.name}: arena {arena_bytes} B + input {transfer.input_bytes} B ({how}){limit}")
-            notes += _otherwise(wanted, arranged, board, placed)
+            notes += _otherwise(wanted, run, board, placed)
             for region in board.chip.regions if len(placed.problem.regions) > 1 else ():
                 notes.append(f"{board.name}: {placed.plan.peaks[region]} B of {board.chip.regions[region]} B {region}")
     title = f"{source.name}, {formats}"
@@ -186,11 +187,14 @@ def _otherwise(wanted: Wanted, arranged: Program, board: BoardSpec, placed: Plac
     prefer = preference_of(wanted.assignment)
     if wanted.ram is not None or wanted.capacity is not None or prefer == RAM:
         return []
-    run = chosen(arranged, Wish(prefer), board.chip.static_ram_bytes, wanted.without)
+    try:
+        run, _ = place_arranged(arranged, board, Wish(prefer), wanted.without)
+    except DoesNotFit:
+        return []
     if run.plan.peak_bytes == placed.plan.peak_bytes:
         return []
     return [
-        f"least RAM; `hil run` and `hil export --board {board.name}` take a faster schedule while RAM is free: arena "
+        f"least RAM; `hil run` and `hil export --board {board.name}` take less time while RAM is free: arena "
         f"{run.plan.peak_bytes} B; with --prefer ram they plan as above"
     ]
 
@@ -226,14 +230,26 @@ def _placed(wanted: Wanted, program: Program, board: BoardSpec | None) -> tuple[
         wish = replace(wish_for(wanted.assignment), prefer=prefer)
         if prefer == RAM and wish.arena_bytes is None:
             return place(program, wanted.without, wanted.planner, budget), []
-        room = None if board is None else board.chip.static_ram_bytes
-        return chosen(program, wish, room, wanted.without, budget=budget), [f"as found with --prefer {prefer}"]
+        return _as_found(wanted, program, board, wish, budget), [f"as found with --prefer {prefer}"]
     if wanted.capacity is not None:
         raise ConfigError("plan: --ram and --capacity exclude each other; --ram chooses a schedule that fits")
     limit_bytes = wanted.ram - (0 if board is None else input_bytes(program))
     found = cheapest_within(program, limit_bytes, wanted.without, wanted.planner, budget)
     products, more_time = 100 * found.more_products, 100 * found.more_time
     return found.placed, [f"fastest schedule found: {products:+.1f} % products, {more_time:+.1f} % time as modelled"]
+
+
+def _as_found(wanted: Wanted, program: Program, board: BoardSpec | None, wish: Wish, budget: Budget) -> Placement:
+    """As a run places it that an assignment file asks for: with what takes more scratch for less time if that fits."""
+    if board is None:
+        return chosen(program, wish, None, wanted.without, budget=budget)
+    room = board.chip.static_ram_bytes
+    faster = for_time(program, board.chip.core, wish.prefer, wanted.without)
+    found = chosen(faster, wish, room, wanted.without, budget=budget)
+    most = min((limit for limit in (wish.arena_bytes, room) if limit is not None), default=found.plan.peak_bytes)
+    if faster is program or found.plan.peak_bytes <= most:
+        return found
+    return chosen(program, wish, room, wanted.without, budget=budget)
 
 
 def _proof(wanted: Wanted, program: Program, placed: Placement) -> ScheduleProof | None:
