@@ -43,14 +43,8 @@ from tools.measured import provenance, write
 
 SUPPORTED = {*OPERATOR_BY_NAME, *LOOP_BY_NAME, *REWRITE_BY_NAME, *CONTROL, "Constant"}
 SUPPORTED |= {f"{ML_DOMAIN}.{name}" for name in CLASSICAL}
-FOLDED = {
-    "Shape",
-    "Size",
-    "ConstantOfShape",
-    "Range",
-    "Constant",
-    "OptionalHasElement",
-}  # whatever depends on shapes only
+# Whatever depends on shapes only
+FOLDED = {"Shape", "Size", "ConstantOfShape", "Range", "Constant", "OptionalHasElement"}
 SIZES = re.compile("test_(range|(blackman|hamming|hann)window|melweightmatrix)")  # what sizes alone make
 MAX_ELEMENTS = 1 << 18
 LOWERED = ("fixed16", "fixed8", "int8", "float32", "posit8es1")

@@ -166,7 +166,7 @@ class _Session:
     def _evaluate(self, ask: Ask) -> Trial:
         given = self.problem.answers.get((ask.candidate, ask.probe, _scope(ask)))
         kind, score = self._score(ask) if given is None else given
-        if kind == "probe":  # is no answer: nobody asks what it takes
+        if kind == "probe":
             return Trial(len(self.trials), ask.candidate, kind, 0, False, score)
         ram_bytes = self.problem.planned_bytes(ask.candidate)
         fits = ram_bytes <= self.problem.limit_bytes and self.problem.fits(ask.candidate)

@@ -24,7 +24,7 @@ SCHEMA_VERSION = 2
 @dataclass(frozen=True, slots=True)
 class Trial:
     """`kind`: full (every sample), fit (the part that the search fits), stopped (worse than the best before the end) or
-    probe (some samples)."""
+    probe (some samples). A probe is no answer: nothing is planned for it, its `ram_bytes` are 0 and `fits` is false."""
 
     number: int
     candidate: Candidate
