@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from benchmarks.bench import quiet
 from benchmarks.marked import replace_between
+from benchmarks.quiet import quiet
 from benchmarks.transformers import Shape, compact
 from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.golden import Bench, Order, make_golden, measure, path_of, read_golden, write_golden

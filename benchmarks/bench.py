@@ -58,10 +58,6 @@ class Bench:
         return judge.correct(judge.program(constants, judge.ranges(constants)), self.x_test, self.y_test)
 
 
-def quiet(*said: object) -> None:
-    """For what says how it goes: nobody reads along."""
-
-
 def pictures(name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
     """As `pictures_in`, of a file of HIL_DATA."""
     return pictures_in(given_data() / "large" / name, count)

@@ -20,8 +20,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from benchmarks import attention
-from benchmarks.bench import quiet
 from benchmarks.marked import replace_between
+from benchmarks.quiet import quiet
 from benchmarks.story_gains import telling
 from models.training import tales_published
 from models.training.tales import Shape, split_text

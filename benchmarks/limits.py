@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bench import pictures, quiet
+from benchmarks.bench import pictures
 from benchmarks.given import given_data
 from benchmarks.papers.minun import saved_networks
 from benchmarks.peers_models import build_peers, write
+from benchmarks.quiet import quiet
 from benchmarks.trained_networks import note
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.search.request import SearchRequest

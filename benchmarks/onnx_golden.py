@@ -4,8 +4,8 @@
 
 The float reference computes them; floats have to be within 1e-3 of the largest output, whole numbers equal, or half of
 one from what lies beside a float that the file declares (`rounded`). Constants that the inputs hold, too, are left out.
-One line for each file that does not (`--all`: for every file), counts at the
-end; exits with 1 if one file that is read differs.
+One line for each file that does not (`--all`: for every file), counts at the end; exits with 1 if one file that is read
+differs.
 """
 
 from __future__ import annotations

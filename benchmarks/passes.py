@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.bench import quiet
 from benchmarks.given import given_data
+from benchmarks.quiet import quiet
 from tests.direct_build import direct_build
 from tinyhil.compiler_pass import watched
 from tinyhil.errors import DoesNotFit

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from benchmarks.bench import quiet
 from benchmarks.mlp import mlp_model
+from benchmarks.quiet import quiet
 from benchmarks.trained_networks import note
 from tinyhil import data
 from tinyhil.harness.build.toolchain import default_cache_dir

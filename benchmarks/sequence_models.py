@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from benchmarks.bench import quiet
 from benchmarks.marked import replace_between
+from benchmarks.quiet import quiet
 from benchmarks.trained_networks import MACHINE, NETWORKS, hash_of, machine
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import lower

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from benchmarks.bench import quiet
+from benchmarks.quiet import quiet
 from models.training.tales import Shape, split_text
 from models.training.tales_published import CALIBRATED, MEASURED, loop, perplexity, windows
 from models.training.teller import Teller, teller

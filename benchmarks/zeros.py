@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bench import quiet
+from benchmarks.quiet import quiet
 from tinyhil import data
 from tinyhil.compiler.calibrate import load_ranges, save_ranges
 from tinyhil.frontend.load import load_model

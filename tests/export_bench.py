@@ -14,7 +14,7 @@ import serial
 from tinyhil.codegen.exported_library import STATIC, Library
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.pipeline import Compiled, compile_model
-from tinyhil.harness.job.job import Streamed, open_model
+from tinyhil.harness.job.job import NO_STREAM, Streamed, open_model
 from tinyhil.harness.offline.export import library_of, packed
 from tinyhil.harness.settings.config import load_boards
 
@@ -58,16 +58,15 @@ def export(
     arena: str = STATIC,
     kind: str = "cmake",
     name: str | None = None,
-    samples: Path | None = None,
     board: str | None = None,
     endless: bool = False,
-    steps: int | None = None,
+    streamed: Streamed = NO_STREAM,
 ) -> Exported:
-    """`samples`: to calibrate on, and to count the steps of a stream in, if `steps` do not say. `board`: to arrange it
-    for. `endless`: a model that speaks shows its newest letter."""
-    opened = open_model(model, None, Streamed(steps=steps, samples=samples), endless=endless)
+    """`streamed`: its steps, and the samples to calibrate on, which are counted in, too. `board`: to arrange it for.
+    `endless`: a model that speaks shows its newest letter."""
+    opened = open_model(model, None, streamed, endless=endless)
     boards = [] if board is None else [load_boards().board(board)]
-    ranges, names = opened.required_ranges(samples), [one.name for one in boards]
+    ranges, names = opened.required_ranges(streamed.samples), [one.name for one in boards]
     compiled = compile_model(opened.model, opened.assignment(None, format_), ranges, boards, names)
     library = library_of(compiled, opened.source.name, name, arena, opened.source.classes)
     if endless and opened.source.text is not None:

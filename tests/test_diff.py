@@ -12,6 +12,7 @@ from hil_command import hil
 from onnx_models import node, simple
 from scan_models import weights
 
+from benchmarks.quiet import quiet
 from tinyhil.errors import EXIT_GATE, BoardDiffers, DataError, LinkError
 from tinyhil.formats.fixed import Fixed
 from tinyhil.harness.build import pipeline
@@ -36,10 +37,6 @@ def folder(tmp_path: Path) -> Path:
 
 def request(folder: Path, board: str) -> Request:
     return Request(board, str(folder / "net.onnx"), inputs=folder / "x.npz", results=folder / "results")
-
-
-def quiet(*_: object) -> None:
-    pass
 
 
 @pytest.mark.parametrize("board", ["host", "uno", pytest.param("due", marks=pytest.mark.slow)])

@@ -27,6 +27,7 @@ from tests.export_bench import (
 from tests.onnx_models import node, simple
 from tests.test_arm_kernels import sampled
 from tinyhil import data
+from tinyhil.harness.job.job import Streamed
 from tinyhil.harness.offline.export_sizes import PROCESSORS, measure
 from tinyhil.references.classes import classes_of
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
@@ -165,7 +166,7 @@ def test_made_for_a_board_it_reads_samples_as_they_come(tmp_path: Path) -> None:
     path, shape = tmp_path / "m.onnx", (3, 7, 7, 4)
     path.write_bytes(sampled(4, 7).conv(8, 3, pad=1).conv(8, 3, pad=1).conv(4, 1).model().SerializeToString())
     np.savez(tmp_path / "x.npz", x=np.random.default_rng(2).normal(size=shape).astype(np.float32))
-    exported = export(str(path), "int8", board="h747", samples=tmp_path / "x.npz")
+    exported = export(str(path), "int8", board="h747", streamed=Streamed(samples=tmp_path / "x.npz"))
     assert exported.library.input.innermost
     on_arm_exported(exported, "h747", np.load(tmp_path / "x.npz")["x"], tmp_path)
 

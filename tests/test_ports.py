@@ -20,7 +20,7 @@ from tinyhil.errors import ConfigError, DataError, HilError, ModelError
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.ports import Stream, state_pairs
 from tinyhil.harness.job.inputs import joined_inputs, read_inputs
-from tinyhil.harness.job.job import open_model
+from tinyhil.harness.job.job import Streamed, open_model
 from tinyhil.language.assignment import Assignment
 from tinyhil.references.evaluate import evaluate
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
@@ -200,7 +200,7 @@ def test_steps_are_counted_in_the_samples(folder: Path) -> None:
 
 @pytest.mark.parametrize("fmt", ["fixed8", "int8", "float32"])
 def test_exported_libraries_take_and_give_records(folder: Path, tmp_path: Path, fmt: str) -> None:
-    exported = export(str(folder / "fusion.onnx"), fmt, samples=folder / "fusion.npz")
+    exported = export(str(folder / "fusion.onnx"), fmt, streamed=Streamed(samples=folder / "fusion.npz"))
     library, program = OnHost(exported, tmp_path), exported.compiled.program
     assert exported.library.parts[1].start == 10
     header = exported.files["fusion/src/fusion.h"]
@@ -218,7 +218,7 @@ def test_exported_libraries_take_and_give_records(folder: Path, tmp_path: Path, 
 
 
 def test_an_exported_stream_has_no_end(folder: Path, tmp_path: Path) -> None:
-    exported = export(str(folder / "cell.onnx"), "fixed16", samples=folder / "cell.npz")
+    exported = export(str(folder / "cell.onnx"), "fixed16", streamed=Streamed(samples=folder / "cell.npz"))
     library = OnHost(exported, tmp_path)
     assert exported.library.endless
     x = streams(1)

@@ -22,6 +22,7 @@ from tinyhil.codegen.exported_library import CALLER, STATIC
 from tinyhil.codegen.packages import PACKAGES
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.ports import Stream
+from tinyhil.harness.job.job import Streamed
 from tinyhil.harness.job.zoo import STREAM, find_model, pair_name, streaming_names, zoo_names
 from tinyhil.harness.offline.export import packed
 from tinyhil.memplan.arena.placement import place
@@ -88,7 +89,7 @@ PUBLISHED = [
 def test_every_published_one_exported_gives_every_step_of_a_thousand(name: str, tmp_path: Path) -> None:
     pytest.importorskip("tflite_micro", reason="tflite-micro is not installed")
     path = data_file(f"tflite/microwakeword/{name}.tflite")
-    made, rows = export(str(path), "int8", endless=True, steps=2), random_rows(path, 1000)
+    made, rows = export(str(path), "int8", endless=True, streamed=Streamed(steps=2)), random_rows(path, 1000)
     least = {"v2_alexa": 1, "v2_hey_jarvis": 2}.get(name, 4)  # no noise moves these
     assert_every_step(made, rows, theirs(path, rows).reshape(-1), tmp_path, least)
 
@@ -97,7 +98,7 @@ def test_every_published_one_exported_gives_every_step_of_a_thousand(name: str, 
 def test_every_published_one_exported_runs_on_emulated_boards(name: str, tmp_path: Path) -> None:
     """Forty steps at a time, beside a main that is not ours; the reference is the runtime's step by step."""
     path = data_file(f"tflite/microwakeword/{name}.tflite")
-    made, rows = export(str(path), "int8", steps=40), random_rows(path, 200)
+    made, rows = export(str(path), "int8", streamed=Streamed(steps=40)), random_rows(path, 200)
     for board in ("due", "h747"):
         (tmp_path / board).mkdir()
         on_arm_exported(made, board, rows.reshape(5, -1).astype(np.float32), tmp_path / board)
@@ -121,7 +122,10 @@ def assert_every_step(made: Exported, rows: np.ndarray, wanted: np.ndarray, fold
 def test_exported_libraries_give_every_step_of_a_thousand(arena: str, tmp_path: Path) -> None:
     """One runs here, fed by three rows of features at a time; what packages of all kinds hold is its source."""
     pytest.importorskip("tflite_micro", reason="tflite-micro is not installed")
-    path, made = find_model("okay_nabu").path, export("okay_nabu", "int8", endless=True, steps=2, arena=arena)
+    path, made = (
+        find_model("okay_nabu").path,
+        export("okay_nabu", "int8", endless=True, streamed=Streamed(steps=2), arena=arena),
+    )
     rows = random_rows(path, 1000)
     assert_every_step(made, rows, theirs(path, rows).reshape(-1), tmp_path)
     (source,) = (text for name, text in made.files.items() if name.endswith(f"{made.prefix}.cpp"))

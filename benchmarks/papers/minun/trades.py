@@ -15,6 +15,7 @@ from benchmarks.papers.minun.networks import ROWS
 from benchmarks.papers.minun.widths import OFFERS, ORDERS, OURS, points, searched
 from benchmarks.papers.paper import Cell, Claim, Row, Rows, Verdict, table, under
 from benchmarks.peers_models import RAM_LIMIT_BYTES, build_peers, write
+from benchmarks.quiet import quiet
 from benchmarks.search.tables import SEARCH_SAMPLES
 from tinyhil.harness.build.board_image import build_firmware, compile_for
 from tinyhil.harness.search.request import SearchRequest
@@ -41,10 +42,6 @@ def cells() -> Iterator[Cell]:
         yield Cell(f"compile/{network}", partial(_compiled, network), apart=OF_A_CLOCK)
 
 
-def _quiet(*said: object) -> None:
-    """For what says how it goes: nobody reads along."""
-
-
 def quick() -> Iterator[Cell]:
     return iter(())
 
@@ -60,14 +57,14 @@ def _compiled(network: str) -> Row:
             samples=SEARCH_SAMPLES, inputs=seen, held_out=unseen, calibrate=seen,
         )  # fmt: skip
         begin = time.process_time()
-        task = load_task(asked, default_cache_dir(), _quiet, _quiet, None)
+        task = load_task(asked, default_cache_dir(), quiet, quiet, None)
         found = search(task.strategy, task.problem)
         searched_s, begin = time.process_time() - begin, sum(times()[:4])
         boards = load_boards()
         board = boards.board(BOARD)
         formats = task.problem.space.assignment(found.best.candidate)
         compiled = compile_for(board, boards, task.opened.model, formats, task.ranges)
-        image = build_firmware(compiled, board, cache_dir=path.parent, log=_quiet)
+        image = build_firmware(compiled, board, cache_dir=path.parent, log=quiet)
         seconds = {"search_s": round(searched_s, 1), "image_s": round(sum(times()[:4]) - begin, 1)}
         arena = compiled.plan.peak_bytes
     return {"evaluations": round(found.evaluations, 2), "arena": arena, "flash": image.flash_bytes, **seconds}
