@@ -8,10 +8,10 @@ namespace hil {
 // The table of 513 ends of lines at x, 16 bits
 template <class Table>
 inline int32_t on_line(Table table, int32_t x) {
-    const int32_t code = x < -32768 ? -32768 : x > 32767 ? 32767 : x;
-    const Size at = static_cast<Size>(256 + (code >> 7));
+    const int32_t far = x < -32768 ? 0 : x > 32767 ? 65535 : x + 32768;
+    const Size at = static_cast<Size>(far >> 7);
     const int32_t from = static_cast<int16_t>(table[at]), to = static_cast<int16_t>(table[at + 1]);
-    return from + (((to - from) * (code & 127) + 64) >> 7);
+    return from + (((to - from) * (far & 127) + 64) >> 7);
 }
 
 // Exponentials of 15 bits lie in the results until their sum, below 2^31, is known
