@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from tinyhil.errors import Infeasible, ModelError
+from tinyhil.errors import BuildError, Infeasible, ModelError
 from tinyhil.formats import named
 from tinyhil.harness.search.first_answer import TooLate
 from tinyhil.harness.search.request import SearchRequest
@@ -84,7 +84,7 @@ def with_all_offers(
         except Infeasible as error:
             if error.least and nearest.least and error.least[0] == nearest.least[0]:
                 nearest = min(nearest, error, key=_lacking)
-        except ModelError as error:
+        except (ModelError, BuildError) as error:
             say(f"search: {name}: {error}")
     raise nearest
 

@@ -291,6 +291,7 @@ def memory_of(
         None if computed is None else computed.within,
         None if computed is None else computed.smallest,
         option="--ram" if request.arena is None else "--arena",
+        beside="" if ram_bytes is None or request.arena is not None else " of arena, beside stack and static data",
     )
 
 
