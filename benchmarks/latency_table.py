@@ -66,12 +66,12 @@ class Like:
     has_code: bool = True
 
 
-# Of cores of which few networks were measured. A Cortex-M0+ multiplies one number at a time like an AVR (weights of 0.4
-# to 0.7 give as good a band), with other instructions.
+# Of cores of which few networks were measured, with the weights that give the narrowest bands. A Cortex-M0+ has two
+# products in a multiplication like a Cortex-M3 (an AVR's costs, of one at a time, give three times the error).
 SIMILAR = {
-    "cortex-m4": Like("cortex-m7"),
-    "cortex-m33": Like("cortex-m7"),
-    "cortex-m0plus": Like("avr", 0.5, has_code=False),
+    "cortex-m4": Like("cortex-m7", 2.0),
+    "cortex-m33": Like("cortex-m7", 2.0),
+    "cortex-m0plus": Like("cortex-m3", 0.1, has_code=False),
 }
 
 
