@@ -45,9 +45,9 @@ TARGETS = {
     "Nano 33 BLE, XIAO": Target(
         "arm-none-eabi-",
         ("-mcpu=cortex-m4", "-mfloat-abi=softfp", "-mfpu=fpv4-sp-d16", *ARM),
-        _qemu("mps2-an386"),
+        _qemu("netduinoplus2"),
         "-std=gnu++14",
-        (0, 0x20000000),
+        (0x08000000, 0x20000000),
     ),
     "Pico 2": Target(
         "arm-none-eabi-",
