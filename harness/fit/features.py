@@ -65,8 +65,8 @@ def _layer(program: Program, op: Op) -> str:
     p = op.params
     if op.kernel == SQUARED_DISTANCE.form:
         return "distance"
-    if p.get("groups", 1) > 1 and p["groups"] == p.get("channels"):  # of more channels each product is used again
-        return "depthwise"
+    if p.get("groups", 1) > 1:
+        return "depthwise" if p["groups"] == p.get("channels") else "grouped"
     if p.get("kernel_y", 1) * p.get("kernel_x", 1) > 1:
         return "window"
     return (
