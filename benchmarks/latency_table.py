@@ -123,7 +123,10 @@ def grouped(folder: Path) -> Iterator[Network]:
     """Networks with convolutions in groups, of random weights."""
     for groups, channels, side in GROUPS:
         random = np.random.default_rng(groups)
-        shapes = {"first": (channels, 3, 3, 3), "window": (channels, channels // groups, 3, 3)}
+        shapes: dict[str, tuple[int, ...]] = {
+            "first": (channels, 3, 3, 3),
+            "window": (channels, channels // groups, 3, 3),
+        }
         shapes |= {"point": (channels, channels // groups, 1, 1), "last": (channels * side * side // 4, 10)}
         weights = [numpy_helper.from_array(random.normal(0, 0.2, s).astype(np.float32), n) for n, s in shapes.items()]
         around = [1] * 4
