@@ -13,6 +13,7 @@ BEGIN, END = "<!-- engines: begin -->", "<!-- engines: end -->"
 WIDTH = 158  # of lines in an editor
 NAMES = {
     "cmsis-nn": "CMSIS-NN",
+    "cmsis-nn-calls": "CMSIS-NN without an interpreter",
     "tflm": "TensorFlow Lite Micro",
     "tinymaix": "TinyMaix",
     "executorch": "ExecuTorch",
