@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,10 @@ import yaml
 from rich.console import Console
 from search_models import network_problem
 
+from tinyhil import time_limit
+from tinyhil.errors import EXIT_BUILD
+from tinyhil.harness.build.compile import _run
+from tinyhil.harness.search.first_answer import TooLate
 from tinyhil.harness.search.phases import OutOfTime, Phases
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.session import SearchOutcome, run_search
@@ -148,3 +153,48 @@ def test_what_the_table_puts_beyond_a_limit_is_no_first_answer(tmp_path: Path) -
     outcome = run_search(request, default_cache_dir(), said.append, Interrupting(), load_boards())
     assert {str(choice) for choice in outcome.found.best.candidate} == {"fixed8"}
     assert sum("an answer after" in line for line in said) == 1
+
+
+class Late(Interrupting):
+    """The time is over as this phase begins."""
+
+    def __init__(self, phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.at, self.patch = phase, monkeypatch
+
+    def phase(self, name: str) -> None:
+        if name == self.at:
+            now = time.monotonic() + 1e6
+            self.patch.setattr(time, "monotonic", lambda: now)
+
+
+@pytest.mark.parametrize("phase", ["evaluating one format for all tensors", "profiling"])
+def test_a_limit_that_nothing_is_known_to_keep_is_refused_when_the_time_is_over(
+    phase: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither estimates that rest on nothing nor builds after the time: what was measured by then is said."""
+    request = SearchRequest(
+        "digits_mlp", board="host", ram=4000, latency_us=1e-3, samples=60, evaluations=2, results=tmp_path, seconds=3600
+    )
+    said: list[str] = []
+    with pytest.raises(TooLate, match="3600 s are over, and no assignment is known to keep the limits") as caught:
+        run_search(request, default_cache_dir(), said.append, Late(phase, monkeypatch), load_boards())
+    assert caught.value.exit_code == EXIT_BUILD
+    measured = phase == "profiling"
+    assert ("the least of what was measured takes" in str(caught.value)) == measured
+    assert ("nothing was measured yet" in str(caught.value)) == (not measured)
+    assert not any("int8" in line for line in said)
+    assert not any("an answer after" in line for line in said)
+
+
+def test_a_compiler_ends_with_the_time(tmp_path: Path) -> None:
+    def over() -> None:
+        raise OutOfTime
+
+    log = tmp_path / "log"
+    with log.open("w") as out, time_limit.until(time.monotonic() + 0.2, over), pytest.raises(OutOfTime):
+        _run(["sleep", "60"], {}, out.fileno(), tmp_path, time.monotonic() + 600)
+    with time_limit.until(time.monotonic() - 1, over), pytest.raises(OutOfTime):
+        time_limit.check()
+    time_limit.check()
+    assert time_limit.seconds_left(5.0) == 5.0

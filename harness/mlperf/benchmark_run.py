@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
@@ -14,12 +15,13 @@ from tinyhil.harness.boards.fidelity import error_band
 from tinyhil.harness.mlperf import accuracy, performance
 from tinyhil.harness.mlperf.accuracy import Accuracy
 from tinyhil.harness.mlperf.evaluation_sets import Evaluation, evaluation, quiet_input
+from tinyhil.harness.mlperf.listening import HOP, SECONDS, Heard, listen, some_sound, sound_of
 from tinyhil.harness.mlperf.runner_protocol import Device
 from tinyhil.harness.mlperf.session import Ready, Running, switched_on
 from tinyhil.harness.settings.config import Boards
 
 Say = Callable[[str], None]
-PERFORMANCE, ACCURACY, ENERGY = "performance", "accuracy", "energy"
+PERFORMANCE, ACCURACY, ENERGY, STREAM = "performance", "accuracy", "energy", "stream"
 QUIET_S = 0.3
 EMULATED = "emulated: not a measurement, and no submission to MLCommons"
 
@@ -32,6 +34,7 @@ class Rules:
     samples: int = 10
     runs: int = performance.RUNS
     seconds: float = performance.SECONDS
+    audio: Path | None = None  # of stream mode
 
     @property
     def complete(self) -> bool:
@@ -46,6 +49,10 @@ def carry_out(ready: Ready, rules: Rules, boards: Boards, logs: Mapping[str, Tex
         with Device(running.connection, ready.board.baud) as device:
             device.settle(QUIET_S)
             device.check_image(ready.image.hash)
+            if ready.wanted.sound:
+                device.log = logs.get(STREAM)
+                record[STREAM] = asdict(_stream(device, ready, rules, say))
+                return {**record, "gate": None}
             if ready.wanted.energy:
                 device.log = logs.get(ENERGY)
                 record[ENERGY] = _energy(device, running, ready, rules, say)
@@ -58,6 +65,12 @@ def carry_out(ready: Ready, rules: Rules, boards: Boards, logs: Mapping[str, Tex
         gate = performance.gate_of(running.pins, ready.board) if ready.emulated else None
         record["gate"] = None if gate is None else asdict(gate)
     return record
+
+
+def _stream(device: Device, ready: Ready, rules: Rules, say: Say) -> Heard:
+    assert ready.program is not None
+    sound = some_sound(SECONDS) if rules.audio is None else sound_of(rules.audio)
+    return listen(device, ready.program, sound[: rules.samples * HOP], say)
 
 
 def _head(ready: Ready) -> dict[str, Any]:
@@ -192,6 +205,11 @@ def table(record: dict[str, Any]) -> str:
         )
     if ACCURACY in record:
         lines += _accuracy_lines(record[ACCURACY])
+    if STREAM in record:
+        s = record[STREAM]
+        ms, answered = s["us_per_stride"] / 1000, f"{s['equal']} of {s['strides']} strides of 32 ms as the reference"
+        lines.append(f"stream       {answered}, {ms:.3f} ms each: duty cycle {s['duty_cycle']:.3f}")
+        lines.append(f"             wake word in {len(s['detections'])} strides")
     if record["gate"]:
         g = record["gate"]
         lines.append(

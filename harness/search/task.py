@@ -19,7 +19,7 @@ from tinyhil.harness.job.job import Opened, Request, conditions, open_model
 from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.again import PLAN_NODES, Again
 from tinyhil.harness.search.device import Bench
-from tinyhil.harness.search.phases import Phases
+from tinyhil.harness.search.phases import Phases, began
 from tinyhil.harness.search.request import UNKEYED, UNSCORED, SearchRequest
 from tinyhil.harness.search.splits import Split, load_split
 from tinyhil.harness.search.total import wider_input, with_input
@@ -143,9 +143,17 @@ class Task:
         return json.dumps([dict(ranges.values), dict(ranges.columns), ranges.by, seen], sort_keys=True)
 
 
-def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progress, boards: Boards | None) -> Task:
-    """ConfigError or DataError before anything slow: what needs no evaluation is checked before the engine is made."""
-    phases = Phases(getattr(progress, "phase", lambda name: None))
+def load_task(
+    request: SearchRequest,
+    cache_dir: Path,
+    say: Say,
+    progress: Progress,
+    boards: Boards | None,
+    since: tuple[float, float] | None = None,
+) -> Task:
+    """ConfigError or DataError before anything slow: what needs no evaluation is checked before the engine is made.
+    `since`: when the command began, from which `--seconds` count; None: now."""
+    phases = Phases(getattr(progress, "phase", lambda name: None), _begin=since or began())
     with phases.of("reading model and samples"):
         strategy = make_strategy(request.strategy, request.set_)
         board = _board(request, boards)
@@ -171,12 +179,7 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
         require_classes(examples)
     with phases.of("loading the host engine"):
         executor: Executor = NumpyExecutor() if request.evaluator == "reference" else load_engine(cache_dir)
-    whole = board is not None and board.chip.ram_bytes is not None and request.arena is None
-    beside = wider_input(memory, board, request.prefer) if whole and board is not None else None
-    problem = SearchProblem(space, memory, Evaluator(executor, examples), ram_bytes, request.seed, beside=beside)
-    if hardware is not None:
-        costs = AcceleratorCosts(space, hardware, request.accelerator_limits)
-        problem = replace(problem, costs=costs, anchor=costs.anchor())
+    problem = _problem(request, board, memory, Evaluator(executor, examples), ram_bytes)
     if request.fine_tune:
         problem = replace(problem, trained=fine_tuning(request, split, space, executor))
     task = Task(
@@ -196,6 +199,18 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
         phases,
     )
     return replace(task, others=tuple(_on(task, name) for name in request.also))
+
+
+def _problem(
+    request: SearchRequest, board: BoardSpec | None, memory: Memory, evaluator: Evaluator, ram_bytes: int
+) -> SearchProblem:
+    whole = board is not None and board.chip.ram_bytes is not None and request.arena is None
+    beside = wider_input(memory, board, request.prefer) if whole and board is not None else None
+    problem = SearchProblem(memory.space, memory, evaluator, ram_bytes, request.seed, beside=beside)
+    if board is None or board.hardware is None:
+        return problem
+    costs = AcceleratorCosts(memory.space, board.hardware, request.accelerator_limits)
+    return replace(problem, costs=costs, anchor=costs.anchor())
 
 
 def _thinned(request: SearchRequest, split: Split, space: Space, say: Say) -> Split:
@@ -276,6 +291,7 @@ def memory_of(
         None if computed is None else computed.within,
         None if computed is None else computed.smallest,
         option="--ram" if request.arena is None else "--arena",
+        beside="" if ram_bytes is None or request.arena is not None else " of arena, beside stack and static data",
     )
 
 

@@ -103,6 +103,16 @@ def lower_mean(node: Node, lowering: Lowering) -> None:
     lowering.emit(node, Op(form, node.name, names, out.name, params))
 
 
+def of_words(otherwise: Lower) -> Lower:
+    """What lowers AveragePool of 16 bits from a grid into the same; `otherwise` what does so else."""
+
+    def lower(node: Node, lowering: Lowering) -> None:
+        is_same = lowering.format(node.inputs[0]) == lowering.format(node.outputs[0])
+        (lower_mean if is_same else otherwise)(node, lowering)
+
+    return lower
+
+
 # ---- clamps and tables
 
 

@@ -166,8 +166,8 @@ def _running(p: Params, arrays: Arrays) -> np.ndarray:
     terms = rescale((x - p["x_zero"]) << 20, p["lift_multiplier"], p["lift_power"])
     start = rescale(np.array([-p["x_zero"] << 20]), p["lift_multiplier"], p["lift_power"])
     terms = terms[:, :, ::-1] if p["reverse"] else terms
-    sums = np.cumsum(terms, axis=2) + start
-    sums = sums - terms if p["exclusive"] else sums
+    sums = (np.cumsum(terms, axis=2) + start).astype(np.int32).astype(np.int64)  # as they wrap
+    sums = (sums - terms).astype(np.int32).astype(np.int64) if p["exclusive"] else sums
     sums = sums[:, :, ::-1] if p["reverse"] else sums
     return clipped(rescale(sums, p["multiplier"], p["power"]) + p["zero"], 8).reshape(len(x), -1)
 

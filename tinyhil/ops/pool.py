@@ -172,6 +172,7 @@ OPERATORS = (
         _evaluate,
         by_domain(_lower_average, affine=affine_moves.lower_mean),
         ("ceil_mode", "count_include_pad", *window.ATTRIBUTES),
+        words=affine_moves.of_words(_lower_average),
     ),
     Operator("GlobalAveragePool", MEAN, _infer, _evaluate, by_domain(_lower_average, affine=affine_moves.lower_mean)),
     Operator("GlobalMaxPool", "largest element of each channel", _infer, _evaluate, by_domain(_lower_max)),

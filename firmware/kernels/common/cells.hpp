@@ -68,7 +68,8 @@ void byte_sums(Out *out, X x, Size outer, Size along, Size inner, int exclusive,
             const Size at = first + (reverse ? along - 1 - n : n) * inner;
             const int32_t distance = static_cast<int32_t>(x[at]) - x_zero;
             const int32_t before = sum;
-            sum += rescale(distance * (int32_t(1) << 20), lift_multiplier, lift_power);
+            const int32_t term = rescale(distance * (int32_t(1) << 20), lift_multiplier, lift_power);
+            sum = static_cast<int32_t>(static_cast<uint32_t>(sum) + static_cast<uint32_t>(term));  // wraps
             out[at] = static_cast<Out>(clipped_to(rescale(exclusive ? before : sum, multiplier, power) + zero, 8));
         }
     }

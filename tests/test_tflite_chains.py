@@ -1,0 +1,71 @@
+"""Single operators and chains of them between random grids, beside TensorFlow Lite Micro: equal in every tensor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tflite_chains import CODE, OF_PLANES, REAL, STEPS, WORD, chain, single
+
+from benchmarks.tflite_files import EVERYWHERE, Verdict, oracle, ours, verdict
+from tinyhil.frontend.ports import Stream
+from tinyhil.frontend.tflite import tflite_model
+from tinyhil.frontend.tflite_file import read_file
+
+pytest.importorskip("tflite_micro", reason="tflite-micro is not installed")
+NAMES = (*STEPS, *OF_PLANES)
+
+
+def unequal(files: dict[str, bytes], folder: Path) -> dict[str, Verdict]:
+    """What becomes of those of the named files that are not equal in every tensor."""
+    found = {}
+    for name, data in files.items():
+        (folder / "m.tflite").write_bytes(data)
+        found[name] = verdict(folder / "m.tflite", 2)
+    return {name: said for name, said in found.items() if said.kind != EVERYWHERE}
+
+
+def chains(seeds: range, kind: str) -> dict[str, bytes]:
+    files = {seed: chain(seed, kind) for seed in seeds}
+    return {f"{seed}: {' '.join(operators)}": data for seed, (data, operators) in files.items()}
+
+
+@pytest.mark.parametrize("kind", [CODE, WORD])
+def test_operators_between_random_grids(kind: str, tmp_path: Path) -> None:
+    files = {name: single(name, 1, kind) for name in NAMES}
+    assert unequal({name: data for name, data in files.items() if data}, tmp_path) == {}
+
+
+@pytest.mark.parametrize("kind", [CODE, WORD])
+def test_chains(kind: str, tmp_path: Path) -> None:
+    assert unequal(chains(range(12), kind), tmp_path) == {}
+
+
+def test_whose_relu6_between_scales(tmp_path: Path) -> None:
+    """LiteRT rescales; TensorFlow Lite Micro takes the clamped codes as they are."""
+    litert = pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert is not installed")
+    data = single("relu6", 1, CODE)
+    file, tensors = read_file(data), oracle(data, read_file(data), 3)
+    x, path = tensors[file.inputs[0]], tmp_path / "m.tflite"
+    path.write_bytes(data)
+    reference = litert.Interpreter(model_content=data, experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF)
+    reference.allocate_tensors()
+    wanted = {"tflm": tensors[file.outputs[0]].reshape(3, -1), "litert": []}
+    for sample in x:
+        reference.set_tensor(file.inputs[0], sample)
+        reference.invoke()
+        wanted["litert"].append(reference.get_tensor(file.outputs[0]).reshape(-1))
+    for rounding, codes in wanted.items():
+        assert np.array_equal(ours(data, path, file, tensors, file.outputs[0], rounding), codes)
+        said = tflite_model(data, path, stream=Stream((), rounding=rounding)).notes[0]
+        assert ("rescales none" in said) == (rounding == "tflm")
+    assert not np.array_equal(*wanted.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [CODE, WORD, REAL])
+def test_hundreds_of_chains(kind: str, tmp_path: Path) -> None:
+    files = {f"{name} {seed}": single(name, seed, kind) for name in NAMES for seed in range(2, 12)}
+    files |= chains(range(12, 60 if kind == REAL else 312), kind)
+    assert unequal({name: data for name, data in files.items() if data}, tmp_path) == {}
