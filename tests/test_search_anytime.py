@@ -13,12 +13,13 @@ from rich.console import Console
 from search_models import network_problem
 
 from tinyhil import time_limit
-from tinyhil.errors import EXIT_BUILD
+from tinyhil.errors import EXIT_BUILD, ConfigError
 from tinyhil.harness.build.compile import _run
+from tinyhil.harness.search import each
 from tinyhil.harness.search.first_answer import TooLate
 from tinyhil.harness.search.phases import OutOfTime, Phases
 from tinyhil.harness.search.request import SearchRequest
-from tinyhil.harness.search.session import SearchOutcome, run_search
+from tinyhil.harness.search.session import SearchOutcome, run_pareto, run_search
 from tinyhil.harness.search.show import print_outcome
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.program import Program
@@ -198,3 +199,30 @@ def test_a_compiler_ends_with_the_time(tmp_path: Path) -> None:
         time_limit.check()
     time_limit.check()
     assert time_limit.seconds_left(5.0) == 5.0
+
+
+@pytest.mark.parametrize("asked", [{"pareto": "ram,accuracy"}, {"minimize": "ram"}])
+def test_other_searches_keep_what_they_have(asked: dict[str, str], tmp_path: Path) -> None:
+    request = SearchRequest("digits_mlp", 50, samples=100, seconds=1e-6, results=tmp_path, **asked)
+    if request.pareto is None:
+        outcome, _ = searched(request, Interrupting())
+        assert outcome.found.best.fits
+        return
+    (point,) = run_pareto(request, default_cache_dir(), str, Interrupting(), load_boards()).points
+    assert point.trial.fits
+    assert point.needs[0].ram <= 50
+
+
+def test_all_boards_share_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+
+    def taken(request: SearchRequest, *_: object) -> SearchOutcome:
+        given.append(request.seconds or 0.0)
+        raise ConfigError("no answer")
+
+    monkeypatch.setattr(each, "run_search", taken)
+    boards = SearchRequest("digits_mlp", board="uno", also=("due", "pico"), seconds=90.0, results=tmp_path)
+    each.run_each(boards, tmp_path, str, Interrupting(), load_boards())
+    assert given[0] == pytest.approx(30, abs=0.1)
+    assert 30 <= given[1] <= 45
+    assert 45 <= given[2] <= 90

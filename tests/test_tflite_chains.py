@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tflite_chains import CODE, OF_PLANES, REAL, STEPS, WORD, chain, single
+from tflite_chains import BYTE, CODE, OF_PLANES, REAL, STEPS, WORD, chain, single
 
 from benchmarks.tflite_files import EVERYWHERE, Verdict, oracle, ours, verdict
 from tinyhil.frontend.ports import Stream
 from tinyhil.frontend.tflite import tflite_model
 from tinyhil.frontend.tflite_file import read_file
+from tinyhil.frontend.tflite_records import File
 
 pytest.importorskip("tflite_micro", reason="tflite-micro is not installed")
 NAMES = (*STEPS, *OF_PLANES)
@@ -42,25 +43,46 @@ def test_chains(kind: str, tmp_path: Path) -> None:
     assert unequal(chains(range(12), kind), tmp_path) == {}
 
 
+def by_litert(data: bytes, file: File, x: np.ndarray) -> np.ndarray:
+    """What LiteRT's reference kernels make of the inputs `x` (samples, ...): (samples, elements)."""
+    litert = pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert is not installed")
+    kernels, found = litert.OpResolverType.BUILTIN_REF, []
+    runtime = litert.Interpreter(model_content=data, experimental_op_resolver_type=kernels)
+    runtime.allocate_tensors()
+    for sample in x:
+        runtime.set_tensor(file.inputs[0], sample)
+        runtime.invoke()
+        found.append(runtime.get_tensor(file.outputs[0]).reshape(-1))
+    return np.array(found)
+
+
 def test_whose_relu6_between_scales(tmp_path: Path) -> None:
     """LiteRT rescales; TensorFlow Lite Micro takes the clamped codes as they are."""
-    litert = pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert is not installed")
     data = single("relu6", 1, CODE)
     file, tensors = read_file(data), oracle(data, read_file(data), 3)
-    x, path = tensors[file.inputs[0]], tmp_path / "m.tflite"
+    path, output = tmp_path / "m.tflite", file.outputs[0]
     path.write_bytes(data)
-    reference = litert.Interpreter(model_content=data, experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF)
-    reference.allocate_tensors()
-    wanted = {"tflm": tensors[file.outputs[0]].reshape(3, -1), "litert": []}
-    for sample in x:
-        reference.set_tensor(file.inputs[0], sample)
-        reference.invoke()
-        wanted["litert"].append(reference.get_tensor(file.outputs[0]).reshape(-1))
+    wanted = {
+        "tflm": tensors[output].reshape(3, -1),
+        "litert": by_litert(data, file, tensors[file.inputs[0]]),
+    }
     for rounding, codes in wanted.items():
-        assert np.array_equal(ours(data, path, file, tensors, file.outputs[0], rounding), codes)
+        assert np.array_equal(ours(data, path, file, tensors, output, rounding), codes)
         said = tflite_model(data, path, stream=Stream((), rounding=rounding)).notes[0]
         assert ("rescales none" in said) == (rounding == "tflm")
     assert not np.array_equal(*wanted.values())
+
+
+@pytest.mark.parametrize("name", [name for name, (_, kinds) in {**STEPS, **OF_PLANES}.items() if BYTE in kinds])
+def test_bytes_without_a_sign(name: str, tmp_path: Path) -> None:
+    """Of old files, which only LiteRT computes with."""
+    for seed in range(4):
+        data, path = single(name, seed, BYTE), tmp_path / "m.tflite"
+        path.write_bytes(data)
+        file = read_file(data)
+        x = np.random.default_rng(seed).integers(0, 256, (3, *file.tensors[file.inputs[0]].shape)).astype(np.uint8)
+        wanted = by_litert(data, file, x)
+        assert np.array_equal(ours(data, path, file, {file.inputs[0]: x}, file.outputs[0], "litert"), wanted)
 
 
 @pytest.mark.slow

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tflite_files import BOOL, FLOAT, INT8, INT16, INT32, INT64, OPERATOR, Writer
+from tflite_files import BOOL, FLOAT, INT8, INT16, INT32, INT64, OPERATOR, UINT8, Writer
 
-CODE, WORD, REAL = "int8", "int16", "float"
-KINDS = {CODE: INT8, WORD: INT16, REAL: FLOAT}
+CODE, WORD, REAL, BYTE = "int8", "int16", "float", "uint8"
+KINDS = {CODE: INT8, WORD: INT16, REAL: FLOAT, BYTE: UINT8}
 MOST_ELEMENTS = 3000
 NO_MASKS = {"BeginMask": 0, "EndMask": 0, "EllipsisMask": 0, "NewAxisMask": 0, "ShrinkAxisMask": 0}
 
@@ -48,7 +48,8 @@ class Chain:
         if kind == REAL:
             return Value(self.w.tensor(self.name(), list(shape), FLOAT), kind, tuple(shape))
         scale = self.any(0.01, 0.1) * (0.01 if kind == WORD else 1) if scale is None else scale
-        zero = 0 if kind == WORD else int(self.rng.integers(-128, 128)) if zero is None else zero
+        least = np.iinfo(kind).min
+        zero = 0 if kind == WORD else int(self.rng.integers(least, least + 256)) if zero is None else zero
         number = self.w.tensor(self.name(), list(shape), KINDS[kind], None, ([scale], [zero], 0))
         return Value(number, kind, tuple(shape), scale, zero)
 
@@ -393,7 +394,7 @@ def _matmul(c: Chain, x: Value) -> Value | None:
     return c.op("BATCH_MATMUL", [x.number, other], y, "BatchMatMulOptions")
 
 
-EVERY, FLOATS, CODES, INTEGERS = (CODE, WORD, REAL), (CODE, REAL), (CODE,), (CODE, WORD)
+EVERY, FLOATS, INTEGERS = (CODE, WORD, REAL), (CODE, REAL), (CODE, WORD)
 # DIV of int8 is not among them: the runtime shifts small quotients, and 0, by more than 31 bits, which C++ leaves open
 STEPS: dict[str, tuple[Step, tuple[str, ...]]] = {  # of any rank
     "add": (_beside("ADD", "AddOptions"), EVERY),
@@ -401,19 +402,19 @@ STEPS: dict[str, tuple[Step, tuple[str, ...]]] = {  # of any rank
     "mul": (_beside("MUL", "MulOptions"), EVERY),
     "add_twice": (_add_twice, EVERY),
     "mul_twice": (_multiply_twice, EVERY),
-    "residual": (_residual, EVERY),
+    "residual": (_residual, (*EVERY, BYTE)),
     "add_all": (_add_all, FLOATS),
     "squared_difference": (_beside("SQUARED_DIFFERENCE", activated=False), EVERY),
     "maximum": (_beside("MAXIMUM", "MaximumMinimumOptions", activated=False, shared=True), EVERY),
     "minimum": (_beside("MINIMUM", "MaximumMinimumOptions", activated=False, shared=True), EVERY),
-    "relu": (_function("RELU"), EVERY),
-    "relu6": (_function("RELU6"), EVERY),
-    "leaky_relu": (_leaky, EVERY),
+    "relu": (_function("RELU"), (*EVERY, BYTE)),
+    "relu6": (_function("RELU6"), (*EVERY, BYTE)),
+    "leaky_relu": (_leaky, (*EVERY, BYTE)),
     "prelu": (_prelu, EVERY),
     "abs": (_function("ABS"), EVERY),
     "neg": (_function("NEG"), (REAL,)),
     "elu": (_function("ELU"), FLOATS),
-    "hard_swish": (_function("HARD_SWISH"), FLOATS),
+    "hard_swish": (_function("HARD_SWISH"), (*FLOATS, BYTE)),
     "tanh": (_bounded("TANH", (1 / 128, 0), 1 / 32768), EVERY),
     "logistic": (_bounded("LOGISTIC", (1 / 256, -128), 1 / 32768), EVERY),
     "log_softmax": (_bounded("LOG_SOFTMAX", (16 / 256, 127), 0.0), FLOATS),
@@ -432,8 +433,8 @@ STEPS: dict[str, tuple[Step, tuple[str, ...]]] = {  # of any rank
     "reverse": (_reverse, EVERY),
     "pad": (_pad("PAD", "PadOptions"), EVERY),
     "mirror_pad": (_pad("MIRROR_PAD", "MirrorPadOptions"), FLOATS),
-    "sum": (_reduce("SUM", True), EVERY),
-    "mean": (_reduce("MEAN", True), EVERY),
+    "sum": (_reduce("SUM", True), (*EVERY, BYTE)),
+    "mean": (_reduce("MEAN", True), (*EVERY, BYTE)),
     "reduce_max": (_reduce("REDUCE_MAX", False), FLOATS),
     "reduce_min": (_reduce("REDUCE_MIN", False), FLOATS),
     "cumsum": (_running, FLOATS),
@@ -444,8 +445,8 @@ OF_PLANES: dict[str, tuple[Step, tuple[str, ...]]] = {  # of four axes
     "conv_2d": (_conv, EVERY),
     "depthwise_conv_2d": (_depthwise, EVERY),
     "transpose_conv": (_turned_conv, EVERY),
-    "average_pool_2d": (_pool("AVERAGE_POOL_2D"), EVERY),
-    "max_pool_2d": (_pool("MAX_POOL_2D"), EVERY),
+    "average_pool_2d": (_pool("AVERAGE_POOL_2D"), (*EVERY, BYTE)),
+    "max_pool_2d": (_pool("MAX_POOL_2D"), (*EVERY, BYTE)),
     "resize_bilinear": (_resize("RESIZE_BILINEAR", "ResizeBilinearOptions"), FLOATS),
     "resize_nearest_neighbor": (_resize("RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions"), EVERY),
     "space_to_depth": (_to_channels, FLOATS),

@@ -54,7 +54,7 @@ def make_page(paths: Sequence[Path], head: str = "", against: Path | None = None
     shown = f'<div class="records">{shown}</div>' if closed else shown
     return document(
         title=articles[0][1] if len(articles) == 1 else f"{len(articles)} records",
-        body=glance + head + shown,
+        body=head + glance + shown,
     )
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.offering import together
 from tinyhil.harness.search.phases import OutOfTime
 from tinyhil.harness.search.request import SearchRequest
-from tinyhil.harness.search.resource_limits import Meter, anchored, as_tried, least_of, unbounded
+from tinyhil.harness.search.resource_limits import Meter, anchored, as_tried, joined, least_of, unbounded
 from tinyhil.harness.search.rounds import search_once
 from tinyhil.harness.search.task import Task, make_bench, replace_text, trial_log, write_assignment
 from tinyhil.harness.search.uniform import Uniform, as_records, held_out, sensitivity_of
@@ -124,13 +124,18 @@ class Sweep:
         self.answers: dict[tuple[float, ...], Trial] = {}
         self.tried: list[Trial] = []
         self.evaluations, self.infeasible, self.reason = 0.0, 0, ""
-        self._spans = [
-            {name: _span(side, meters[at] if meters else None, name) for name in self.resources}
-            for at, side in enumerate(task.sides)
-        ]
         levels = task.request.levels
         shares = [1 - level / (levels - 1) for level in range(levels)]
         self._all = sorted(product(shares, repeat=len(self.resources)), key=lambda each: (-sum(each), each))
+
+    @cached_property
+    def _spans(self) -> list[dict[str, Span]]:
+        """Of each board, by resource."""
+        meters = self.meters or (None,) * len(self.task.sides)
+        return [
+            {name: _span(side, meter, name) for name in self.resources}
+            for side, meter in zip(self.task.sides, meters, strict=True)
+        ]
 
     def combinations(self) -> Iterator[tuple[float, ...]]:
         """Of shares of each span, the loosest first, so that an answer can serve tighter limits, too."""
@@ -222,7 +227,7 @@ def _points(
     """The answers, and uniform formats that keep the limits asked for; each once."""
     uniform = {one.trial.candidate: one for one in beside if one.trial is not None}
     limits = [side.request.limits for side in task.sides]
-    problem = anchored(task, meters, limits, [side.arena_bytes for side in task.sides])
+    problem = joined(task, meters, limits, [side.arena_bytes for side in task.sides])
     trials = {one.trial.candidate: one.trial for one in beside if one.trial and problem.fits(one.trial.candidate)}
     trials |= {trial.candidate: trial for trial in answers.values()}
     every = meters or (None,) * len(task.sides)

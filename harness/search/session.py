@@ -20,7 +20,7 @@ from tinyhil.harness.search.board_fit import require_fit
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.first_answer import too_late
 from tinyhil.harness.search.offering import together, with_all_offers, with_weights
-from tinyhil.harness.search.pareto import ParetoOutcome, front_of, swept_over
+from tinyhil.harness.search.pareto import ParetoOutcome, Sweep, front_of, swept_over
 from tinyhil.harness.search.phases import OutOfTime, began
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.resource_limits import Meter, anchored, as_tried, limited, make_meters
@@ -108,12 +108,18 @@ def run_pareto(
 
 
 def _swept(task: Task) -> ParetoOutcome:
+    """The front; of the best answer alone where the time is over before limits are swept over."""
+    beside: tuple[Uniform, ...] = ()
     try:
         with task.phases.within(task.request.seconds):
             task, meters, beside = prepared(task)
             found = swept_over(task, meters)
     except OutOfTime:
-        raise too_late(task) from None
+        found = Sweep(task, ())
+    if not found.answers and task.phases.best is not None:
+        found.answers[()] = task.phases.best
+    if not found.answers and task.phases.seconds_left(task.request.seconds) == 0.0:
+        raise too_late(task)
     return front_of(found, beside)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.frontend.tflite_cells import WHOLE_GRID, factors, flat, grid_of
+from tinyhil.frontend.tflite_cells import WHOLE_GRID, factors, flat, grid_of, stored_grid
 from tinyhil.frontend.tflite_moves import form_of, moved, shaped
 from tinyhil.frontend.tflite_reader import FILE, PLANES, TO_PLANES, Convert, Reader
 from tinyhil.frontend.tflite_records import Operation
@@ -95,7 +95,7 @@ def total(is_mean: bool, otherwise: Convert) -> Convert:
         if form == PLANES and not operation.options["KeepDims"] and axes != [2, 3]:
             form, axes = FILE, sorted({moved(axis, rank, FILE) for axis in given})
         kinds = {tensor.kind for tensor in tensors}
-        if kinds not in ({"int8"}, {"int16"}) or any(tensor.scales is None for tensor in tensors) or not axes:
+        if kinds not in ({"int8"}, {"uint8"}, {"int16"}) or not axes or any(t.scales is None for t in tensors):
             otherwise(reader, operation)
             return
         if axes != list(range(axes[0], axes[-1] + 1)):  # those that stay come first
@@ -105,7 +105,7 @@ def total(is_mean: bool, otherwise: Convert) -> Convert:
             axes = list(range(len(others), rank))
         else:
             value = reader.value(number, form)
-        grids = [grid_of(tensor) for tensor in tensors]
+        grids = [stored_grid(tensor) for tensor in tensors]
         found = factors("", float(np.float32(grids[0][1])) / float(np.float32(grids[1][1])))
         if is_mean:
             found = _shared(found, element_count(reader.builder.shapes[value][axes[0] : axes[-1] + 1]))

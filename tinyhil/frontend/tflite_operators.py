@@ -154,9 +154,12 @@ def _pool(reader: Reader, operation: Operation) -> None:
     kernel = (int(operation.options["FilterHeight"]), int(operation.options["FilterWidth"]))
     op = "AveragePool" if operation.op == "AVERAGE_POOL_2D" else "MaxPool"
     x = reader.value(operation.inputs[0], PLANES)
-    attrs = _spatial(reader, operation, kernel)
-    y, number = reader.add(op, x, out=f"{reader.name(operation.outputs[0])}.pool", **attrs), operation.outputs[0]
-    if reader.file.tensors[number].kind == "int16" and operation.options["FusedActivationFunction"]:
+    attrs, number = _spatial(reader, operation, kernel), operation.outputs[0]
+    kind = reader.file.tensors[number].kind
+    if op == "AveragePool" and kind == "uint8":
+        attrs["origin"] = -128
+    y = reader.add(op, x, out=f"{reader.name(number)}.pool", **attrs)
+    if kind == "int16" and operation.options["FusedActivationFunction"]:
         y = reader.on_grid(number, y)  # codes of which the activation is a clamp
     reader.finish(operation, y, PLANES)
 

@@ -171,7 +171,7 @@ OPERATORS = (
         _infer,
         _evaluate,
         by_domain(_lower_average, affine=affine_moves.lower_mean),
-        ("ceil_mode", "count_include_pad", *window.ATTRIBUTES),
+        ("ceil_mode", "count_include_pad", "origin", *window.ATTRIBUTES),
         words=affine_moves.of_words(_lower_average),
     ),
     Operator("GlobalAveragePool", MEAN, _infer, _evaluate, by_domain(_lower_average, affine=affine_moves.lower_mean)),
