@@ -101,6 +101,16 @@ def test_what_does_not_fit_says_why(size: int, side: int, reason: str, tmp_path:
     assert "fits none of these boards" in done.stderr
 
 
+def test_what_no_image_has_shown_is_tight_at_best() -> None:
+    """A Softmax of int8 in single precision: its code is as unknown on an AVR as its time."""
+    model = tinyhil.load(simple([node("Softmax", "x", "y")], {"x": (1, 4)}))
+    rows = {row.board: row for row in model.fit(["uno", "h747"], formats="int8")}
+    assert (rows["uno"].fits, rows["uno"].latency_us) == (TIGHT, None)
+    assert "no measured image of this core has such operations" in rows["uno"].reason
+    assert rows["h747"].fits == YES
+    assert rows["h747"].latency_us is not None
+
+
 def test_a_file_of_pytorch_is_told_how_to_become_onnx(tmp_path: Path) -> None:
     done = hil_command.hil("fit", "net.pt", cwd=tmp_path)
     words = "net.pt: a file of PyTorch; write it as .onnx or .tflite: hil docs exporters"
