@@ -14,6 +14,7 @@ import pytest
 from onnx_models import node, simple
 
 import tinyhil
+from benchmarks import latency_table
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE, ModelError
 from tinyhil.harness.fit.core_costs import Estimate, costs_of
 from tinyhil.harness.fit.session import NO, TIGHT, YES, Agreement, Fit, FitRequest, _verdict, _with_choice, run_fit
@@ -74,6 +75,17 @@ def test_every_board_takes_seconds() -> None:
     assert bands
     assert all(band is not None and band.low < band.value < band.high for band in bands)
     assert {row.format for row in rows} == {"fixed8", "int8", "fixed16"}
+
+
+def test_convolutions_in_groups_take_what_was_measured_of_them(tmp_path: Path) -> None:
+    boards, measured = load_boards(), json.loads((ROOT / "results" / "fit_points.json").read_text())["rows"]
+    for network in latency_table.grouped(tmp_path):
+        rows = {row["board"]: row["formats"] for row in measured if row["network"] == network.title}
+        assert set(rows) == set(network.boards)
+        for said in fits(str(network.model), ("due", "nucleo_u575"), "fixed8,int8", prefer="balanced"):
+            took = rows[said.board][said.format]["cycles"] / boards.board(said.board).chip.clock_hz * 1e6
+            assert said.latency_us is not None
+            assert said.latency_us.low <= took <= said.latency_us.high, said
 
 
 @pytest.mark.parametrize(("size", "side", "reason"), [(200, 1, "constants take 40,"), (2, 3000, "RAM is too small")])
