@@ -95,7 +95,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [path, folder / "search.json"]
 
 
-def test_records_of_one_board_and_format_are_told_apart_by_their_time(records: list[Path], tmp_path: Path) -> None:
+def test_records_of_one_board_and_format_say_their_time(records: list[Path], tmp_path: Path) -> None:
     """Two runs of a model, as with another preference, and one on another board."""
     record = json.loads(records[0].read_text())
     later = {**record, "provenance": {**record["provenance"], "utc": "2026-01-02T03:04:05Z"}}

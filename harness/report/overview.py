@@ -15,7 +15,7 @@ ABOUT = "A card per board and format; bars are shares of that board's RAM and fl
 
 
 def overview(runs: Sequence[tuple[str, RecordLike]], times: Sequence[str]) -> str:
-    """One sentence over all, then the cards by model; `runs`: anchors and records; `times`: as told_apart() gives."""
+    """One sentence over all, then the cards by model; `runs`: anchors and records; `times`: as distinct_times() gives."""
     models: dict[str, list[str]] = {}
     for (anchor, record), time in zip(runs, times, strict=True):
         models.setdefault(record["model"], []).append(_card(anchor, record, time))
@@ -36,7 +36,7 @@ def _sentence(records: Sequence[RecordLike]) -> str:
     return f"{len(records) - len(wrong)} of {len(records)} records fit and are right; to be looked at: {names}{more}."
 
 
-def told_apart(records: Sequence[RecordLike]) -> list[str]:
+def distinct_times(records: Sequence[RecordLike]) -> list[str]:
     """When a record was made, where others are of the same model, board and format; else nothing."""
     same = Counter(map(_of, records))
     return [str(record["provenance"].get("utc") or "") if same[_of(record)] > 1 else "" for record in records]
