@@ -241,6 +241,7 @@ def test_codes_beside_constants_and_on_other_grids(op: str, same: bool, tmp_path
 # seeds of SOFTMAX: into int16, times .7; of ADD_N: 20 addends, whose sum wraps (not in an Uno's RAM)
 ONE_STEP = [("softmax", "int8", 54), ("softmax", "int8", 38), ("softmax", "int16", 2)]
 ONE_STEP += [("average_pool_2d", "int16", 2), ("prelu", "int16", 2), ("compared", "int8", 2), ("compared", "int8", 3)]
+ONE_STEP += [("conv_2d", "int16", 11), ("fully_connected", "int16", 27)]  # with biases of 32 bits
 
 
 def plain_cases() -> list[KernelCase]:

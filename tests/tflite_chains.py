@@ -67,8 +67,8 @@ class Chain:
         array = np.asarray(numbers, np.int32)
         return self.w.tensor(self.name(), array.shape, INT32, array)
 
-    def weights(self, shape: Sequence[int], axis: int, x: Value) -> list[int]:
-        """Weights with a scale for each index of `axis`, and a bias."""
+    def weights(self, shape: Sequence[int], axis: int, x: Value, widths: Sequence[int] = (INT64,)) -> list[int]:
+        """Weights with a scale for each index of `axis`, and a bias, of int16 of one of `widths`."""
         codes, count = self.rng.integers(-127, 128, shape), shape[axis]
         scales = [self.any(0.002, 0.02) for _ in range(count)]
         bias = self.rng.integers(-800, 800, count)
@@ -77,7 +77,8 @@ class Chain:
             return [self.w.tensor(self.name(), array.shape, FLOAT, array) for array in real]
         grid = (scales, [0] * count, axis)
         first = self.w.tensor(self.name(), list(shape), INT8, codes.astype(np.int8), grid)
-        wide, kind = (INT64, np.int64) if x.kind == WORD else (INT32, np.int32)
+        wide = self.one(*widths) if x.kind == WORD else INT32
+        kind = np.int64 if wide == INT64 else np.int32
         of_bias = ([x.scale * scale for scale in scales], [0] * count, 0)
         return [first, self.w.tensor(self.name(), [count], wide, bias.astype(kind), of_bias)]
 
@@ -338,7 +339,7 @@ def _conv(c: Chain, x: Value) -> Value:
     options, kernel, out = _windows(c, x, True)
     outputs = int(c.rng.integers(1, 9))
     y = c.value(x.kind, [1, *out, outputs], c.any(0.1, 0.6) * (0.01 if x.kind == WORD else 1))
-    operands = [x.number, *c.weights([outputs, *kernel, x.shape[3]], 0, x)]
+    operands = [x.number, *c.weights([outputs, *kernel, x.shape[3]], 0, x, (INT32, INT64))]
     return c.op("CONV_2D", operands, y, "Conv2DOptions", **options)
 
 
@@ -380,7 +381,7 @@ def _resize(op: str, options: str) -> Step:
 def _dense(c: Chain, x: Value) -> Value:
     outputs = int(c.rng.integers(1, 9))
     y = c.value(x.kind, [*x.shape[:-1], outputs], c.any(0.1, 0.5) * (0.01 if x.kind == WORD else 1))
-    operands = [x.number, *c.weights([outputs, x.shape[-1]], 0, x)]
+    operands = [x.number, *c.weights([outputs, x.shape[-1]], 0, x, (INT32, INT64))]
     options = {"FusedActivationFunction": c.activation(), "KeepNumDims": True}
     return c.op("FULLY_CONNECTED", operands, y, "FullyConnectedOptions", **options)
 

@@ -16,6 +16,7 @@ from tinyhil.frontend.tflite_detection import detections
 from tinyhil.frontend.tflite_reader import FILE, PLANES, TO_PLANES, Convert, Reader
 from tinyhil.frontend.tflite_records import Operation, Tensor
 from tinyhil.frontend.tflite_signal import SIGNAL, cast
+from tinyhil.ops.limits import NARROW
 
 SAME = 0
 
@@ -55,12 +56,19 @@ def _bias(reader: Reader, operation: Operation) -> list[str]:
     return [] if number < 0 else [reader.value(number)]
 
 
+def _narrow(reader: Reader, operation: Operation) -> dict[str, int]:
+    """Of a layer of int16 with a bias of 32 bits: so wide are its sums, too."""
+    number = operation.inputs[2] if len(operation.inputs) > 2 else -1
+    kinds = (reader.file.tensors[operation.inputs[0]].kind, reader.file.tensors[number].kind if number >= 0 else "")
+    return {NARROW: 1} if kinds == ("int16", "int32") and operation.op != "DEPTHWISE_CONV_2D" else {}
+
+
 def _conv(reader: Reader, operation: Operation) -> None:
     tensor, data = _weights_of(reader, operation)
     size = reader.file.tensors[operation.inputs[0]].shape
     if data.ndim != 4 or len(size) != 4:
         raise reader.refuse(operation, f"weights {list(data.shape)} for an input {list(size)}")
-    attrs = _spatial(reader, operation, (data.shape[1], data.shape[2]))
+    attrs = _spatial(reader, operation, (data.shape[1], data.shape[2])) | _narrow(reader, operation)
     if operation.op == "DEPTHWISE_CONV_2D":  # (1, height, width, channels)
         attrs["group"] = size[3]
         data = data.transpose(3, 0, 1, 2)
@@ -77,14 +85,18 @@ def _dense(reader: Reader, operation: Operation) -> None:
         raise reader.refuse(operation, "a shuffled weights format")
     tensor, data = _weights_of(reader, operation)
     x, stem = reader.value(operation.inputs[0]), reader.name(operation.outputs[0])
-    if reader.file.rounds_twice and tensor.kind == reader.file.tensors[operation.inputs[0]].kind == "int8":
+    kinds, narrow = (reader.file.tensors[operation.inputs[0]].kind, tensor.kind), _narrow(reader, operation)
+    if reader.file.rounds_twice and (kinds == ("int8", "int8") or narrow):
         value = _dense_of_two_roundings(reader, operation, x)
         reader.finish(replace(operation, options={}), value)  # activated already: where it becomes one with its layer
         return
     rows = reader.number(stem, "rows", np.array([-1, data.shape[1]], np.int64))
     if len(reader.builder.shapes[x]) != 2 or reader.builder.shapes[x][1] != data.shape[1]:
         x = reader.add("Reshape", x, rows, out=f"{stem}.rows")
-    y = reader.add("Gemm", x, reader.weights(tensor, data, 0), *_bias(reader, operation), out=f"{stem}.gemm", transB=1)
+    if kinds[0] == "int16" and not reader.file.rounds_twice:  # LiteRT's sums have 32 bits, whatever the bias has
+        narrow = {NARROW: 1}
+    operands = [x, reader.weights(tensor, data, 0), *_bias(reader, operation)]
+    y = reader.add("Gemm", *operands, out=f"{stem}.gemm", transB=1, **narrow)
     shape = reader.file.tensors[operation.outputs[0]].shape
     if reader.builder.shapes[y] != shape:  # activated before: where it becomes one with its layer
         y, operation = reader.activated(operation, y), replace(operation, options={})
@@ -104,7 +116,8 @@ def _dense_of_two_roundings(reader: Reader, operation: Operation, x: str) -> str
             "Transpose", moves.shaped(reader, x, (rows, inner), f"{out}.rows"), out=f"{out}.turned", perm=(1, 0)
         )
     column = moves.shaped(reader, x, (1, inner, rows, 1), f"{out}.column")
-    y = reader.add("Conv", column, weights, *_bias(reader, operation), out=out, kernel_shape=[1, 1])
+    bias, narrow = _bias(reader, operation), _narrow(reader, operation)
+    y = reader.add("Conv", column, weights, *bias, out=out, kernel_shape=[1, 1], **narrow)
     y = reader.activated(operation, y)
     if rows > 1:
         y = moves.shaped(reader, y, (outputs, rows), f"{out}.planes")
