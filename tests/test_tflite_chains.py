@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kernel_cases import first_difference, run_natively, run_on_board
+from test_tflite_operators import case_of
 from tflite_chains import BYTE, CODE, OF_PLANES, REAL, STEPS, WORD, chain, single
 
 from benchmarks.tflite_files import EVERYWHERE, Verdict, oracle, ours, verdict
@@ -13,6 +15,7 @@ from tinyhil.frontend.ports import Stream
 from tinyhil.frontend.tflite import tflite_model
 from tinyhil.frontend.tflite_file import read_file
 from tinyhil.frontend.tflite_records import File
+from tinyhil.harness.settings.config import load_boards
 
 pytest.importorskip("tflite_micro", reason="tflite-micro is not installed")
 NAMES = (*STEPS, *OF_PLANES)
@@ -91,3 +94,16 @@ def test_hundreds_of_chains(kind: str, tmp_path: Path) -> None:
     files = {f"{name} {seed}": single(name, seed, kind) for name in NAMES for seed in range(2, 12)}
     files |= chains(range(12, 60 if kind == REAL else 312), kind)
     assert unequal({name: data for name, data in files.items() if data}, tmp_path) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [CODE, WORD])
+def test_chains_in_cpp_are_their_references(kind: str, tmp_path: Path) -> None:
+    """Natively, and in one image of an emulated Due."""
+    cases = [case_of(name, data, kind) for name, data in chains(range(400, 410), kind).items()]
+    (tmp_path / "native").mkdir()
+    for results in (
+        run_natively(cases, tmp_path / "native"),
+        run_on_board(cases, load_boards().board("due"), tmp_path / "due"),
+    ):
+        assert first_difference(cases, results) == ""

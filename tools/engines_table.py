@@ -114,23 +114,24 @@ def _published(rows: Sequence[Row]) -> Iterator[str]:
 
 def _failed(rows: Sequence[Row]) -> Iterator[str]:
     """What could not be measured: networks and boards of one cause together, first what an engine has not at all; no
-    boards where it is all of a network's."""
-    boards: dict[str, set[str]] = {}
+    boards where it is all of a network's but those that are a cause themselves."""
+    every, others = dict[str, set[str]](), dict[tuple[str, str], set[str]]()
     for row in rows:
-        boards.setdefault(row["network"], set()).add(row["board"])
+        every.setdefault(row["network"], set()).add(row["board"])
+        if not _is_of_board(row):
+            others.setdefault((row["network"], row["engine"]), set()).add(row["board"])
     places: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
     for row in sorted((row for row in rows if row["why"]), key=_is_of_board):
         cause, by = _cause(row)
         places.setdefault((row["engine"], cause), {}).setdefault(row["network"], {})[row["board"]] = by
     said = []
     for (engine, cause), of_network in places.items():
-        words = []
+        networks: dict[str, list[str]] = {}
         for network, found in of_network.items():
-            where = ", ".join(f"{board}{by}" for board, by in found.items())
-            words.append(
-                network if set(found) == boards[network] and not any(found.values()) else f"{network} on {where}"
-            )
-        said.append((cause, engine, "; ".join(words)))
+            is_all = set(found) in (every[network], others.get((network, engine))) and not any(found.values())
+            where = "" if is_all else f" on {', '.join(f'{board}{by}' for board, by in found.items())}"
+            networks.setdefault(where, []).append(network)
+        said.append((cause, engine, "; ".join(f"{', '.join(names)}{where}" for where, names in networks.items())))
     yield from (f"not by {engines}: {where}: {cause}" for cause, engines, where in _together(said))
 
 
