@@ -15,7 +15,7 @@ ABOUT = "A card per board and format; bars are shares of that board's RAM and fl
 
 
 def overview(runs: Sequence[tuple[str, RecordLike]], times: Sequence[str]) -> str:
-    """One sentence over all, then the cards by model; `runs`: anchors and records; `times`: as distinct_times() gives."""
+    """One sentence over all, then the cards by model; `runs`: anchors and records; `times`: of distinct_times()."""
     models: dict[str, list[str]] = {}
     for (anchor, record), time in zip(runs, times, strict=True):
         models.setdefault(record["model"], []).append(_card(anchor, record, time))
