@@ -448,7 +448,7 @@ OF_PLANES: dict[str, tuple[Step, tuple[str, ...]]] = {  # of four axes
     "transpose_conv": (_turned_conv, EVERY),
     "average_pool_2d": (_pool("AVERAGE_POOL_2D"), (*EVERY, BYTE)),
     "max_pool_2d": (_pool("MAX_POOL_2D"), (*EVERY, BYTE)),
-    "resize_bilinear": (_resize("RESIZE_BILINEAR", "ResizeBilinearOptions"), FLOATS),
+    "resize_bilinear": (_resize("RESIZE_BILINEAR", "ResizeBilinearOptions"), (*FLOATS, BYTE)),
     "resize_nearest_neighbor": (_resize("RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions"), EVERY),
     "space_to_depth": (_to_channels, FLOATS),
     "depth_to_space": (_from_channels, FLOATS),

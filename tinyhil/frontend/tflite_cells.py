@@ -389,18 +389,20 @@ def add_all(otherwise: Convert) -> Convert:
 
 
 def resize_bilinear(otherwise: Convert) -> Convert:
-    """RESIZE_BILINEAR: of int8 of one scale in the runtime's units of 1 / 1024."""
+    """RESIZE_BILINEAR of one scale: of int8 in the runtime's units of 1 / 1024, of uint8 in LiteRT's floats."""
 
     def convert(reader: Reader, operation: Operation) -> None:
         tensors = [reader.file.tensors[numbers[0]] for numbers in (operation.inputs, operation.outputs)]
-        if not _is_bytes(reader, operation) or grid_of(tensors[0]) != grid_of(tensors[1]):
+        kind = tensors[0].kind
+        is_known = kind in ("int8", "uint8") and kind == tensors[1].kind and all(t.scales is not None for t in tensors)
+        if not is_known or stored_grid(tensors[0]) != stored_grid(tensors[1]):
             otherwise(reader, operation)
             return
         _, height, width, _ = tensors[1].shape
-        attrs: dict[str, Any] = {"height": height, "width": width, GRIDS: flat(*map(grid_of, tensors))}
+        attrs: dict[str, Any] = {"height": height, "width": width, GRIDS: flat(*map(stored_grid, tensors))}
         attrs |= {"ends": int(operation.options["AlignCorners"]), "middle": int(operation.options["HalfPixelCenters"])}
-        x = reader.value(operation.inputs[0], PLANES)
-        reader.finish(operation, reader.add("ByteResize", x, out=f"{tensors[1].name}.resized", **attrs), PLANES)
+        x, op = reader.value(operation.inputs[0], PLANES), "ByteResize" if kind == "int8" else "ByteResizeOld"
+        reader.finish(operation, reader.add(op, x, out=f"{tensors[1].name}.resized", **attrs), PLANES)
 
     return convert
 
