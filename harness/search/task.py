@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +56,8 @@ FOR_FLASH, FOR_LATENCY = ("fixed8pc", "fixed6", "fixed4pc", "kmeans16"), ("fixed
 USUAL, USUAL_ON_CROSSBARS = "fixed8,fixed16", ",".join(f"fixed{bits}" for bits in range(2, 9))
 MOST_PRODUCTS, FEWEST_SAMPLES = 20_000_000_000, 200  # of one evaluation, a few seconds; whatever a sample takes,
 MANY_PRODUCTS, LEAST_SAMPLES = 80_000_000_000, 8  # unless even so many take much longer
-LOOKED_AT, LOOK_PRODUCTS, LONG = (
-    (50, 1000),
-    1_000_000_000,
-    5,
-)  # samples for a first answer, where all take times as long
+# Samples for a first answer, where all are LONG times as many
+LOOKED_AT, LOOK_PRODUCTS, LONG = (50, 1000), 1_000_000_000, 5
 IN_TIME_PRODUCTS = 2_000_000_000  # of held-out samples for each of `--seconds`
 
 
@@ -163,73 +161,90 @@ def load_task(
     where all of them take long; where the time is over, or somebody interrupts, before these are run, that is it."""
     phases = Phases(getattr(progress, "phase", lambda name: None), _begin=since or began())
     with phases.of("reading model and samples"):
-        strategy = make_strategy(request.strategy, request.set_)
-        board = _board(request, boards)
-        hardware = None if board is None else board.hardware
-        usual = USUAL if hardware is None else USUAL_ON_CROSSBARS
-        names = formats_on_offer(usual if request.formats is None else request.formats)
-        opened = open_model(request.model, None, request.streamed, by=request.calibrate_by)
-        graph = opened.model.graph
-        split = load_split(opened, request.inputs, request.held_out, say)
-        ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
-        space = make_space(graph, ranges, names, () if hardware is None else WITHOUT)
-        split = _thinned(request, split, space, say)
-        request = _within_flash(request, boards, space, say)
-        memory = memory_of(space, board, request, phases.press)
-        ram_bytes = _ram_bytes(request, board)
-        memory.require(ram_bytes)
-        require_time(request, space, board)
-        if len(space.formats) == 1 and request.weights is None:
-            strategy = SingleFormat()
-
-    def loaded(request: SearchRequest, split: Split) -> Task:
-        with phases.of("running the float model"):
-            x, y = judged_on(request, split)
-            examples = make_examples(graph, x, y)
-            require_classes(examples)
-        with phases.of("loading the host engine"):
-            executor: Executor = NumpyExecutor() if request.evaluator == "reference" else load_engine(cache_dir)
-        problem = _problem(request, board, memory, Evaluator(executor, examples), ram_bytes)
-        if request.fine_tune:
-            problem = replace(problem, trained=fine_tuning(request, split, space, executor))
-        task = Task(
-            request,
-            ram_bytes,
-            ram_bytes,
-            strategy,
-            opened,
-            ranges,
-            split,
-            problem,
-            boards,
-            board,
-            cache_dir,
-            say,
-            progress,
-            phases,
-        )
-        return replace(task, others=tuple(_on(task, name) for name in request.also))
-
-    few = _few(request, split, space)
+        read = _read(request, boards, say, phases)
+    loaded = partial(_loaded, read, boards, cache_dir, say, progress)
+    few = _few(read)
     if few is None:
-        return loaded(request, split)
-    first = loaded(replace(request, samples=few), split.thinned(few).reported_on(few))
+        return loaded(read.request, read.split)
+    first = loaded(replace(read.request, samples=few), read.split.thinned(few).reported_on(few))
     look(first)
     try:
         with phases.within(request.seconds):
-            return loaded(request, split)
+            return loaded(read.request, read.split)
     except (KeyboardInterrupt, OutOfTime):
         phases.is_stopped = True
         return first
 
 
-def _few(request: SearchRequest, split: Split, space: Space) -> int | None:
-    """How many samples give a first answer soon; None where all of them do."""
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What a request names, before anything is run."""
+
+    request: SearchRequest
+    strategy: Strategy
+    opened: Opened
+    ranges: Ranges
+    split: Split
+    space: Space
+    board: BoardSpec | None
+    memory: Memory
+    ram_bytes: int
+    phases: Phases
+
+
+def _read(request: SearchRequest, boards: Boards | None, say: Say, phases: Phases) -> _Read:
+    strategy = make_strategy(request.strategy, request.set_)
+    board = _board(request, boards)
+    hardware = None if board is None else board.hardware
+    usual = USUAL if hardware is None else USUAL_ON_CROSSBARS
+    names = formats_on_offer(usual if request.formats is None else request.formats)
+    opened = open_model(request.model, None, request.streamed, by=request.calibrate_by)
+    split = load_split(opened, request.inputs, request.held_out, say)
+    ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
+    space = make_space(opened.model.graph, ranges, names, () if hardware is None else WITHOUT)
+    split = _thinned(request, split, space, say)
+    request = _within_flash(request, boards, space, say)
+    memory = memory_of(space, board, request, phases.press)
+    ram_bytes = _ram_bytes(request, board)
+    memory.require(ram_bytes)
+    require_time(request, space, board)
+    if len(space.formats) == 1 and request.weights is None:
+        strategy = SingleFormat()
+    return _Read(request, strategy, opened, ranges, split, space, board, memory, ram_bytes, phases)
+
+
+def _loaded(
+    read: _Read,
+    boards: Boards | None,
+    cache_dir: Path,
+    say: Say,
+    progress: Progress,
+    request: SearchRequest,
+    split: Split,
+) -> Task:
+    """The task on these samples, which the float model runs."""
+    graph, space, ram_bytes, phases = read.opened.model.graph, read.space, read.ram_bytes, read.phases
+    with phases.of("running the float model"):
+        x, y = judged_on(request, split)
+        examples = make_examples(graph, x, y)
+        require_classes(examples)
+    with phases.of("loading the host engine"):
+        executor: Executor = NumpyExecutor() if request.evaluator == "reference" else load_engine(cache_dir)
+    problem = _problem(request, read.board, read.memory, Evaluator(executor, examples), ram_bytes)
     if request.fine_tune:
+        problem = replace(problem, trained=fine_tuning(request, split, space, executor))
+    found = (request, ram_bytes, ram_bytes, read.strategy, read.opened, read.ranges, split, problem)
+    task = Task(*found, boards, read.board, cache_dir, say, progress, phases)
+    return replace(task, others=tuple(_on(task, name) for name in request.also))
+
+
+def _few(read: _Read) -> int | None:
+    """How many samples give a first answer soon; None where all of them do."""
+    if read.request.fine_tune:
         return None
     least, most = LOOKED_AT
-    few = max(least, min(most, LOOK_PRODUCTS // _products(space)))
-    return few if len(split.x) > LONG * few else None
+    few = max(least, min(most, LOOK_PRODUCTS // _products(read.space)))
+    return few if len(read.split.x) > LONG * few else None
 
 
 def _products(space: Space) -> int:
