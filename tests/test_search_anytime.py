@@ -7,12 +7,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from rich.console import Console
 from search_models import network_problem
 
-from tinyhil import time_limit
+from tinyhil import data, time_limit
 from tinyhil.errors import EXIT_BUILD, ConfigError
 from tinyhil.harness.build.compile import _run
 from tinyhil.harness.search import each
@@ -76,6 +77,49 @@ def test_an_interruption_before_any_answer_is_one(tmp_path: Path) -> None:
     request = SearchRequest("digits_mlp", 50, samples=100, results=tmp_path)
     with pytest.raises(KeyboardInterrupt):
         searched(request, Interrupting(phase="evaluating one format for all tensors"))
+
+
+def many_digits(folder: Path) -> Path:
+    """More samples than a first answer looks at."""
+    x, file = data.load("digits").x_test, folder / "x.npz"
+    np.savez(file, x=np.tile(x.reshape(-1, 1, 8, 8), (30, 1, 1, 1)))
+    return file
+
+
+class InterruptingLater(Interrupting):
+    """When a phase comes for the second time."""
+
+    def phase(self, name: str) -> None:
+        if name == self.at and self.left is None:
+            self.left = 1 << 30
+        else:
+            super().phase(name)
+
+
+def test_few_samples_answer_where_many_take_long(tmp_path: Path) -> None:
+    """A first answer before the float model has run on all samples; it is left of an interruption then, and where the
+    time is over."""
+    inputs = many_digits(tmp_path)
+    for number, (seconds, watch) in enumerate(
+        ((None, InterruptingLater(phase="running the float model")), (1e-6, Interrupting()))
+    ):
+        request = SearchRequest(
+            "digits_mlp", board="uno", seconds=seconds, inputs=inputs, results=tmp_path / f"{number}"
+        )
+        outcome, said = searched(request, watch)
+        assert "s: fixed8 for all tensors, " in said
+        assert " of 1000 samples differ" in said
+        assert outcome.found.best.score.samples == 1000
+        assert outcome.record["first_answer"]["disagreements"] == outcome.found.best.score.disagreements
+        assert ("interrupted" if seconds is None else "the time is over") in said
+
+
+def test_where_few_samples_have_no_answer_the_time_ends_a_search(tmp_path: Path) -> None:
+    request = SearchRequest(
+        "digits_mlp", board="uno", flash=500, seconds=1e-6, inputs=many_digits(tmp_path), results=tmp_path
+    )
+    with pytest.raises(TooLate, match="no assignment is known to keep the limits"):
+        searched(request, Interrupting())
 
 
 def test_an_interrupted_profile_leaves_what_was_measured(tmp_path: Path) -> None:

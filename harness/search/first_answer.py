@@ -7,7 +7,9 @@ from tinyhil.errors import DoesNotFit, Infeasible, ModelError
 from tinyhil.harness.fit.needs import Needs, needs_of
 from tinyhil.harness.search.task import Task
 from tinyhil.preference import Wish
-from tinyhil.search.space import Candidate
+from tinyhil.search.journal import Query
+from tinyhil.search.search_loop import asked
+from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.trial import Trial
 
 
@@ -42,6 +44,26 @@ def is_foreseen(task: Task, trial: Trial) -> bool:
     best = task.phases.best
     is_better = trial.kind == "full" and trial.fits and (best is None or trial.rank < best.rank)
     return is_better and bool(_expected(task, trial.candidate))
+
+
+def look(task: Task) -> None:
+    """The first format for all tensors that keeps the limits, on the few samples of this task."""
+    problem = task.problem
+    for number, name in enumerate(problem.space.formats):
+        candidate = problem.space.uniform(Choice(name))
+        try:
+            planned, fits = problem.planned_bytes(candidate), problem.fits(candidate)
+            if not fits or (task.board is not None and not _expected(task, candidate)):
+                continue
+            trial = Trial(number, candidate, "full", planned, fits, asked(problem, Query(candidate)))
+        except ModelError:
+            continue
+        task.phases.looked_at(task, trial)
+        found, after = trial.score.disagreements, task.phases.elapsed()
+        samples = len(problem.evaluator.examples)
+        task.say(f"search: an answer after {after:.1f} s: {name} for all tensors, {found} of {samples} samples differ")
+        return
+    task.phases.looked_at(task, None)
 
 
 def foresee(task: Task, trial: Trial) -> None:

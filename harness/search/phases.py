@@ -39,7 +39,8 @@ class Phases:
     """`tell` hears of each phase as it begins. `taken`: seconds and processor seconds of each, in order. `best`: the
     answer if nothing better comes; `sure`: the best of those that were held to their limits on the boards. `judged`:
     formats for all tensors are, so that time that is over ends the search without an answer, too. `least`: of latency
-    (us) and flash (B) the least that a board has shown."""
+    (us) and flash (B) the least that a board has shown. `looked`: a task of few samples and the answer on them,
+    if there was one. `is_stopped`: somebody interrupted, or the time was over, before all samples were run."""
 
     tell: Callable[[str], None] = lambda name: None
     taken: dict[str, list[float]] = field(default_factory=dict)
@@ -48,6 +49,8 @@ class Phases:
     sure: Trial | None = None
     judged: bool = False
     least: dict[str, float] = field(default_factory=dict)
+    looked: tuple[Any, Trial | None] | None = None
+    is_stopped: bool = False
     _most: float | None = None
     _begin: tuple[float, float] = field(default_factory=began)
 
@@ -69,6 +72,19 @@ class Phases:
             return
         if self.best is None or trial.rank < self.best.rank:
             self.best = trial
+        self._first(trial)
+
+    def looked_at(self, task: Any, trial: Trial | None) -> None:
+        """An answer of few samples: the first one, and what is left where no other comes; None: there is none."""
+        self.looked = task, trial
+        if trial is not None:
+            self._first(trial)
+
+    def left(self, task: Any) -> tuple[Any, Trial | None]:
+        """The best answer of a task, or that of few samples, and which task it is of."""
+        return (task, self.best) if self.best is not None or self.looked is None else self.looked
+
+    def _first(self, trial: Trial) -> None:
         if self.first_answer is not None:
             return
         begin, used = self._begin
@@ -92,6 +108,10 @@ class Phases:
         """Of so many since the command began; None: no limit."""
         return None if seconds is None else max(0.0, seconds - self.elapsed())
 
+    def is_over(self, seconds: float | None) -> bool:
+        """Whether it was interrupted before all samples were run, or so many seconds have passed."""
+        return self.is_stopped or self.seconds_left(seconds) == 0.0
+
     @contextmanager
     def within(self, seconds: float | None) -> Iterator[None]:
         """`press` holds what is done here to so many seconds since the command began; builds and boards end with them,
@@ -113,8 +133,7 @@ class Phases:
     def press(self) -> None:
         """OutOfTime where they are over, and there is an answer or formats for all tensors are judged; what may take
         long asks before it begins."""
-        is_over = self._most is not None and self.elapsed() >= self._most
-        if is_over and (self.judged or self.best is not None):
+        if self.is_over(self._most) and (self.judged or self.best is not None or self.looked is not None):
             raise OutOfTime
 
     def shown(self, latency_us: float | None, flash_bytes: float) -> None:

@@ -18,7 +18,7 @@ from tinyhil.harness.build.image import Image
 from tinyhil.harness.job.job import command_of
 from tinyhil.harness.search.board_fit import require_fit
 from tinyhil.harness.search.device import Measured
-from tinyhil.harness.search.first_answer import too_late
+from tinyhil.harness.search.first_answer import look, too_late
 from tinyhil.harness.search.offering import together, with_all_offers, with_weights
 from tinyhil.harness.search.pareto import ParetoOutcome, Sweep, front_of, swept_over
 from tinyhil.harness.search.phases import OutOfTime, began
@@ -79,7 +79,7 @@ def run_search(
     since = began()
 
     def attempt(wanted: SearchRequest) -> SearchOutcome:
-        task = load_task(wanted, cache_dir, say, progress, boards, since)
+        task = load_task(wanted, cache_dir, say, progress, boards, since, look)
         with _alone(task), helped(task) as shared:
             return _searched(shared)
 
@@ -94,7 +94,7 @@ def run_pareto(
     since = began()
 
     def attempt(wanted: SearchRequest) -> ParetoOutcome:
-        task = load_task(wanted, cache_dir, say, progress, boards, since)
+        task = load_task(wanted, cache_dir, say, progress, boards, since, look)
         with _alone(task), helped(task) as shared:
             return _swept(shared)
 
@@ -112,14 +112,17 @@ def _swept(task: Task) -> ParetoOutcome:
     beside: tuple[Uniform, ...] = ()
     try:
         with task.phases.within(task.request.seconds):
+            task.phases.press()
             task, meters, beside = prepared(task)
             found = swept_over(task, meters)
     except OutOfTime:
         found = Sweep(task, ())
-    if not found.answers and task.phases.best is not None:
-        found.answers[()] = task.phases.best
-    if not found.answers and task.phases.seconds_left(task.request.seconds) == 0.0:
-        raise too_late(task)
+    if not found.answers and task.phases.is_over(task.request.seconds):
+        task, best = task.phases.left(task)
+        if best is None:
+            raise too_late(task)
+        found = Sweep(task, ())
+        found.answers[()] = best
     return front_of(found, beside)
 
 
@@ -159,6 +162,7 @@ def _searched(task: Task) -> SearchOutcome:
     interrupted = False
     try:
         with task.phases.within(request.seconds):
+            task.phases.press()
             task, meters, beside = prepared(task)
             found, measured = _find(task, meters)
     except Infeasible:
@@ -168,7 +172,7 @@ def _searched(task: Task) -> SearchOutcome:
         found, measured = instead
     except (KeyboardInterrupt, OutOfTime):
         interrupted = True
-        found, measured = _best_so_far(task)
+        task, found, measured = _best_so_far(task)
     over = interrupted or task.phases.seconds_left(request.seconds) == 0.0
     if not over:
         beside = (*beside, *(task.phases.in_time(request.seconds, partial(together, task, found)) or ()))
@@ -229,17 +233,19 @@ def _accelerator(task: Task, candidate: Candidate) -> dict[str, Any]:
     return {"latency_us": cost.latency_us, **figures, "cost": relative, **limits}
 
 
-def _best_so_far(task: Task) -> tuple[Found, tuple[Measured, ...]]:
-    """What an interruption leaves; if that is nothing, KeyboardInterrupt, or Infeasible where the time is over."""
-    best = task.phases.best
-    if best is None and task.phases.seconds_left(task.request.seconds) == 0.0:
+def _best_so_far(task: Task) -> tuple[Task, Found, tuple[Measured, ...]]:
+    """What an interruption leaves, that of a few samples, too, and their task; if that is nothing, KeyboardInterrupt,
+    or Infeasible where the time is over."""
+    is_over = task.phases.seconds_left(task.request.seconds) == 0.0
+    task, best = task.phases.left(task)
+    if best is None and is_over:
         raise too_late(task)
     if best is None:
         raise KeyboardInterrupt
     sure = "" if best is task.phases.sure or not task.request.costs else "; its latency and flash are estimates"
-    why = "the time is over" if task.phases.seconds_left(task.request.seconds) == 0.0 else "interrupted"
+    why = "the time is over" if is_over else "interrupted"
     task.say(f"search: {why}; the best so far is the answer{sure}; the same command goes on with the search")
-    return Found(best, (best,), 0.0, task.phases.elapsed(), False), ()
+    return task, Found(best, (best,), 0.0, task.phases.elapsed(), False), ()
 
 
 def _record(task: Task, found: Found, boards: tuple[Measured, ...]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from tinyhil.harness.job.job import Opened, Request, conditions, open_model
 from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.again import PLAN_NODES, Again
 from tinyhil.harness.search.device import Bench
-from tinyhil.harness.search.phases import Phases, began
+from tinyhil.harness.search.phases import OutOfTime, Phases, began
 from tinyhil.harness.search.request import UNKEYED, UNSCORED, SearchRequest
 from tinyhil.harness.search.splits import Split, load_split
 from tinyhil.harness.search.total import wider_input, with_input
@@ -55,6 +55,12 @@ FOR_FLASH, FOR_LATENCY = ("fixed8pc", "fixed6", "fixed4pc", "kmeans16"), ("fixed
 USUAL, USUAL_ON_CROSSBARS = "fixed8,fixed16", ",".join(f"fixed{bits}" for bits in range(2, 9))
 MOST_PRODUCTS, FEWEST_SAMPLES = 20_000_000_000, 200  # of one evaluation, a few seconds; whatever a sample takes,
 MANY_PRODUCTS, LEAST_SAMPLES = 80_000_000_000, 8  # unless even so many take much longer
+LOOKED_AT, LOOK_PRODUCTS, LONG = (
+    (50, 1000),
+    1_000_000_000,
+    5,
+)  # samples for a first answer, where all take times as long
+IN_TIME_PRODUCTS = 2_000_000_000  # of held-out samples for each of `--seconds`
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +156,11 @@ def load_task(
     progress: Progress,
     boards: Boards | None,
     since: tuple[float, float] | None = None,
+    look: Callable[[Task], object] = lambda task: None,
 ) -> Task:
     """ConfigError or DataError before anything slow: what needs no evaluation is checked before the engine is made.
-    `since`: when the command began, from which `--seconds` count; None: now."""
+    `since`: when the command began, from which `--seconds` count; None: now. `look` is shown the task on few samples
+    where all of them take long; where the time is over, or somebody interrupts, before these are run, that is it."""
     phases = Phases(getattr(progress, "phase", lambda name: None), _begin=since or began())
     with phases.of("reading model and samples"):
         strategy = make_strategy(request.strategy, request.set_)
@@ -173,32 +181,63 @@ def load_task(
         require_time(request, space, board)
         if len(space.formats) == 1 and request.weights is None:
             strategy = SingleFormat()
-    with phases.of("running the float model"):
-        x, y = judged_on(request, split)
-        examples = make_examples(graph, x, y)
-        require_classes(examples)
-    with phases.of("loading the host engine"):
-        executor: Executor = NumpyExecutor() if request.evaluator == "reference" else load_engine(cache_dir)
-    problem = _problem(request, board, memory, Evaluator(executor, examples), ram_bytes)
+
+    def loaded(request: SearchRequest, split: Split) -> Task:
+        with phases.of("running the float model"):
+            x, y = judged_on(request, split)
+            examples = make_examples(graph, x, y)
+            require_classes(examples)
+        with phases.of("loading the host engine"):
+            executor: Executor = NumpyExecutor() if request.evaluator == "reference" else load_engine(cache_dir)
+        problem = _problem(request, board, memory, Evaluator(executor, examples), ram_bytes)
+        if request.fine_tune:
+            problem = replace(problem, trained=fine_tuning(request, split, space, executor))
+        task = Task(
+            request,
+            ram_bytes,
+            ram_bytes,
+            strategy,
+            opened,
+            ranges,
+            split,
+            problem,
+            boards,
+            board,
+            cache_dir,
+            say,
+            progress,
+            phases,
+        )
+        return replace(task, others=tuple(_on(task, name) for name in request.also))
+
+    few = _few(request, split, space)
+    if few is None:
+        return loaded(request, split)
+    first = loaded(replace(request, samples=few), split.thinned(few).reported_on(few))
+    look(first)
+    try:
+        with phases.within(request.seconds):
+            return loaded(request, split)
+    except (KeyboardInterrupt, OutOfTime):
+        phases.is_stopped = True
+        return first
+
+
+def _few(request: SearchRequest, split: Split, space: Space) -> int | None:
+    """How many samples give a first answer soon; None where all of them do."""
     if request.fine_tune:
-        problem = replace(problem, trained=fine_tuning(request, split, space, executor))
-    task = Task(
-        request,
-        ram_bytes,
-        ram_bytes,
-        strategy,
-        opened,
-        ranges,
-        split,
-        problem,
-        boards,
-        board,
-        cache_dir,
-        say,
-        progress,
-        phases,
-    )
-    return replace(task, others=tuple(_on(task, name) for name in request.also))
+        return None
+    least, most = LOOKED_AT
+    few = max(least, min(most, LOOK_PRODUCTS // _products(space)))
+    return few if len(split.x) > LONG * few else None
+
+
+def _products(space: Space) -> int:
+    """Of one sample; one where the widest format can not be: that is said where it is evaluated."""
+    try:
+        return max(1, work_of(space.lower(space.uniform(space.high))))
+    except ModelError:
+        return 1
 
 
 def _problem(
@@ -215,15 +254,14 @@ def _problem(
 
 def _thinned(request: SearchRequest, split: Split, space: Space, say: Say) -> Split:
     """`--samples` of them; without it of a large network as many as MOST_PRODUCTS allow, so that answers come soon;
-    of a very large one no more are held out, either."""
+    of a very large one no more are held out, either, nor more than `--seconds` allow."""
+    products = _products(space)
+    if request.seconds is not None:
+        split = split.reported_on(max(FEWEST_SAMPLES, int(request.seconds * IN_TIME_PRODUCTS) // products))
     if request.samples is not None:
         return split.thinned(request.samples)
-    try:
-        products = work_of(space.lower(space.uniform(space.high)))
-    except ModelError:  # said where the format is evaluated
-        return split
-    some = max(LEAST_SAMPLES, min(FEWEST_SAMPLES, MANY_PRODUCTS // max(1, products)))
-    most = max(some, MOST_PRODUCTS // max(1, products))
+    some = max(LEAST_SAMPLES, min(FEWEST_SAMPLES, MANY_PRODUCTS // products))
+    most = max(some, MOST_PRODUCTS // products)
     if some < FEWEST_SAMPLES:
         split = split.reported_on(some)
     if len(split.x) > most:
