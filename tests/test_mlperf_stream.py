@@ -146,6 +146,7 @@ def test_a_board_hears(board: str, network: Path, tmp_path: Path) -> None:
     done = hil("mlperf", "--board", board, "--model", network, "--mode", "stream", "--samples", 4, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "4 of 4 strides of 32 ms as the reference" in done.stdout
+    assert f"({network.stem}, float32 front end, int8 network) on {board}" in done.stdout
 
 
 def test_sound_of_a_file(network: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from tinyhil.errors import DataError
+from tinyhil.formats.format import AFFINE
 from tinyhil.harness.boards.fidelity import error_band
 from tinyhil.harness.mlperf import accuracy, performance
 from tinyhil.harness.mlperf.accuracy import Accuracy
@@ -85,7 +86,7 @@ def _head(ready: Ready) -> dict[str, Any]:
         "model": ready.opened.source.name,
         "model_sha256": ready.opened.model.sha256,
         **({} if ready.engine is None else {"engine": dict(ready.engine)}),
-        "format": str(ready.wanted.assignment or ready.wanted.format) if ready.engine is None else None,
+        "format": _format(ready),
         "image": ready.image.hash.hex(),
         "flash_bytes": ready.image.flash_bytes,
         "static_ram_bytes": ready.image.static_bytes,
@@ -98,6 +99,16 @@ def _head(ready: Ready) -> dict[str, Any]:
         "fidelity": emulator.fidelity if ready.emulated and emulator else "measured",
         "mark": EMULATED if ready.emulated else None,
     }
+
+
+def _format(ready: Ready) -> str | None:
+    """As it was asked for; beside the sound's, the one that the network's file has by itself. None: an engine's."""
+    if ready.program is None:
+        return None
+    asked = str(ready.wanted.assignment or ready.wanted.format)
+    formats = (tensor.format for tensor in ready.program.tensors.values() if ready.wanted.sound)
+    own = sorted({f"int{fmt.bits}" for fmt in formats if fmt.domain == AFFINE})
+    return f"{asked} front end, {' and '.join(own)} network" if own else asked
 
 
 def _input(ready: Ready) -> bytes:
