@@ -132,7 +132,7 @@ template <int B> struct IsSpecial<Square<B>> { static constexpr bool value = tru
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy with the two files, and the two lines that name them."""
     copy = tmp_path_factory.mktemp("sources")
-    for name in ("tinyhil", "codegen", "harness", "memplan", "search", "firmware", "models", "emulators"):
+    for name in ("tinyhil", "codegen", "harness", "memplan", "search", "train", "firmware", "models", "emulators"):
         shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("boards.yaml", "platformio.ini"):
         shutil.copy(ROOT / name, copy / name)
