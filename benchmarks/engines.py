@@ -3,12 +3,13 @@
     python -m benchmarks.engines [--only PATTERN] [--again | --tensors | --merge FILE]
 
 Writes results/engines.json, which docs/measured/peers.md shows (python -m tools.docs). Needs HIL_DATA with `models/`
-and `tflite/microwakeword/`, and HIL_ENGINES with the checkouts that `hil engines` names. What the table holds is not
-measured again, only ours beside an engine that is new there; each row has its commit. --again measures rows, too, of
-commits since which what they depend on has changed. Whatever ends it, the same command goes on: rows are written
-network by network and board by board, into what the file holds by then, so that two may run on different --only at
-once. --tensors asks which tensor each engine has otherwise first, on this computer, for rows that do not know it.
---merge puts in the rows of another clone's table that are of sources as they are here.
+and `tflite/microwakeword/`, and HIL_ENGINES with the checkouts that `hil engines` names. Of the digits and the
+FastGRNN there are only floats: quantized_files.py writes what engines of int8 read, fastgrnn_calls.py is one of them.
+What the table holds is not measured again, only ours beside an engine that is new there; each row has its commit.
+--again measures rows, too, of commits since which what they depend on has changed. Whatever ends it, the same command
+goes on: rows are written network by network and board by board, into what the file holds by then, so that two may run
+on different --only at once. --tensors asks which tensor each engine has otherwise first, on this computer, for rows
+that do not know it. --merge puts in the rows of another clone's table that are of sources as they are here.
 """
 
 from __future__ import annotations
@@ -26,9 +27,17 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from benchmarks import fastgrnn_calls, quantized_files
 from benchmarks.given import given_data
+from benchmarks.peers import fastgrnn_as_scan
+from tinyhil.data import load
 from tinyhil.errors import ConfigError
 from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.engines import registry
 from tinyhil.harness.engines.comparison import BESIDE, Contest, first_tensor, measure, rows_of
 from tinyhil.harness.engines.firmware_run import Bench
 from tinyhil.harness.engines.registry import engine_named
@@ -42,16 +51,18 @@ ROOT = Path(__file__).resolve().parent.parent
 BOARDS = ("h747", "nucleo_l4r5", "nucleo_u575", "due", "nucleo_g0b1", "pico", "pico2", "nano33ble")  # one of each chip
 SMALL_TOO = ("uno", *BOARDS)
 PUBLISHED_ON = ("h747",)  # for what TinyMaix has milliseconds of an STM32H750, with that core and those caches
-ENGINES = ("tinyhil", "cmsis-nn", "tflm", "executorch", "tinymaix", "onnx2c", "emlearn")
-SAMPLES = 2
+CALLS, CALLS_ON = "cmsis-nn-calls", "fastgrnn"  # an engine of one network
+ENGINES = ("tinyhil", "cmsis-nn", CALLS, "tflm", "executorch", "tinymaix", "onnx2c", "emlearn")
+SAMPLES, DIGITS, WINDOWS = 2, 100, 20
 NAME = "engines"
 DEPENDS = (*MEASURED_BY, "harness/engines")
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """`quantized`: a .tflite file of int8, None: ours computes int8 of its own making; `floats`: the same in float32;
-    `rewritten`: not as it is but as `hil convert` writes it. A network with states computes its first step."""
+    """`quantized`: a .tflite file of int8; `floats`: the same in float32, of which ours computes int8 of its own making
+    where there is no other file, or `own`; `rewritten`: not as it is but as `hil convert` writes it; `inputs`: samples
+    by the ending of the file that takes them, None: noise. A network with states computes its first step."""
 
     name: str
     quantized: Path | None
@@ -59,17 +70,20 @@ class Network:
     samples: int = SAMPLES
     boards: tuple[str, ...] = BOARDS
     rewritten: bool = False
+    own: bool = False
+    inputs: Mapping[str, Path] | None = None
 
     @property
     def engines(self) -> tuple[str, ...]:
         """Those that read one of its files."""
         has = {ending for ending, file in ((".tflite", self.quantized), (".onnx", self.floats)) if file is not None}
-        return tuple(name for name in ENGINES if name == OURS or has & set(engine_named(name).reads))
+        there = [name for name in ENGINES if name != CALLS or self.name == CALLS_ON]
+        return tuple(name for name in there if name == OURS or has & set(engine_named(name).reads))
 
 
-def networks() -> Sequence[Network]:
-    """MLPerf Tiny's, a wake word, small ones of the zoo, scikit-learn's of iris, and those of TinyMaix' checkout, where
-    there is one."""
+def networks(work: Path) -> Sequence[Network]:
+    """MLPerf Tiny's, a wake word, small ones of the zoo, scikit-learn's of iris, a FastGRNN, and those of TinyMaix'
+    checkout, where there is one. `work`: where files that are made of others are put."""
     mlperf = given_data() / "models"
 
     def of(name: str, stem: str, floats: str | None, samples: int = SAMPLES) -> Network:
@@ -86,8 +100,9 @@ def networks() -> Sequence[Network]:
         of("sww01", "sww_streaming", None),
         of("ic02", "ic02_resnet_large", "_fp32.tflite", samples=1),
         Network("okay_nabu", nabu, None, samples=1),
-        Network("digits_mlp", None, _of_zoo("digits_mlp"), boards=SMALL_TOO),
-        Network("digits_cnn", None, _of_zoo("digits_cnn"), boards=SMALL_TOO),
+        _digits("digits_mlp", quantized_files.digits_mlp, (64,), work),
+        _digits("digits_cnn", quantized_files.digits_cnn, (8, 8), work),
+        _fastgrnn(work),
         Network("iris_mlp", None, ROOT / "tests/scikit_learn/mlp_str.onnx", boards=SMALL_TOO, rewritten=True),
     ]
     try:
@@ -102,12 +117,47 @@ def networks() -> Sequence[Network]:
     return [digits, pictures, persons, *found]
 
 
-def _of_zoo(name: str) -> Path:
-    return ROOT / "models" / name / f"{name}.onnx"
+def _digits(
+    name: str, written: Callable[[Sequence[np.ndarray], np.ndarray], bytes], takes: Sequence[int], work: Path
+) -> Network:
+    """Of the zoo, its codes those of the training part, of which the written file `takes` this shape."""
+    floats, found = ROOT / "models" / name / f"{name}.onnx", load("digits")
+    weights = [numpy_helper.to_array(one).astype(np.float64) for one in onnx.load(floats).graph.initializer]
+    shape = len(found.x_train), 1, *found.x_train.shape[-2:]
+    quantized = work / f"{name}_int8.tflite"
+    quantized.write_bytes(written(weights, found.x_train.reshape(shape).astype(np.float64)))
+    assert found.y_test is not None
+    inputs = _inputs(work / name, found.x_test, found.y_test, quantized_files.grid_of(found.x_train), takes)
+    return Network(name, quantized, floats, DIGITS, SMALL_TOO, inputs=inputs)
+
+
+def _fastgrnn(work: Path) -> Network:
+    """That of peers.py, its codes those of its windows; ours reads a Scan, others a WHILE."""
+    source = given_data() / "models" / "peer_bench"
+    weights = {name: np.asarray(one, np.float64) for name, one in np.load(source / "rnn.npz").items()}
+    x, y = (np.load(source / f"har_{name}.npy") for name in ("x", "y"))
+    quantized, floats = work / f"{CALLS_ON}_int8.tflite", work / f"{CALLS_ON}_scan.onnx"
+    quantized.write_bytes(quantized_files.fastgrnn(weights, x))
+    onnx.save(fastgrnn_as_scan(source / "rnn.npz"), floats)
+    vars(registry)["ENGINES"] = (*registry.ENGINES, fastgrnn_calls.engine(CALLS, weights, x))  # for this process
+    inputs = _inputs(work / CALLS_ON, x, y, quantized_files.grid_of(x), x.shape[1:])
+    return Network(CALLS_ON, quantized, floats, WINDOWS, SMALL_TOO, own=True, inputs=inputs)
+
+
+def _inputs(
+    stem: Path, x: np.ndarray, y: np.ndarray, grid: quantized_files.Grid, takes: Sequence[int]
+) -> Mapping[str, Path]:
+    """Samples as each language takes them: reals, and their codes in the shape that the written file `takes`."""
+    codes = quantized_files.codes_of(x, grid).astype(np.float32)
+    made = {".onnx": x.astype(np.float32), ".tflite": codes.reshape(-1, *takes)}
+    files = {ending: stem.with_name(f"{stem.name}{ending}.npz") for ending in made}
+    for ending, samples in made.items():
+        np.savez(files[ending], x=samples, y=y)
+    return files
 
 
 def _files(network: Network, work: Path) -> str:
-    """As `--models` takes them, under the network's name."""
+    """As `--models` takes them, under the network's name; ours reads the first."""
     found = []
     if network.quantized is not None:
         found.append(work / f"{network.name}.tflite")
@@ -118,12 +168,12 @@ def _files(network: Network, work: Path) -> str:
             convert_model(str(network.floats), found[-1])
         else:
             found[-1].write_bytes(network.floats.read_bytes())
-    return BESIDE.join(map(str, found))
+    return BESIDE.join(map(str, reversed(found) if network.own else found))
 
 
 def briefly(why: str) -> str:
     """Why a cell could not be measured, without this computer's folders, addresses and logs."""
-    why = re.sub(r": the firmware crashed: .*", "", why)
+    why = re.sub(r": the firmware crashed: .*|\d{4}-\d\d-\d\d [\d.-]+ ", "", why)
     return re.sub(r"; (largest|log): .*", "", re.sub(r" of /\S+|(?:/[\w.+-]+)+/", "", why))
 
 
@@ -174,8 +224,22 @@ def keep(changed: Callable[[list[Row]], list[Row]], measured_at: dict[str, str])
 
 
 def _measured(network: Network, board: str, engines: tuple[str, ...], work: Path, bench: Bench) -> list[Row]:
-    contest = Contest(engines, (_files(network, work),), (board,), samples=network.samples, results=work / "results")
-    return [{**row, "why": briefly(row["why"])} for row in rows_of(measure(contest, bench))]
+    files, cells = _files(network, work), []
+    for engine in engines:
+        inputs = _taken(network, files, engine)
+        contest = Contest((engine,), (files,), (board,), None, inputs, network.samples, results=work / "results")
+        cells += measure(contest, bench)
+    other = {"equal": None} if network.own else {}  # codes of another making are not expected to be equal
+    return [{**row, "why": briefly(row["why"]), **other} for row in rows_of(cells)]
+
+
+def _taken(network: Network, files: str, engine: str) -> Path | None:
+    """The samples for an engine, in the language that it reads."""
+    if network.inputs is None:
+        return None
+    endings = [Path(one).suffix for one in files.split(BESIDE)]
+    reads = endings if engine == OURS else engine_named(engine).reads
+    return network.inputs[next(one for one in endings if one in reads)]
 
 
 def _first_tensors(network: Network, work: Path, bench: Bench) -> dict[str, str]:
@@ -217,7 +281,7 @@ def main() -> None:
     bench = Bench(load_boards(), default_cache_dir(), lambda line: print(line, flush=True), lambda done, total: None)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        for network in networks():
+        for network in networks(work):
             if options.tensors and re.search(options.only, network.name):
                 first = _first_tensors(network, work, bench)
                 keep(partial(_with_first, network, first), measured_at)

@@ -5,7 +5,8 @@
     python -m benchmarks.latency_table --cores cortex-m33,cortex-m0plus      # the others stay as they are
 
 Measured are the golden records (`results/golden/`), the networks of results/networks.json (benchmarks/peers.py) and
-what --measure adds in results/fit_points.json. Costs are the non-negative numbers with the least sum of squared
+what --measure adds in results/fit_points.json: more boards, and convolutions in groups, of which the others have none
+but depthwise ones. Costs are the non-negative numbers with the least sum of squared
 relative errors. `band`: nine in ten images of a network that was left out of the fit lie between these shares of the
 estimate.
 """
@@ -15,15 +16,17 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx import helper, numpy_helper
 from scipy.optimize import nnls
 
-from benchmarks.peers import FORMATS, networks
+from benchmarks.peers import FORMATS, Network, networks
 from tinyhil.errors import HilError
 from tinyhil.harness.build.pipeline import compile_model
 from tinyhil.harness.build.toolchain import default_cache_dir
@@ -33,12 +36,13 @@ from tinyhil.harness.measure.record import store
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.settings.config import Boards, load_boards
 from tinyhil.language.assignment import Assignment
-from tools.measured import provenance
+from tools.measured import ARM, provenance
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN, NETWORKS = ROOT / "results" / "golden", ROOT / "results" / "networks.json"
 POINTS, TABLE = ROOT / "results" / "fit_points.json", ROOT / "harness" / "fit" / "costs.json"
 FEW = ("nucleo_l4r5", "nucleo_g0b1", "nucleo_u575")  # boards that --measure is for
+GROUPS = ((2, 24, 12), (4, 32, 16), (8, 64, 8))  # in a convolution of 3 x 3 and a pointwise one; channels, side
 RIDGE = 1e-3  # of a cost, as a share of an image's time: what no image tells apart is shared
 NEAR = 1.0  # the same, towards the costs of a similar core
 INSIDE = (5, 95)  # percentiles
@@ -66,12 +70,12 @@ class Like:
     has_code: bool = True
 
 
-# Of cores of which few networks were measured. A Cortex-M0+ multiplies one number at a time like an AVR (weights of 0.4
-# to 0.7 give as good a band), with other instructions.
+# Of cores of which few networks were measured, with the weights that give the narrowest bands. A Cortex-M0+ has two
+# products in a multiplication like a Cortex-M3 (an AVR's costs, of one at a time, give three times the error).
 SIMILAR = {
-    "cortex-m4": Like("cortex-m7"),
-    "cortex-m33": Like("cortex-m7"),
-    "cortex-m0plus": Like("avr", 0.5, has_code=False),
+    "cortex-m4": Like("cortex-m7", 2.0),
+    "cortex-m33": Like("cortex-m7", 2.0),
+    "cortex-m0plus": Like("cortex-m3", 0.1, has_code=False),
 }
 
 
@@ -106,13 +110,48 @@ def points(boards: Boards, cores: Collection[str]) -> Iterator[Point]:
     if POINTS.is_file():
         rows += json.loads(POINTS.read_text())["rows"]
     with tempfile.TemporaryDirectory() as folder:
-        known = {network.title: network for network in networks(Path(folder))}
+        known = {network.title: network for network, _ in _all(Path(folder))}
         for row in (row for row in rows if wanted(row["board"])):
             network = known[row["network"]]
             for fmt, costs in row["formats"].items():
                 if costs is not None:
                     made = row["network"], str(network.model), network.inputs, row["board"], fmt
                     yield _point(boards, Image(*made, costs["cycles"], costs["flash_bytes"]))
+
+
+def grouped(folder: Path) -> Iterator[Network]:
+    """Networks with convolutions in groups, of random weights."""
+    for groups, channels, side in GROUPS:
+        random = np.random.default_rng(groups)
+        shapes: dict[str, tuple[int, ...]] = {
+            "first": (channels, 3, 3, 3),
+            "window": (channels, channels // groups, 3, 3),
+        }
+        shapes |= {"point": (channels, channels // groups, 1, 1), "last": (channels * side * side // 4, 10)}
+        weights = [numpy_helper.from_array(random.normal(0, 0.2, s).astype(np.float32), n) for n, s in shapes.items()]
+        around = [1] * 4
+        nodes = [
+            helper.make_node("Conv", ["x", "first"], ["a"], pads=around),
+            helper.make_node("Relu", ["a"], ["b"]),
+            helper.make_node("Conv", ["b", "window"], ["c"], pads=around, group=groups),
+            helper.make_node("Relu", ["c"], ["d"]),
+            helper.make_node("Conv", ["d", "point"], ["e"], group=groups),
+            helper.make_node("MaxPool", ["e"], ["f"], kernel_shape=[2, 2], strides=[2, 2]),
+            helper.make_node("Flatten", ["f"], ["g"]),
+            helper.make_node("MatMul", ["g", "last"], ["y"]),
+        ]
+        ends = [helper.make_tensor_value_info(*end) for end in (("x", 1, (1, 3, side, side)), ("y", 1, (1, 10)))]
+        graph = helper.make_graph(nodes, "groups", ends[:1], ends[1:], weights)
+        model, inputs = folder / f"groups_{groups}.onnx", folder / f"groups_{groups}.npz"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+        np.savez(inputs, x=random.normal(size=(8, 3, side, side)).astype(np.float32))
+        yield Network(f"{groups} groups of {channels // groups} channels", model, inputs, 1, {}, {}, (*ARM, *FEW))
+
+
+def _all(folder: Path) -> Iterator[tuple[Network, Sequence[str]]]:
+    """Every network, and the boards that --measure is for."""
+    yield from ((network, FEW) for network in networks(folder))
+    yield from ((network, network.boards) for network in grouped(folder))
 
 
 def _point(boards: Boards, image: Image) -> Point:
@@ -184,12 +223,12 @@ def table(found: list[Point], others: Mapping[str, dict[str, Any]]) -> dict[str,
 
 
 def measure(boards: Boards, measured_at: Mapping[str, Any]) -> None:
-    """One sample of each network in each format on the boards of FEW."""
+    """One sample of each network in each format on the boards that lack it."""
     rows = json.loads(POINTS.read_text())["rows"] if POINTS.is_file() else []
     done = {(row["network"], row["board"]): row for row in rows}
     with tempfile.TemporaryDirectory() as folder:
-        for network in networks(Path(folder)):
-            for board in FEW:
+        for network, wanted in _all(Path(folder)):
+            for board in wanted:
                 row = done.setdefault((network.title, board), {"network": network.title, "board": board, "formats": {}})
                 for fmt in FORMATS:
                     if fmt not in row["formats"]:

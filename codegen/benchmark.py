@@ -41,11 +41,24 @@ class Codes:
 
 
 @dataclass(frozen=True, slots=True)
+class Sound:
+    """A record is a window of `window` samples, of which the last `hop` are new, and `rows` rows of `bands` features;
+    its result a new row and what was recognized. Features are codes of `scale` and `zero` to the runner."""
+
+    window: int
+    hop: int
+    rows: int
+    bands: int
+    scale: float
+    zero: int
+
+
+@dataclass(frozen=True, slots=True)
 class Meaning:
     """What the firmware must know of a benchmark.
 
     `values`: the real number of each of 256 bytes, or None where the input is float32. `channels`: of an input that the
-    runner sends pixel by pixel; `greets`: boards that say they are ready.
+    runner sends pixel by pixel; `greets`: boards that say they are ready. `sound`: what a model of samples takes.
     """
 
     id: str
@@ -54,6 +67,7 @@ class Meaning:
     values: np.ndarray | None
     energy: bool
     greets: Sequence[str]
+    sound: Sound | None = None
 
 
 def codes_at(graph: Graph, op: str) -> Codes | None:
@@ -96,7 +110,8 @@ def emit_ends(graph: Graph, source: Tensor, result: Tensor, meaning: Meaning) ->
         "namespace benchmark {",
         "",
         f'const char id[] = "{meaning.id}";',
-        f"constexpr bool energy = {str(meaning.energy).lower()}, reals = {str(meaning.values is None).lower()};",
+        f"constexpr bool energy = {str(meaning.energy).lower()}, reals = {str(_is_real(meaning)).lower()};",
+        *_sound(meaning.sound),
         f"#if {greets}",
         "constexpr bool greets = true;",
         "#else",
@@ -122,6 +137,21 @@ def emit_ends(graph: Graph, source: Tensor, result: Tensor, meaning: Meaning) ->
         "",
     ]
     return "\n".join(lines)
+
+
+def _is_real(meaning: Meaning) -> bool:
+    """Whether the runner sends float32."""
+    return meaning.values is None and meaning.sound is None
+
+
+def _sound(sound: Sound | None) -> list[str]:
+    s = sound or Sound(0, 0, 0, 0, 1.0, 0)
+    return [
+        f"constexpr bool hears = {str(sound is not None).lower()};",
+        f"constexpr uint16_t window = {s.window}, hop = {s.hop}, rows = {s.rows}, bands = {s.bands};",
+        f"constexpr float scale = {float(np.float32(s.scale))!r}f;",
+        f"constexpr int zero = {s.zero};",
+    ]
 
 
 def _table(source: Tensor, codes: Codes | None, meaning: Meaning) -> list[str]:

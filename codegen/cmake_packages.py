@@ -20,7 +20,7 @@ _PICO = Main(
     'scanf("%f", &sample[n]) != 1',
     forever=True,
 )
-_ZEPHYR = Main("west build -b BOARD {x}/samples/{x}", ("<stdio.h>", "<zephyr/kernel.h>"), "int main(void)")
+_ZEPHYR = Main("west build -b BOARD {x}/samples/{x}", ("<stdio.h>",), "int main(void)")
 _ESP = Main("idf.py build in {x}/examples/{x}", ("<stdio.h>",), "void app_main(void)")
 
 

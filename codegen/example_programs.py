@@ -82,12 +82,17 @@ def sketch(library: Library) -> str:
 
 const int WANTED = 0;
 const unsigned long PERIOD_MS = 20;  // as the model was trained
+#ifdef NUM_ANALOG_INPUTS
+const int ANALOG_PINS = NUM_ANALOG_INPUTS;  // by the board's core: 6 of an Uno, 4 of a Pico
+#else
+const int ANALOG_PINS = 1;
+#endif
 {declared}static float result[{up}_OUTPUTS];
 static unsigned long due;
 
 // One channel in the unit the model was trained with: replace it by that of your sensor.
 static float read_channel(int channel) {{
-    return (analogRead(A0 + channel % 6) - 512) / 512.0f;
+    return (analogRead(A0 + channel % ANALOG_PINS) - 512) / 512.0f;
 }}
 
 """

@@ -107,7 +107,7 @@ class Costs:
     def excess(self, candidate: Candidate) -> float:
         """By which share the limits are exceeded, the worst of them; at most 0 where they hold."""
         estimate = self.estimate(candidate)
-        if estimate is None or estimate.latency_us == float("inf"):
+        if estimate is None or self._is_impossible(candidate, estimate):
             return float("inf")
         raised = 1.0 if self.is_measured(candidate) else 1.0 + self.margin
         shares = [-1.0]
@@ -121,9 +121,14 @@ class Costs:
     def value(self, candidate: Candidate) -> float:
         """The latency in us if that is limited, else the flash in bytes; infinite if it can not be had."""
         estimate = self.estimate(candidate)
-        if estimate is None or estimate.latency_us == float("inf"):
+        if estimate is None or self._is_impossible(candidate, estimate):
             return float("inf")
         return estimate.latency_us if self.limits.latency_us is not None else estimate.flash_bytes
+
+    def _is_impossible(self, candidate: Candidate, estimate: Estimate) -> bool:
+        """Whether it did not run, or takes what nobody knows where time is limited."""
+        counts = self.limits.latency_us is not None or self.is_measured(candidate)
+        return counts and estimate.latency_us == float("inf")
 
     def is_measured(self, candidate: Candidate) -> bool:
         """Whether the board has run it: then its cost is no estimate."""
@@ -179,13 +184,17 @@ class Costs:
 
     def _model(self, operation: Operation) -> Additive:
         """Ticks per product or element, of which one execution may hold more or less where rows are cut otherwise: of
-        rows of this operation; else of its kernel; else of the operation with other kernels."""
+        rows of this operation; else of its kernel; else of the operation with other kernels; else as the median one.
+        Infinite where nothing was measured: what nobody knows keeps no limit."""
         own = [row for row in self.rows if row.operation.name == operation.name]
         rows = [row for row in own if row.operation.kernel == operation.kernel]
         if not rows:
             rows = [row for row in self.rows if row.operation.kernel == operation.kernel] or own
-        values = [row.ticks / max(1, row.operation.size) for row in rows]
-        return Additive.fitted([_operands(row.operation) for row in rows], values or [0.0])
+        values = [row.ticks / max(1, row.operation.size) for row in rows or self.rows]
+        if not rows:
+            usual = median(values) if values else float("inf")
+            return Additive(usual, {}, usual, usual)
+        return Additive.fitted([_operands(row.operation) for row in rows], values)
 
     @cached_property
     def _models(self) -> dict[tuple[str, str], Additive]:

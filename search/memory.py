@@ -51,6 +51,7 @@ class Memory:
     again: Callable[[Program, int], Placement | None] | None = None
     smallest: Callable[[Program], Placement] | None = None
     option: str = "--ram"  # by which the limit was asked for
+    beside: str = ""  # what else a board has within that limit
     _planned: dict[Candidate, int] = field(default_factory=dict)
     _at_most: dict[Candidate, int] = field(default_factory=dict)
     _at_least: dict[Candidate, int] = field(default_factory=dict)
@@ -123,8 +124,8 @@ class Memory:
         placed = self._fewest(candidate)
         least = placed.plan.peak_bytes
         raise Infeasible(
-            f"search: {limit_bytes} B of RAM are not feasible, the least is {least} B (every tensor in "
-            f"{candidate[0].format}): {_live(placed)}; try {self.option} {least}",
+            f"search: {limit_bytes} B of RAM are not feasible, the least is {least} B{self.beside} (every tensor in "
+            f"{candidate[0].format}): {_live(placed)}; try {self.option} {least}{' and more' if self.beside else ''}",
             (self.option, least),
         )
 

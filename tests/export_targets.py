@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,9 +46,9 @@ TARGETS = {
     "Nano 33 BLE, XIAO": Target(
         "arm-none-eabi-",
         ("-mcpu=cortex-m4", "-mfloat-abi=softfp", "-mfpu=fpv4-sp-d16", *ARM),
-        _qemu("mps2-an386"),
+        _qemu("netduinoplus2"),
         "-std=gnu++14",
-        (0, 0x20000000),
+        (0x08000000, 0x20000000),
     ),
     "Pico 2": Target(
         "arm-none-eabi-",
@@ -72,11 +73,7 @@ def built(target: Target, exported: Exported, codes: np.ndarray, folder: Path) -
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
     sources = exported.write(folder)
-    program = exported.compiled.program
-    kind = storage_dtype(program.tensors[program.input].format)
-    rows = ",\n".join(f"{{{','.join(map(str, row.astype(kind).reshape(-1)))}}}" for row in codes)
-    (folder / "app_model.h").write_text(app_model(exported))
-    (folder / "samples.h").write_text(f"static const MODEL(_input) samples[][MODEL_INPUTS] = {{{rows}}};\n")
+    write_samples(exported, codes, folder)
     common = [*target.flags, "-Os", "-Wall", "-Wextra", "-Werror", f"-I{sources}", f"-I{folder}"]
     common += ["-ffunction-sections", "-fdata-sections"]
     objects = [str(folder / "samples.o"), str(folder / "library.o")]
@@ -97,6 +94,15 @@ def built(target: Target, exported: Exported, codes: np.ndarray, folder: Path) -
     return folder / "app"
 
 
+def write_samples(exported: Exported, codes: np.ndarray, folder: Path) -> None:
+    """What tests/firmware_export/samples.c includes, in `folder`."""
+    program = exported.compiled.program
+    kind = storage_dtype(program.tensors[program.input].format)
+    rows = ",\n".join(f"{{{','.join(map(str, row.astype(kind).reshape(-1)))}}}" for row in codes)
+    (folder / "app_model.h").write_text(app_model(exported))
+    (folder / "samples.h").write_text(f"static const MODEL(_input) samples[][MODEL_INPUTS] = {{{rows}}};\n")
+
+
 def check_on(target: Target, exported: Exported, x: np.ndarray, folder: Path) -> None:
     """Class and every output code of each sample are those of the reference."""
     program = exported.compiled.program
@@ -105,10 +111,16 @@ def check_on(target: Target, exported: Exported, x: np.ndarray, folder: Path) ->
     both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}  # semihosting prints on the second
     done = subprocess.run([*target.run, image], text=True, timeout=DEADLINE_S, check=False, **both)
     assert done.returncode == 0, done.stdout
-    found = np.array([line.split() for line in done.stdout.splitlines()], np.int64)
+    check_said(exported, codes, done.stdout.splitlines())
+
+
+def check_said(exported: Exported, codes: np.ndarray, lines: Sequence[str]) -> None:
+    """Class and every output code of each sample, a line each, are those of the reference."""
+    program = exported.compiled.program
+    found = np.array([line.split() for line in lines], np.int64)
     expected = run_reference(program, codes).outputs
     kind = storage_dtype(program.tensors[program.output].format)
-    np.testing.assert_array_equal(found[:, 1:].astype(kind), expected.reshape(len(x), -1).astype(kind))
+    np.testing.assert_array_equal(found[:, 1:].astype(kind), expected.reshape(len(codes), -1).astype(kind))
     np.testing.assert_array_equal(
         found[:, 0], classes_of(exported.compiled.model.graph, dequantize_outputs(program, expected))
     )

@@ -64,6 +64,7 @@ __attribute__((noinline)) static void once(volatile uint8_t *frame) {
 }"""
 SABOTAGES = {
     "deep frame": Sabotage("volatile uint8_t frame[600]; once(frame);", DEEP_FRAME),
+    "frame beyond RAM": Sabotage("volatile uint8_t frame[1900]; once(frame);", DEEP_FRAME),
     "stack overflow": Sabotage("descend(0);", DESCEND),
     "heap exhaustion": Sabotage(
         "while ((block = static_cast<uint8_t *>(malloc(16))) != nullptr) blocks = static_cast<uint16_t>(blocks + 1);\n"

@@ -219,3 +219,23 @@ def test_the_example_sketch_runs(core: list[Path], tmp_path: Path) -> None:
     with emulated([UNOSIM, "--image", image], tmp_path / "port") as port:
         lines = [port.readline().strip() for _ in range(5)]
     assert lines == [str(outputs.argmax()).encode()] * 5
+
+
+@pytest.mark.parametrize(("defined", "pins"), [("6", 6), ("(4u)", 4), ("12", 12), (None, 1)])
+def test_the_example_sketch_reads_pins_the_board_has(defined: str | None, pins: int, tmp_path: Path) -> None:
+    """As many analog pins as the board's core says: a Pico has four, where six read what is none."""
+    exported = export("digits_mlp", "fixed8", kind="arduino")
+    sources = exported.write(tmp_path)
+    counted = "" if defined is None else f"#define NUM_ANALOG_INPUTS {defined}\n"
+    (tmp_path / "main.cpp").write_text(
+        f"#include <cstdio>\n{counted}#define OUTPUT 1\n#define HIGH 1\n#define LOW 0\n#define LED_BUILTIN 25\n"
+        'static const unsigned char A0 = 26;\nint analogRead(int pin) { return std::printf("%d\\n", pin); }\n'
+        "void pinMode(int, int), digitalWrite(int, int);\nunsigned long millis();\n"
+        "struct Port { void begin(long); void println(int); } extern Serial;\n"
+        f'#include "{tmp_path}/digits_mlp/examples/digits_mlp_sensor/digits_mlp_sensor.ino"\n'
+        "int main() { for (int channel = 0; channel < 64; ++channel) read_channel(channel); }\n"
+    )
+    flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-ffunction-sections", "-Wl,--gc-sections"]
+    subprocess.run(["g++", *flags, f"-I{sources}", tmp_path / "main.cpp", "-o", tmp_path / "main"], check=True)
+    read = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout.split()
+    assert read == [str(26 + channel % pins) for channel in range(64)]

@@ -6,16 +6,19 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.export_bench import PROGRAMS, OnHost, export
-from tests.export_targets import TARGETS, check_on
+from tests.export_targets import TARGETS, check_on, check_said, write_samples
+from tests.given_data import data_file
 from tests.hil_command import hil
 from tinyhil.codegen.export_kinds import KINDS
 from tinyhil.codegen.packages import PACKAGES
+from tinyhil.references.reference import quantize_inputs
 
 SDKS = PROGRAMS / "sdks"
 REAL = [(target, "digits_cnn", "int8") for target in ("UBSan", "Pico")]
@@ -81,6 +84,36 @@ def test_the_project_of_a_package_builds_and_classifies(kind: str, tmp_path: Pat
     done = subprocess.run([made], input=typed(x), capture_output=True, text=True, check=False)
     library = OnHost(exported, tmp_path / "host")
     assert [int(line) for line in done.stdout.split()] == [library.predict(row)[0] for row in x]
+
+
+@pytest.mark.slow
+@pytest.mark.data("sdk/zephyr", "sdk/cmsis")
+def test_a_module_is_part_of_a_real_zephyr(tmp_path: Path) -> None:
+    """Its own CMake and Kconfig build the sample, which prints each output of samples as the reference has it."""
+    pytest.importorskip("pykwalify")  # of Zephyr's scripts
+    exported = export("digits_mlp", "fixed8", kind="zephyr")
+    exported.write(tmp_path)
+    program = exported.compiled.program
+    codes, _ = quantize_inputs(program, digits(3).reshape(3, *program.input_shape))
+    sample = tmp_path / "digits_mlp" / "samples" / "digits_mlp"
+    assert "int main(void)" in (sample / "src" / "main.c").read_text()
+    (sample / "src" / "main.c").write_text((PROGRAMS / "samples.c").read_text())
+    write_samples(exported, codes, sample / "src")
+    tools = {"ZEPHYR_TOOLCHAIN_VARIANT": "cross-compile", "CROSS_COMPILE": "/usr/bin/arm-none-eabi-"}
+    environment = {**os.environ, **tools, "ZEPHYR_BASE": str(data_file("sdk/zephyr"))}
+    modules = f"-DZEPHYR_MODULES={data_file('sdk/cmsis')};{tmp_path / 'digits_mlp'}"
+    options = ("-G", "Ninja", "-DBOARD=mps2_an385", modules, f"-DPython3_EXECUTABLE={sys.executable}")
+    for command in (("-S", sample, "-B", "build", *options), ("--build", "build")):
+        subprocess.run(["cmake", *command], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    machine = ["qemu-system-arm", "-M", "mps2-an385", "-display", "none", "-monitor", "none", "-serial", "stdio"]
+    with subprocess.Popen(
+        [*machine, "-kernel", tmp_path / "build/zephyr/zephyr.elf"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    ) as qemu:
+        assert qemu.stdout is not None
+        said = [qemu.stdout.readline().decode() for _ in range(1 + len(codes))]  # it never ends
+        qemu.kill()
+    assert "Booting Zephyr" in said[0]
+    check_said(exported, codes, said[1:])
 
 
 @pytest.mark.slow

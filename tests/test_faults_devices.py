@@ -28,8 +28,10 @@ from wire_bench import (
     write_tiny_model,
 )
 
-from tinyhil.errors import DeviceCrashed
+from tinyhil.errors import DeviceCrashed, DoesNotFit
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.crash import check_memory, demangled, explain_crash, locate
+from tinyhil.harness.measure.talk import connect
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.protocol import QUIET, Stats
@@ -105,6 +107,20 @@ def test_more_firmware_that_goes_wrong(crash: Crash, files: Path, tmp_path: Path
     check_crash(crash, files, tmp_path)
 
 
+@pytest.mark.parametrize("load", ["direct", "flash"])
+def test_a_stack_that_can_not_fit_is_said_by_its_bytes(load: str, files: Path, tmp_path: Path) -> None:
+    """Through the boot loader, too, the emulator knows where static data ends; no firmware mends what does not fit."""
+    bench = crashed_bench("uno", "frame beyond RAM", files, tmp_path)
+    request = Request("uno", "tiny", load=load)
+    words = r"uno: \d+ B static \+ \d+ B of stack at worst > 2048 B of RAM, \d+ B too much; use .*stack overflow by"
+    with (
+        pytest.raises(DoesNotFit, match=words),
+        explain_crash(bench.image, bench.board),
+        connect(bench.board, None, request, bench.image, tmp_path) as device,
+    ):
+        run_session(bench, device, device.port, Options(QUIET, 5), lambda index, result: None)
+
+
 def test_yesterday_s_firmware_is_refused(files: Path, tmp_path: Path) -> None:
     """Its own hash in HELLO: nothing it says counts."""
     _, bad = build_both("due", files / "tiny.onnx", files / "tiny.ranges.json", SABOTAGES["reset"])
@@ -153,7 +169,7 @@ def test_a_fault_is_told_with_function_and_line(
     with (
         pytest.raises(DeviceCrashed, match=words) as caught,
         powered(bench, tmp_path) as device,
-        explain_crash(bench.image.elf),
+        explain_crash(bench.image, bench.board),
     ):
         run_session(bench, device, device.port, Options(QUIET, 5), lambda index, result: None)
     where = str(caught.value).split(", in ")[1]
@@ -178,7 +194,7 @@ def test_a_physical_board_tells_its_fault_over_the_wire(
     bench, collected = crashed_bench(board, what, files, tmp_path), Collected()
     with powered(bench, tmp_path) as device:
         deaf = FakeDevice(device.port)
-        with pytest.raises(DeviceCrashed, match=words) as caught, explain_crash(bench.image.elf):
+        with pytest.raises(DeviceCrashed, match=words) as caught, explain_crash(bench.image, bench.board):
             run_session(bench, deaf, device.port, Options(QUIET, 5), collected.take)
     # where the guard stops the processor's own frame too, nobody knows the place
     unknown = what == "stack overflow" and "its place is unknown" in str(caught.value)

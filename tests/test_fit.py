@@ -14,6 +14,7 @@ import pytest
 from onnx_models import node, simple
 
 import tinyhil
+from benchmarks import latency_table
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE, ModelError
 from tinyhil.harness.fit.core_costs import Estimate, costs_of
 from tinyhil.harness.fit.session import NO, TIGHT, YES, Agreement, Fit, FitRequest, _verdict, _with_choice, run_fit
@@ -76,6 +77,17 @@ def test_every_board_takes_seconds() -> None:
     assert {row.format for row in rows} == {"fixed8", "int8", "fixed16"}
 
 
+def test_convolutions_in_groups_take_what_was_measured_of_them(tmp_path: Path) -> None:
+    boards, measured = load_boards(), json.loads((ROOT / "results" / "fit_points.json").read_text())["rows"]
+    for network in latency_table.grouped(tmp_path):
+        rows = {row["board"]: row["formats"] for row in measured if row["network"] == network.title}
+        assert set(rows) == set(network.boards)
+        for said in fits(str(network.model), ("due", "nucleo_u575"), "fixed8,int8", prefer="balanced"):
+            took = rows[said.board][said.format]["cycles"] / boards.board(said.board).chip.clock_hz * 1e6
+            assert said.latency_us is not None
+            assert said.latency_us.low <= took <= said.latency_us.high, said
+
+
 @pytest.mark.parametrize(("size", "side", "reason"), [(200, 1, "constants take 40,"), (2, 3000, "RAM is too small")])
 def test_what_does_not_fit_says_why(size: int, side: int, reason: str, tmp_path: Path) -> None:
     nodes = [node("Tanh", "x", "t"), node("MatMul", "t W", "y")]
@@ -87,6 +99,16 @@ def test_what_does_not_fit_says_why(size: int, side: int, reason: str, tmp_path:
     assert "* what to take on that board" in done.stdout
     assert "--prefer ram` measures it; `hil search --latency-us` limits the worst sample, not the median" in done.stdout
     assert "fits none of these boards" in done.stderr
+
+
+def test_what_no_image_has_shown_is_tight_at_best() -> None:
+    """A Softmax of int8 in single precision: its code is as unknown on an AVR as its time."""
+    model = tinyhil.load(simple([node("Softmax", "x", "y")], {"x": (1, 4)}))
+    rows = {row.board: row for row in model.fit(["uno", "h747"], formats="int8")}
+    assert (rows["uno"].fits, rows["uno"].latency_us) == (TIGHT, None)
+    assert "no measured image of this core has such operations" in rows["uno"].reason
+    assert rows["h747"].fits == YES
+    assert rows["h747"].latency_us is not None
 
 
 def test_a_file_of_pytorch_is_told_how_to_become_onnx(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ import numpy as np
 import onnx
 import pytest
 from kernel_cases import Case, first_difference, run_natively
-from onnx import helper
+from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx_models import compiled, floats, load, tensors
 
 from tinyhil.errors import ModelError
+from tinyhil.formats.e8m0 import DOWN, E8M0, NEAREST, UP
 from tinyhil.formats.minifloat import FINITE
 from tinyhil.frontend.whole_types import SMALL_FLOATS
 from tinyhil.ops.small_floats import nearest_float
@@ -120,6 +121,57 @@ def test_an_input_of_small_floats_has_their_format(tmp_path: Path) -> None:
     assert program.tensors[program.input].format == SMALL_FLOATS[kind("FLOAT8E5M2")]
 
 
-def test_floats_of_exponents_alone_are_refused_in_a_line(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"'to' \(Cast\): to FLOAT8E8M0; floats, integers and booleans are supported"):
-        load(there_and_back("FLOAT8E8M0"), tmp_path)
+POWERS = {"up": UP, "down": DOWN, "nearest": NEAREST}
+EDGES = np.float32([1, 1.25, 1.5, 1.75, 2, 3, 3e38, 2.0**-126, 2.0**-127, 2.0**-128, 0, 1e-42, 0.124, 6, 7, 100] * 2)
+
+
+def powers(round_mode: str, nodes: list, constants: dict, columns: int) -> onnx.ModelProto:
+    """`nodes` behind a cast of x to E8M0 and back, f."""
+    there = helper.make_node("Cast", ["x"], ["s"], "to", to=kind("FLOAT8E8M0"), round_mode=round_mode)
+    model = proto([there, helper.make_node("Cast", ["s"], ["f"], to=1), *nodes], constants, columns=columns)
+    model.opset_import[0].version = 24
+    return model
+
+
+@pytest.mark.parametrize("round_mode", POWERS)
+def test_floats_of_exponents_alone_round_as_onnx_does(round_mode: str) -> None:
+    fmt = E8M0(POWERS[round_mode])
+    values = np.exp2(RNG.uniform(-126, 127.9, 20000)).astype(np.float32)
+    values = np.concatenate([values, EDGES[EDGES >= 2.0**-126]])
+    for saturate in (True, False):
+        wanted = numpy_helper.to_float8e8m0(values, saturate, round_mode).astype(np.float32)
+        np.testing.assert_array_equal(nearest_float(values, fmt, saturate), wanted)
+    special = np.float32([0, np.nan, np.inf, 2.0**-130, 2.0**-127])  # the operator's table; the reference is unlike it
+    low, top = np.float32(2.0**-127), np.float32(2.0**127)
+    np.testing.assert_array_equal(nearest_float(special, fmt, True), [low, np.nan, top, low, low])
+    np.testing.assert_array_equal(nearest_float(special, fmt, False), [*[np.nan] * 4, low])
+    steps = np.array([-1.0, 0.0, 1.0])  # residues: what float64 leaves out of 4 and of 6
+    found = {UP: [4, 4, 8, 8, 8, 8], DOWN: [2, 4, 4, 4, 4, 4], NEAREST: [4, 4, 4, 4, 8, 8]}[fmt.towards]
+    codes, _ = fmt.encode(np.repeat([4.0, 6.0], 3), np.tile(steps, 2))
+    np.testing.assert_array_equal(fmt.decode(codes), found)
+
+
+@pytest.mark.parametrize("chosen", ["float32", "fixed16", "int8", "posit8es1"])
+def test_floats_of_exponents_alone_in_kernels_equal_the_reference(chosen: str, tmp_path: Path) -> None:
+    cases, small = [], np.abs(X)
+    small[0, 0] = EDGES[:24]
+    small[1] *= -1
+    weights = {"w": RNG.normal(size=(24, 6)).astype(np.float32)}
+    for round_mode, towards in POWERS.items():
+        for nodes, columns in (([], 24), ([helper.make_node("MatMul", ["f", "w"], ["y"])], 6)):
+            back = nodes or [helper.make_node("Identity", ["f"], ["y"])]
+            graph = load(powers(round_mode, back, weights if nodes else {}, columns), tmp_path)
+            program = compiled(graph, small[2:], chosen)
+            given = quantize_inputs(program, small)[0]
+            cases.append(Case(f"{round_mode} {columns} {chosen}", program, given))
+            if not nodes:
+                assert program.tensors[program.output].format == E8M0(towards)
+                wanted = nearest_float(small[2:], E8M0(towards), True)
+                found = dequantize_outputs(program, run_reference(program, given[2:]).outputs)
+                np.testing.assert_array_equal(found.reshape(wanted.shape), wanted)
+    assert first_difference(cases, run_natively(cases, tmp_path)) == ""
+
+
+def test_a_rounding_that_no_cast_has_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"\(Cast\): round_mode sideways; up, down and nearest are supported"):
+        load(powers("sideways", [helper.make_node("Identity", ["f"], ["y"])], {}, 24), tmp_path)

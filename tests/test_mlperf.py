@@ -42,20 +42,17 @@ LINES = re.compile(
 )
 
 
-@pytest.fixture(scope="module")
-def parser(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("parser") / "parser"
-    flags = [
-        "-std=gnu++14",
-        "-O1",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-fsanitize=address,undefined",
-        "-fno-sanitize-recover",
-    ]
+def parser_in(folder: Path, *more: str) -> Path:
+    """The parser as a program of this computer."""
+    program, flags = folder / "parser", ["-std=gnu++14", "-O1", "-Wall", "-Wextra", "-Werror", *more]
+    flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover"]
     subprocess.run(["g++", *flags, f"-I{ROOT}", ROOT / "tests/firmware_mlperf/parser.cpp", "-o", program], check=True)
     return program
+
+
+@pytest.fixture(scope="module")
+def parser(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return parser_in(tmp_path_factory.mktemp("parser"))
 
 
 def said(parser: Path, sent: bytes) -> list[str]:

@@ -20,7 +20,7 @@ from tinyhil.harness.python.api import Compiled, Model
 from tinyhil.harness.search.request import SearchRequest
 
 WRONG: tuple[Any, ...] = (
-    *(3, -1, 0, 10**30, 1.5, float("nan"), float("inf"), True, b"x", object(), "x", "", "\0", "a/b", "x" * 5000),
+    *(3, -1, 0, 10**400, 1.5, float("nan"), float("inf"), True, b"x", object(), "x", "", "\0", "a/b", "x" * 5000),
     *([], ["x"], [None], {}, {"x": 1}, {1: 2}, (), ("x", 3), set(), np.zeros(3), np.array("x"), np.array([object()])),
     *(np.zeros((0, 1, 32)), np.full((2, 1, 32), np.nan), np.zeros((2, 1, 32), complex), len, Path("x"), Path("/"), int),
 )

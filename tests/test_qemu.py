@@ -224,7 +224,7 @@ def test_faults_are_those_of_another_model_of_the_processor(
     with (
         powered(bench, tmp_path) as device,
         pytest.raises(DeviceCrashed, match=words) as caught,
-        explain_crash(bench.image.elf),
+        explain_crash(bench.image, bench.board),
     ):
         run_session(bench, device, device.port, Options(QUIET, 5), collected.take)
     unknown = what == "stack overflow" and "its place is unknown" in str(caught.value)

@@ -95,6 +95,18 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [path, folder / "search.json"]
 
 
+def test_records_of_one_board_and_format_say_their_time(records: list[Path], tmp_path: Path) -> None:
+    """Two runs of a model, as with another preference, and one on another board."""
+    record = json.loads(records[0].read_text())
+    later = {**record, "provenance": {**record["provenance"], "utc": "2026-01-02T03:04:05Z"}}
+    for name, one in (("later", later), ("elsewhere", {**later, "board": "due"})):
+        (tmp_path / f"{name}.json").write_text(json.dumps(one))
+    page = make_page([records[0], tmp_path / "later.json", tmp_path / "elsewhere.json"])
+    cards = [card.split("</a>")[0] for card in page.split('<a class="multiple"')[1:]]
+    assert [record["provenance"]["utc"] in cards[0], later["provenance"]["utc"] in cards[1]] == [True, True]
+    assert later["provenance"]["utc"] not in cards[2]
+
+
 def test_the_page_says_all_that_the_record_knows(records: list[Path]) -> None:
     record = json.loads(records[0].read_text())
     page = read(make_page(records))

@@ -8,7 +8,7 @@ from benchmarks.networks import Network
 from benchmarks.row_orders import Made, Orders, networks, program_of, without_patches
 from tinyhil.memplan.arena.placement import place
 from tinyhil.memplan.arena.row_schedule import demand_order, rings_of
-from tinyhil.memplan.arena.schedules import least
+from tinyhil.memplan.arena.schedules import front, least
 
 
 def enumerated(orders: Orders, made: Made) -> int:
@@ -47,6 +47,16 @@ def test_plans_are_near_the_least_of_every_order(name: str) -> None:
         bound, peak = Orders.of(one).least_bytes(), place(one).plan.peak_bytes
         assert bound <= peak <= bound / (1 - most / 100)
     assert least(program).peak_bytes <= place(bare).plan.peak_bytes
+
+
+@pytest.mark.parametrize("name", ["chain 5", "chain 7"])
+def test_rows_in_one_ring_take_what_the_best_order_does(name: str) -> None:
+    """But for the bytes by which a row begins below that over which it is made."""
+    bare = without_patches(program_of(dict(networks())[name]))
+    bound = Orders.of(bare, is_whole=True).least_bytes()
+    once = min(one.peak_bytes for one in front(bare) if not one.more_products)
+    assert bound <= once <= 1.02 * bound
+    assert place(bare).plan.peak_bytes >= 1.1 * bound
 
 
 def first_buffer(orders: Orders) -> str:

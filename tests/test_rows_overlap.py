@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,19 +135,41 @@ def test_a_place_that_is_a_byte_too_high_is_found_out(tmp_path: Path) -> None:
         assert any(op.name in fault and "before its element" in fault for fault in faults)
 
 
-def cases_of(folder: Path, core: str | None, *which: tuple[str, str]) -> tuple[list[Placement], list[np.ndarray]]:
+def cases_of(
+    folder: Path,
+    core: str | None,
+    *which: tuple[str, str],
+    chains: Mapping[str, Chain],
+    made: Callable[[Program], Program],
+) -> tuple[list[Placement], list[np.ndarray]]:
     placed, inputs = list[Placement](), list[np.ndarray]()
     for name, default in which:
-        program = program_of(CHAINS[name], folder, default)
+        program = program_of(chains[name], folder, default)
         inputs.append(extreme_inputs(program, 1)[:3])
-        placed.append(planned(by_rows(program if core is None else arrange(program, core))))
+        placed.append(planned(made(program if core is None else arrange(program, core))))
     return placed, inputs
+
+
+def difference(
+    board: str | None,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *which: tuple[str, str],
+    chains: Mapping[str, Chain] = CHAINS,
+    made: Callable[[Program], Program] = by_rows,
+) -> str:
+    """The first between the reference and an emulated board; None: this computer with sanitizers."""
+    spec = None if board is None else load_boards().board(board)
+    core = None if spec is None else spec.chip.core
+    cases = compiled_cases(*cases_of(folder, core, *which, chains=chains, made=made), monkeypatch)
+    if spec is None:
+        return first_difference(cases, run_natively(cases, folder, "-O0", "-fsanitize=undefined,address"))
+    return first_difference(cases, run_on_board(cases, spec, folder / "cache"))
 
 
 def test_natively_with_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     which = (("3x3", "int8"), ("5x5", "fixed16"), ("wider", "fixed8"), ("curved", "fixed8pc"), ("pooled", "int8"))
-    cases = compiled_cases(*cases_of(tmp_path, None, *which), monkeypatch)
-    assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address")) == ""
+    assert difference(None, tmp_path, monkeypatch, *which) == ""
 
 
 @pytest.mark.parametrize(
@@ -158,9 +181,7 @@ def test_natively_with_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_on_boards(board: str, which: list[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = load_boards().board(board)
-    cases = compiled_cases(*cases_of(tmp_path, spec.chip.core, *which), monkeypatch)
-    assert first_difference(cases, run_on_board(cases, spec, tmp_path / "cache")) == ""
+    assert difference(board, tmp_path, monkeypatch, *which) == ""
 
 
 def test_a_window_reads_what_is_added_to_its_result_again(tmp_path: Path) -> None:

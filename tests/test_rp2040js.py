@@ -56,6 +56,13 @@ def test_outputs_are_equal(format_: str, samples: int, tmp_path: Path) -> None:
 
 @needs_rp2040js
 @pytest.mark.slow
+@pytest.mark.parametrize("model", ["digits_mlp", "digits_cnn"])
+def test_every_sample_of_a_test_part(model: str, tmp_path: Path) -> None:
+    check_agreement(tmp_path, "--model", model, "--format", "int8")
+
+
+@needs_rp2040js
+@pytest.mark.slow
 @pytest.mark.parametrize("format_", ["fixed8", "int8"])
 @pytest.mark.parametrize("model", the_zoo())
 def test_the_zoo(model: str, format_: str, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from scan_models import weights
 from search_models import STRATEGY_NAMES
 
 import tinyhil
-from tinyhil.errors import EXIT_BUILD, ConfigError, Infeasible
+from tinyhil.errors import EXIT_BUILD, ConfigError, DoesNotFit, Infeasible
 from tinyhil.harness.job.job import method_of, preference_of
 from tinyhil.harness.search.offering import with_all_offers
 from tinyhil.harness.search.request import SearchRequest
@@ -187,6 +187,7 @@ def test_all_offers_are_tried_before_a_refusal(
         ({None: 900}, None, "int8"),
         ({None: 900, "int8": 800}, None, 800),
         ({None: 900, "int8": 1000}, None, 900),
+        ({None: 900, "int8": 0}, None, 900),  # its image does not fit
         ({"fixed8": 900}, "fixed8", 900),  # what the user named is all there is
     ],
 )
@@ -194,6 +195,8 @@ def test_the_nearest_refusal_is_said(
     lacking: dict[str | None, int], formats: str | None, expected: str | int | None
 ) -> None:
     def attempt(request: SearchRequest) -> str | None:
+        if lacking.get(request.formats) == 0:
+            raise DoesNotFit("uno: static and stack > RAM")
         if request.formats in lacking:
             raise Infeasible("too small", ("--ram", lacking[request.formats]))
         return request.formats

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import io
+import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from rich.console import Console
 from search_models import network_problem
 
+from tinyhil import data, time_limit
+from tinyhil.errors import EXIT_BUILD, ConfigError
+from tinyhil.harness.build.compile import _run
+from tinyhil.harness.search import each
+from tinyhil.harness.search.first_answer import TooLate
 from tinyhil.harness.search.phases import OutOfTime, Phases
 from tinyhil.harness.search.request import SearchRequest
-from tinyhil.harness.search.session import SearchOutcome, run_search
+from tinyhil.harness.search.session import SearchOutcome, run_pareto, run_search
 from tinyhil.harness.search.show import print_outcome
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.program import Program
@@ -70,6 +77,49 @@ def test_an_interruption_before_any_answer_is_one(tmp_path: Path) -> None:
     request = SearchRequest("digits_mlp", 50, samples=100, results=tmp_path)
     with pytest.raises(KeyboardInterrupt):
         searched(request, Interrupting(phase="evaluating one format for all tensors"))
+
+
+def many_digits(folder: Path) -> Path:
+    """More samples than a first answer looks at."""
+    x, file = data.load("digits").x_test, folder / "x.npz"
+    np.savez(file, x=np.tile(x.reshape(-1, 1, 8, 8), (30, 1, 1, 1)))
+    return file
+
+
+class InterruptingLater(Interrupting):
+    """When a phase comes for the second time."""
+
+    def phase(self, name: str) -> None:
+        if name == self.at and self.left is None:
+            self.left = 1 << 30
+        else:
+            super().phase(name)
+
+
+def test_few_samples_answer_where_many_take_long(tmp_path: Path) -> None:
+    """A first answer before the float model has run on all samples; it is left of an interruption then, and where the
+    time is over."""
+    inputs = many_digits(tmp_path)
+    for number, (seconds, watch) in enumerate(
+        ((None, InterruptingLater(phase="running the float model")), (1e-6, Interrupting()))
+    ):
+        request = SearchRequest(
+            "digits_mlp", board="uno", seconds=seconds, inputs=inputs, results=tmp_path / f"{number}"
+        )
+        outcome, said = searched(request, watch)
+        assert "s: fixed8 for all tensors, " in said
+        assert " of 1000 samples differ" in said
+        assert outcome.found.best.score.samples == 1000
+        assert outcome.record["first_answer"]["disagreements"] == outcome.found.best.score.disagreements
+        assert ("interrupted" if seconds is None else "the time is over") in said
+
+
+def test_where_few_samples_have_no_answer_the_time_ends_a_search(tmp_path: Path) -> None:
+    request = SearchRequest(
+        "digits_mlp", board="uno", flash=500, seconds=1e-6, inputs=many_digits(tmp_path), results=tmp_path
+    )
+    with pytest.raises(TooLate, match="no assignment is known to keep the limits"):
+        searched(request, Interrupting())
 
 
 def test_an_interrupted_profile_leaves_what_was_measured(tmp_path: Path) -> None:
@@ -148,3 +198,75 @@ def test_what_the_table_puts_beyond_a_limit_is_no_first_answer(tmp_path: Path) -
     outcome = run_search(request, default_cache_dir(), said.append, Interrupting(), load_boards())
     assert {str(choice) for choice in outcome.found.best.candidate} == {"fixed8"}
     assert sum("an answer after" in line for line in said) == 1
+
+
+class Late(Interrupting):
+    """The time is over as this phase begins."""
+
+    def __init__(self, phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.at, self.patch = phase, monkeypatch
+
+    def phase(self, name: str) -> None:
+        if name == self.at:
+            now = time.monotonic() + 1e6
+            self.patch.setattr(time, "monotonic", lambda: now)
+
+
+@pytest.mark.parametrize("phase", ["evaluating one format for all tensors", "profiling"])
+def test_a_limit_that_nothing_is_known_to_keep_is_refused_when_the_time_is_over(
+    phase: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither estimates that rest on nothing nor builds after the time: what was measured by then is said."""
+    request = SearchRequest(
+        "digits_mlp", board="host", ram=4000, latency_us=1e-3, samples=60, evaluations=2, results=tmp_path, seconds=3600
+    )
+    said: list[str] = []
+    with pytest.raises(TooLate, match="3600 s are over, and no assignment is known to keep the limits") as caught:
+        run_search(request, default_cache_dir(), said.append, Late(phase, monkeypatch), load_boards())
+    assert caught.value.exit_code == EXIT_BUILD
+    measured = phase == "profiling"
+    assert ("the least of what was measured takes" in str(caught.value)) == measured
+    assert ("nothing was measured yet" in str(caught.value)) == (not measured)
+    assert not any("int8" in line for line in said)
+    assert not any("an answer after" in line for line in said)
+
+
+def test_a_compiler_ends_with_the_time(tmp_path: Path) -> None:
+    def over() -> None:
+        raise OutOfTime
+
+    log = tmp_path / "log"
+    with log.open("w") as out, time_limit.until(time.monotonic() + 0.2, over), pytest.raises(OutOfTime):
+        _run(["sleep", "60"], {}, out.fileno(), tmp_path, time.monotonic() + 600)
+    with time_limit.until(time.monotonic() - 1, over), pytest.raises(OutOfTime):
+        time_limit.check()
+    time_limit.check()
+    assert time_limit.seconds_left(5.0) == 5.0
+
+
+@pytest.mark.parametrize("asked", [{"pareto": "ram,accuracy"}, {"minimize": "ram"}])
+def test_other_searches_keep_what_they_have(asked: dict[str, str], tmp_path: Path) -> None:
+    request = SearchRequest("digits_mlp", 50, samples=100, seconds=1e-6, results=tmp_path, **asked)
+    if request.pareto is None:
+        outcome, _ = searched(request, Interrupting())
+        assert outcome.found.best.fits
+        return
+    (point,) = run_pareto(request, default_cache_dir(), str, Interrupting(), load_boards()).points
+    assert point.trial.fits
+    assert point.needs[0].ram <= 50
+
+
+def test_all_boards_share_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+
+    def taken(request: SearchRequest, *_: object) -> SearchOutcome:
+        given.append(request.seconds or 0.0)
+        raise ConfigError("no answer")
+
+    monkeypatch.setattr(each, "run_search", taken)
+    boards = SearchRequest("digits_mlp", board="uno", also=("due", "pico"), seconds=90.0, results=tmp_path)
+    each.run_each(boards, tmp_path, str, Interrupting(), load_boards())
+    assert given[0] == pytest.approx(30, abs=0.1)
+    assert 30 <= given[1] <= 45
+    assert 45 <= given[2] <= 90

@@ -171,15 +171,18 @@ def save_with_weights_beside(kind: str, folder: Path) -> Path:
 def test_a_cell_that_fails_says_so_and_the_others_go_on(tmp_path: Path) -> None:
     bench = "boards:\n  left: {board: due, port: /dev/nowhere}\n"
     (tmp_path / "bench.yaml").write_text(bench)
-    text = MLP.replace("[host]", "[left, host]").replace("fixed8, ", "")
-    done = sweep(tmp_path, text, "--json", "--md", "table.md", "--bench", "bench.yaml")
-    left, host = table_of(done, 3)
-    assert (left["exit_code"], host["exit_code"]) == (3, 0)
+    text = MLP.replace("[host]", "[left, host]")
+    done = sweep(tmp_path, text, "--json", "--md", "table.md", "-o", "report.html", "--bench", "bench.yaml")
+    left, also_left, *hosts = table_of(done, 3)
+    assert [row["exit_code"] for row in (left, also_left, *hosts)] == [3, 3, 0, 0]
     assert "/dev/nowhere does not exist" in left["error"]
     failures = [line for line in done.stderr.splitlines() if line.startswith("hil: ")]
-    assert failures == [f"hil: digits_mlp on left, fixed16: {left['error']}"]
+    assert failures == [f"hil: digits_mlp on left, fixed8 and 1 more: {left['error']}"]  # each reason once
     assert "| ❌ failed (3) |" in (tmp_path / "table.md").read_text()
-    assert len(cells_in(tmp_path)) == 1, "a failure is tried again"
+    page = (tmp_path / "report.html").read_text()
+    assert "2 of 4 cells failed." in page
+    assert page.index("cells failed") < page.index("/dev/nowhere does not exist") < page.index("All 2 records fit")
+    assert len(cells_in(tmp_path)) == 2, "a failure is tried again"
 
 
 @pytest.mark.parametrize(
@@ -247,7 +250,9 @@ def test_a_process_that_is_killed_is_its_cell_s_failure(tmp_path: Path) -> None:
         ("[1, 2", "sweep.yaml:1:6"),
         ("just words", "must be a mapping"),
         ("models: [a, {b: &x [*x]}]", "contains itself"),
-        (MLP + "modles: []", "modles: unknown key"),
+        (MLP + "modles: []", "modles: unknown key; `models`?"),
+        (MLP + "samples: 10", "samples: unknown key; it stands in `run` or `search`: `run: {samples: ...}`"),
+        (MLP + "colour: red", "colour: unknown key; known: models, boards, formats, strategies, run, search"),
         (MLP.replace("digits_mlp", "digits_mpl"), "1:10: models.0: no model 'digits_mpl'"),
         (MLP.replace("digits_mlp", "x.onnx"), "no such file"),
         (MLP.replace("host", "due, hots"), "boards.1: no board named 'hots'"),

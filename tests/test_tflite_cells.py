@@ -116,9 +116,9 @@ def of_bytes(op: str, operands: int, grids: tuple[Grid, Grid], **options: Any) -
     return w.file(inputs, y)
 
 
-def resized(height: int, width: int, ends: bool, middle: bool) -> bytes:
+def resized(height: int, width: int, ends: bool, middle: bool, kind: int = INT8) -> bytes:
     w = Writer()
-    x, y = w.tensor("x", [1, 4, 5, 3], INT8, None, ONE), w.tensor("y", [1, height, width, 3], INT8, None, ONE)
+    x, y = w.tensor("x", [1, 4, 5, 3], kind, None, ONE), w.tensor("y", [1, height, width, 3], kind, None, ONE)
     sizes = w.tensor("sizes", [2], INT32, np.array([height, width], np.int32))
     how = {"AlignCorners": ends, "HalfPixelCenters": middle}
     w.operator(OPERATOR.RESIZE_BILINEAR, [x, sizes], y, "ResizeBilinearOptions", **how)
@@ -363,7 +363,7 @@ def kernels(names: Iterable[str]) -> list[Case]:
     """Their programs, with steps over the whole of each input's format."""
     cases, rng = [], np.random.default_rng(6)
     for name in names:
-        program = program_of(FILES[name](), 4)
+        program = program_of({**FILES, **WITHOUT_SIGN}[name](), 4)
         fmt = program.tensors[program.input].format
         low, high = max(fmt.lowest, -(1 << 20)), min(fmt.highest, 1 << 20)
         cases.append(Case(name, program, rng.integers(low, high + 1, (6, program.tensors[program.input].count))))
@@ -372,19 +372,24 @@ def kernels(names: Iterable[str]) -> list[Case]:
 
 OF_FLOATS = ("svdf", "lstm", "lstm_clipped")
 CODED = tuple(n for n in FILES if n not in OF_FLOATS and "float" not in n and "detector" not in n)
+WITHOUT_SIGN: dict[str, Callable[[], bytes]] = {  # tests/test_tflite_chains.py sets them beside LiteRT
+    "resized_uint8": lambda: resized(7, 9, False, False, UINT8),
+    "resized_uint8_ends": lambda: resized(9, 3, True, False, UINT8),
+    "resized_uint8_middle": lambda: resized(2, 11, False, True, UINT8),
+}
 ON_UNO = (  # what its memory holds, in two images: 32 KB of flash
-    ("squares_small", "quotients_small", "log_softmax_0.05", "hard_swish", "cumsum"),
+    ("squares_small", "quotients_small", "log_softmax_0.05", "hard_swish", "cumsum", *WITHOUT_SIGN),
     ("products", "updated_int8", "updated_int8_run_time", "circular_buffer", "compressed_huffman", "if_int8"),
 )
 
 
 @pytest.mark.parametrize("flags", [("-O2",), SANITIZED], ids=["fast", "sanitized"])
 def test_kernels_natively(flags: tuple[str, ...], tmp_path: Path) -> None:
-    cases = kernels(CODED)
+    cases = kernels((*CODED, *WITHOUT_SIGN))
     assert first_difference(cases, run_natively(cases, tmp_path, *flags)) == ""
 
 
-@pytest.mark.parametrize(("board", "names"), [("due", CODED), *(("uno", names) for names in ON_UNO)])
+@pytest.mark.parametrize(("board", "names"), [("due", (*CODED, *WITHOUT_SIGN)), *(("uno", names) for names in ON_UNO)])
 def test_kernels_on_boards(board: str, names: Sequence[str], tmp_path: Path) -> None:
     cases = kernels(names)
     assert first_difference(cases, run_on_board(cases, load_boards().board(board), tmp_path)) == ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from given_data import data_file
 from kernel_cases import Case as KernelCase
 from kernel_cases import first_difference, run_natively, run_on_board
 from onnx_models import compiled
+from tflite_chains import single
 from tflite_files import BOOL, FLOAT, INT8, INT32, INT64, OPERATOR, RESOURCE, Grid, Writer, classifier
 from tflite_grids import BESIDE, CODES, TOTALS, beside_codes, totals
 
@@ -237,15 +238,39 @@ def test_codes_beside_constants_and_on_other_grids(op: str, same: bool, tmp_path
     assert tried(beside_codes(op, same), tmp_path, 12) == Verdict(EVERYWHERE)
 
 
-@pytest.mark.parametrize("board", ["host", "uno", "due"])
-def test_kernels_in_cpp_give_the_same_integers(board: str, tmp_path: Path) -> None:
+# seeds of SOFTMAX: into int16, times .7; of ADD_N: 20 addends, whose sum wraps (not in an Uno's RAM)
+ONE_STEP = [("softmax", "int8", 54), ("softmax", "int8", 38), ("softmax", "int16", 2)]
+ONE_STEP += [("average_pool_2d", "int16", 2), ("prelu", "int16", 2), ("compared", "int8", 2), ("compared", "int8", 3)]
+ONE_STEP += [("conv_2d", "int16", 11), ("fully_connected", "int16", 27)]  # with biases of 32 bits
+
+
+def plain_cases() -> list[KernelCase]:
     names = ("add", "sub", "mul", "add_relu", "leaky_relu", "strided_slice_backwards")
     found = [case_of(f"{name}_{kind}", CASES[name].file(kind), kind) for name in names for kind in ("int8", "int16")]
     for kind in ("int8", "int16"):
         for op, name in (("MEAN", "planes"), ("SUM", "apart")):
             found.append(case_of(f"{op}_{kind}", totals(op, name, kind, True), kind))
     found += [case_of(op, beside_codes(op, False), "int8") for op in ("PRELU", "RELU")]
-    found.append(case_of("MAXIMUM", beside_codes("MAXIMUM", True), "int8"))
+    return [*found, case_of("MAXIMUM", beside_codes("MAXIMUM", True), "int8")]
+
+
+def random_cases() -> list[KernelCase]:
+    return [case_of(f"{name}_{kind}_{seed}", single(name, seed, kind), kind) for name, kind, seed in ONE_STEP]
+
+
+def every_case() -> list[KernelCase]:
+    return [*plain_cases(), *random_cases(), case_of("add_all_int8_1", single("add_all", 1, "int8"), "int8")]
+
+
+@pytest.mark.parametrize(
+    ("board", "cases"),
+    [("host", every_case), ("uno", plain_cases), ("uno", random_cases), ("due", every_case)],
+    ids=["host", "uno", "uno_random", "due"],
+)
+def test_kernels_in_cpp_give_the_same_integers(
+    board: str, cases: Callable[[], list[KernelCase]], tmp_path: Path
+) -> None:
+    found = cases()
     if board == "host":
         results = run_natively(found, tmp_path)
     else:

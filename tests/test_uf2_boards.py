@@ -75,6 +75,22 @@ def spoil(file: bytes, how: str) -> bytes:
     return b"".join([first[:at] + value.to_bytes(4, "little") + first[at + 4 :], *rest])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("chip", "family"), [(RP2040, "rp2040"), (RP2350, "rp2350-arm-s")])
+def test_picotool_makes_the_same_file(chip: Chip, family: str, tmp_path: Path) -> None:
+    """What fills the last block up is not said; all else is, and it finds our file's family."""
+    if shutil.which("picotool") is None:
+        pytest.skip("needs picotool")
+    made, elf = uf2_of(chip, tmp_path), program(chip, "echo").with_suffix(".elf")
+    command = ["picotool", "uf2", "convert", elf, tmp_path / "theirs.uf2", "--family", family]
+    subprocess.run(command, check=True, capture_output=True)
+    whole = len(made) - BLOCK_BYTES + PAYLOAD.start
+    used = len(program(chip, "echo").read_bytes()) % 256
+    assert (tmp_path / "theirs.uf2").read_bytes()[: whole + used] == made[: whole + used]
+    said = subprocess.run(["picotool", "info", tmp_path / "made.uf2"], check=True, capture_output=True, text=True)
+    assert f"family ID '{family}'" in said.stdout
+
+
 @pytest.mark.parametrize(
     "how", ["a block is missing", "of another family", "not for flash", "outside of the flash", "no such block"]
 )

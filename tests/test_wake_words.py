@@ -135,7 +135,7 @@ def test_exported_libraries_give_every_step_of_a_thousand(arena: str, tmp_path: 
             files = packed(kind, replace(made.library, arena=STATIC), [])
             assert any(body in text for text in files.values()), kind
     if arena == STATIC:
-        page = (MODELS.parent / "docs/tutorials/arduino.md").read_text()
+        page = (MODELS.parent / "docs/tutorials/wake_word.md").read_text()
         (sketch,) = (text for text in re.findall(r"```cpp\n(.*?)```", page, re.DOTALL) if made.prefix in text)
         serial = "struct { void begin(long) {} void println(const char *) {} } Serial;\n"
         (tmp_path / "sketch.cpp").write_text(serial + sketch)

@@ -39,9 +39,9 @@ INNER = frozenset(
         "MatMulAt",
     }
     | {"Normalize", "Repeat", "SquaredDistance", "ToCodes", "TopIndices", "TopValues"}
-    | {"LstmCell", "LstmOutput", "Svdf", "SvdfMemory", "Truncate", "WordFunction"}
+    | {"LstmCell", "LstmOutput", "Svdf", "SvdfMemory", "Truncate"}
 )
-INNER_KINDS = ("Byte", "Signal", "Whole")  # how names of inner operators begin
+INNER_KINDS = ("Byte", "Code", "Signal", "Whole", "Word")  # how names of inner operators begin
 
 
 def _of_domain(rewrite: Rewrite) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from textwrap import fill
 
 from tinyhil.harness.engines.standing import OURS, QUOTED, Row, losses, ratios, times_of
@@ -13,6 +13,7 @@ BEGIN, END = "<!-- engines: begin -->", "<!-- engines: end -->"
 WIDTH = 158  # of lines in an editor
 NAMES = {
     "cmsis-nn": "CMSIS-NN",
+    "cmsis-nn-calls": "CMSIS-NN without an interpreter",
     "tflm": "TensorFlow Lite Micro",
     "tinymaix": "TinyMaix",
     "executorch": "ExecuTorch",
@@ -74,19 +75,28 @@ def _band(row: Row) -> str:
 
 def _otherwise(rows: Sequence[Row]) -> Iterator[str]:
     """Whose decisions are not the float model's, whose bytes are not ours, whose tensors are or are not ours."""
-    by_engine: dict[str, list[str]] = {}
+    by_engine: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row["disagreements"]:
-            by_engine.setdefault(f"decides otherwise: {row['engine']}", []).append(row["network"])
+            by_engine.setdefault(("decides otherwise", row["engine"]), []).append(row["network"])
         if row["equal"] is not None and row["equal"] < row["samples"]:
-            by_engine.setdefault(f"other bytes than ours: {row['engine']}", []).append(row["network"])
+            by_engine.setdefault(("other bytes than ours", row["engine"]), []).append(row["network"])
         if row["first"] == "none":
-            by_engine.setdefault(f"every tensor is as ours: {row['engine']}", []).append(row["network"])
+            by_engine.setdefault(("every tensor is as ours", row["engine"]), []).append(row["network"])
         elif row["first"] and not row["first"].startswith("not known"):
-            by_engine.setdefault(f"first tensor that is not as ours: {row['engine']}", []).append(
+            by_engine.setdefault(("first tensor that is not as ours", row["engine"]), []).append(
                 f"{row['network']}: {row['first'].removesuffix('.fakequantize')}"
             )
-    yield from (f"{what} ({', '.join(dict.fromkeys(places))})" for what, places in by_engine.items())
+    found = ((what, engine, ", ".join(dict.fromkeys(places))) for (what, engine), places in by_engine.items())
+    yield from (f"{what}: {engines} ({places})" for what, engines, places in _together(found))
+
+
+def _together(said: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
+    """(what, engine, where): engines of which the same is said of the same places in one."""
+    engines: dict[tuple[str, str], list[str]] = {}
+    for what, engine, where in said:
+        engines.setdefault((what, where), []).append(engine)
+    yield from ((what, ", ".join(names), where) for (what, where), names in engines.items())
 
 
 def published(rows: Sequence[Row]) -> list[tuple[float, Row]]:
@@ -104,22 +114,25 @@ def _published(rows: Sequence[Row]) -> Iterator[str]:
 
 def _failed(rows: Sequence[Row]) -> Iterator[str]:
     """What could not be measured: networks and boards of one cause together, first what an engine has not at all; no
-    boards where it is all of a network's."""
-    boards: dict[str, set[str]] = {}
+    boards where it is all of a network's but those that are a cause themselves."""
+    every, others = dict[str, set[str]](), dict[tuple[str, str], set[str]]()
     for row in rows:
-        boards.setdefault(row["network"], set()).add(row["board"])
+        every.setdefault(row["network"], set()).add(row["board"])
+        if not _is_of_board(row):
+            others.setdefault((row["network"], row["engine"]), set()).add(row["board"])
     places: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
     for row in sorted((row for row in rows if row["why"]), key=_is_of_board):
         cause, by = _cause(row)
         places.setdefault((row["engine"], cause), {}).setdefault(row["network"], {})[row["board"]] = by
+    said = []
     for (engine, cause), of_network in places.items():
-        words = []
+        networks: dict[str, list[str]] = {}
         for network, found in of_network.items():
-            where = ", ".join(f"{board}{by}" for board, by in found.items())
-            words.append(
-                network if set(found) == boards[network] and not any(found.values()) else f"{network} on {where}"
-            )
-        yield f"not by {engine}: {'; '.join(words)}: {cause}"
+            is_all = set(found) in (every[network], others.get((network, engine))) and not any(found.values())
+            where = "" if is_all else f" on {', '.join(f'{board}{by}' for board, by in found.items())}"
+            networks.setdefault(where, []).append(network)
+        said.append((cause, engine, "; ".join(f"{', '.join(names)}{where}" for where, names in networks.items())))
+    yield from (f"not by {engines}: {where}: {cause}" for cause, engines, where in _together(said))
 
 
 def _is_of_board(row: Row) -> bool:
@@ -132,6 +145,8 @@ def _cause(row: Row) -> tuple[str, str]:
     exceeded = re.match(r"(\w+ exceeded) by (\d+) B", why)
     if exceeded:
         return exceeded[1], f" by {int(exceeded[2]):,} B"
+    why = re.sub(r"onnx2c-\w+\.c (is not compiled: )\S+ |(for ExecuTorch): .*", r"\1\2", why)
+    why = re.sub(rf"^{row['engine']} (does not begin)", r"it \1", why)
     return (why if _is_of_board(row) else re.sub(r"^\S+: (\w+ '[^']*': )?", "", why)), ""
 
 

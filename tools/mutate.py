@@ -81,7 +81,7 @@ GROUPS = (
         "memplan/arena",
         (
             *("arena_plans", "arena_parts", "arena", "collapse", "lag", "preference", "regions"),
-            *("rows", "rows_strips", "schedule_proof", "schedules", "views", "verify"),
+            *("rows", "rows_shared", "rows_strips", "schedule_proof", "schedules", "views", "verify"),
         ),
         "not natively and not boards and not sanitizers",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,13 +21,19 @@ HEAD = (
     "the whole image; a negative one is the pass's price. `hil plan --passes` says the bytes for one model, "
     "`--without NAME` leaves a pass out."
 )
-WITHOUT = "Passes that change none of these, and what they are there for:"
+WITHOUT = "Passes that change none of these, for networks of other kinds (`hil plan --passes` says what each does)"
 
 
 def page() -> str:
     """Text of docs/measured/passes.md."""
     rows = read(NAME)
-    lines = [TITLE, "", *_wrapped(HEAD), *_wrapped(f"{len(rows)} models, formats and boards. {_listed(rows)}."), ""]
+    lines = [
+        TITLE,
+        "",
+        *_wrapped(HEAD),
+        *_wrapped(f"{len(rows)} networks of the zoo and MLPerf Tiny: {_listed(rows)}."),
+        "",
+    ]
     lines += [
         "| Pass | Does | Changes | Cycles, %: median, most, least | Arena, %: most, least | Flash, %: most, least "
         "| Most cycles |",
@@ -36,21 +43,19 @@ def page() -> str:
     lines += [_line(one.name, one.summary, rows) for one in working]
     lines += ["", line(NAME)]
     measured = set(rows[0]["passes"])
-    idle = [f"- `{one.name}`: {one.summary}" for one in PASSES if one not in working and one.name in measured]
+    idle = [f"`{one.name}`" for one in PASSES if one not in working and one.name in measured]
     if idle:
-        lines += ["", *_wrapped(WITHOUT), "", *(part for item in idle for part in _wrapped(item))]
+        lines += ["", *_wrapped(f"{WITHOUT}: {', '.join(idle)}.")]
     return "\n".join(lines) + "\n"
 
 
 def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, 150, break_on_hyphens=False, subsequent_indent="  " if text.startswith("- ") else "")
+    return textwrap.wrap(text, 150, break_on_hyphens=False)
 
 
 def _listed(rows: Sequence[Row]) -> str:
-    by: dict[str, list[str]] = {}
-    for row in rows:
-        by.setdefault(f"{row['format']} on {row['board']}", []).append(row["model"])
-    return "; ".join(f"{way}: {', '.join(models)}" for way, models in by.items())
+    by = Counter(f"{row['format']} on {row['board']}" for row in rows)
+    return ", ".join(f"{count} in {way}" for way, count in by.items())
 
 
 def changes(name: str, rows: Sequence[Row]) -> Iterator[tuple[Row, Mapping[str, int]]]:

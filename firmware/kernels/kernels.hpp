@@ -59,3 +59,4 @@
 #include "firmware/kernels/common/upsample.hpp"
 #include "firmware/kernels/common/whole.hpp"
 #include "firmware/kernels/common/windows_in_place.hpp"
+#include "firmware/kernels/common/word_softmax.hpp"

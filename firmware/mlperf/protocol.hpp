@@ -3,12 +3,14 @@
 //
 // `Device` gives, as static members: put(char), input_bytes, capacity, load(position, byte), byte_at(position), infer(),
 // results() (prints through `Printer`), timestamp() (the same), interrupted(), id(), a text, and image(i), the 8 bytes of its hash.
+// `hears`: its input are samples, one stride of a window; then frame() takes them and prints what it makes of them.
 #pragma once
 #include <stdint.h>
 
 namespace mlperf {
 
-enum : uint8_t { COMMAND_CHARACTERS = 80, PRINTED_TOGETHER = 8 };
+enum : uint8_t { PRINTED_TOGETHER = 8 };
+enum : uint16_t { COMMAND_CHARACTERS = 80, LONG_COMMAND_CHARACTERS = 1028 };  // of samples, 512 bytes come in one
 constexpr uint32_t MOST_INFERENCES = 999999;  // six digits
 
 template <class Device>
@@ -22,6 +24,10 @@ struct Printer {
         do digits[count++] = static_cast<char>('0' + value % 10);
         while (value /= 10);
         while (count) Device::put(digits[--count]);
+    }
+    static void whole(int32_t value) {
+        if (value < 0) Device::put('-');
+        number(static_cast<uint32_t>(value < 0 ? -value : value));
     }
     static void hex(uint8_t byte) {
         const char *const digits = "0123456789abcdef";
@@ -47,19 +53,45 @@ struct Printer {
     }
 };
 
+// Of characters of a command
+template <bool IsLong>
+struct Counter {
+    typedef uint8_t type;
+};
+template <>
+struct Counter<true> {
+    typedef uint16_t type;
+};
+
+// How many bytes of samples follow: at the end of a sound fewer than a stride has
+template <bool Hears>
+struct Announced {
+    void announce(uint32_t) {}
+    uint32_t announced() const { return 0; }
+};
+template <>
+struct Announced<true> {
+    void announce(uint32_t bytes) { bytes_ = bytes; }
+    uint32_t announced() const { return bytes_; }
+
+private:
+    uint32_t bytes_ = 0;
+};
+
 template <class Device>
-class Protocol {
+class Protocol : private Announced<Device::hears> {
 public:
     // One character as it was received; a whole command is executed at once.
     void feed(char character) {
         if (character == '%') {
             command_[length_] = 0;
-            if (too_long_) error("Command is longer than 80 characters");
+            if (Device::hears) echo();
+            if (too_long_) error(Device::hears ? "Command is longer than 1028 characters" : "Command is longer than 80 characters");
             else execute();
             length_ = 0;
             too_long_ = false;
             Out::line("m-ready");
-        } else if (length_ < COMMAND_CHARACTERS) {
+        } else if (length_ < MOST) {
             command_[length_++] = character;
         } else {
             too_long_ = true;
@@ -68,6 +100,14 @@ public:
 
 private:
     using Out = Printer<Device>;
+    static constexpr uint16_t MOST = Device::hears ? LONG_COMMAND_CHARACTERS : COMMAND_CHARACTERS;
+
+    uint32_t wanted() const { return Device::hears ? this->announced() : Device::input_bytes; }
+
+    void echo() const {
+        Out::text("Received command: ");
+        Out::line(command_);
+    }
 
     static void error(const char *why, const char *what = "", const char *after = "") {
         Out::text("e-[");
@@ -115,6 +155,8 @@ private:
         else if (equal(name, "infer")) infer();
         else if (equal(name, "results")) results();
         else if (equal(name, "help")) help();
+        else if (Device::hears && equal(name, "extract_uart_stream")) frame();
+        else if (Device::hears && (equal(name, "start") || equal(name, "stop"))) error("No I2S input here: ", name);
         else error("Unknown command: ", name);
     }
 
@@ -134,6 +176,7 @@ private:
         Out::line("name, profile, timestamp, help");
         Out::line("db load N, db HH[HH]*, db print");
         Out::line("infer N [W=10], results");
+        if (Device::hears) Out::line("db setptr N, db getptr, extract_uart_stream");
     }
 
     void buffer() {
@@ -141,7 +184,29 @@ private:
         if (!*what) error("Command 'db' requires a subcommand");
         else if (equal(what, "load")) begin_load();
         else if (equal(what, "print")) print();
+        else if (Device::hears && equal(what, "setptr")) set_place();
+        else if (Device::hears && equal(what, "getptr")) tell_place();
         else load(what);
+    }
+
+    // Where a command that was damaged is sent again from
+    void set_place() {
+        uint32_t place;
+        if (!read(word(), place) || place >= wanted()) return error("Not a place in the input");
+        loaded_ = place;
+        expecting_ = true;
+    }
+
+    void tell_place() const {
+        Out::text("m-buff-ptr-");
+        Out::number(loaded_);
+        Out::end_line();
+    }
+
+    void frame() {
+        if (loaded_ == 0 || loaded_ != wanted()) return error("No input: 'db load' it first");
+        Device::frame();
+        computed_ = true;
     }
 
     // Another number of bytes than the model's input is another benchmark's.
@@ -153,7 +218,7 @@ private:
         if (!*digits) return error("Command 'db load' requires the # of bytes");
         if (!read(digits, bytes)) return error("Not a number of bytes: ", digits);
         if (bytes == 0) return error("Command 'db load' must be >0 bytes");
-        if (bytes != Device::input_bytes) {
+        if (Device::hears ? bytes > Device::input_bytes : bytes != Device::input_bytes) {
             Out::text("e-[Supplied buffer size ");
             Out::number(bytes);
             Out::text(", the input of ");
@@ -163,6 +228,7 @@ private:
             return Out::line("]");
         }
         expecting_ = true;
+        this->announce(bytes);
         Out::text("m-[Expecting ");
         Out::number(bytes);
         Out::line(" bytes]");
@@ -179,10 +245,14 @@ private:
                 return error("Invalid hex digit '", pair, "'");
             }
             Device::load(loaded_++, static_cast<uint8_t>(high << 4 | low));
-            if (loaded_ == Device::input_bytes) {
+            if (loaded_ == wanted()) {
                 expecting_ = false;
                 return Out::line("m-load-done");
             }
+        }
+        if (Device::hears) {
+            Out::number(loaded_);
+            Out::line(" bytes received");
         }
     }
 
@@ -236,9 +306,9 @@ private:
         else error("No results: 'infer' first");
     }
 
-    char command_[COMMAND_CHARACTERS + 1] = {};
+    char command_[MOST + 1] = {};
     char *at_ = command_;
-    uint8_t length_ = 0;
+    typename Counter<(MOST > 255)>::type length_ = 0;
     bool too_long_ = false, expecting_ = false, computed_ = false;
     uint32_t loaded_ = 0;
 };

@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 
 import filelock
 
-from tinyhil import files
+from tinyhil import files, time_limit
 from tinyhil.codegen.model import Source
 from tinyhil.errors import BuildError, DataError
 from tinyhil.harness.build.build_log import explain
@@ -209,11 +209,13 @@ def _run_all(commands: list[list[str]], environment: dict[str, str], recipe: Rec
 
 
 def _run(command: list[str], environment: dict[str, str], out: int, cwd: Path, deadline: float) -> int | None:
-    """Exit code, or None if the deadline has passed."""
+    """Exit code, or None if the deadline has passed; a limit of time that somebody has set ends it, too."""
+    time_limit.check()
     try:
-        left_s = deadline - time.monotonic()
+        left_s = time_limit.seconds_left(deadline - time.monotonic())
         return run(command, left_s, cwd=cwd, env=environment, stdout=out, stderr=subprocess.STDOUT).returncode
     except subprocess.TimeoutExpired:
+        time_limit.check()
         return None
 
 

@@ -13,7 +13,7 @@ from tinyhil import errors
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import Finite, read_boards, say
 
-MODES = click.Choice(["performance", "accuracy", "energy"])
+MODES = click.Choice(["performance", "accuracy", "energy", "stream"])
 
 
 @click.command()
@@ -30,6 +30,9 @@ MODES = click.Choice(["performance", "accuracy", "energy"])
 @common.calibrate_options
 @click.option("--mode", "modes", type=MODES, multiple=True, help="Default: performance and accuracy. May be repeated.")
 @click.option("--samples", type=click.IntRange(min=0), default=10, show_default=True, help="Inputs the board gets.")
+@click.option(
+    "--audio", type=click.Path(path_type=Path), help="With --mode stream: a .wav file. Default: noise and tones."
+)
 @click.option("--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Of performance mode.")
 @click.option("--seconds", type=Finite(min=0.001), default=10.0, show_default=True, help="Of device time in each run.")
 @click.option("--engine", help="Compute by somebody else's engine, see `hil engines`.")
@@ -72,6 +75,7 @@ def mlperf(
     if as_json:
         click.echo(json.dumps(records if len(records) > 1 else records[0] if records else []))
     wrong = [r for r in records if "accuracy" in r and r["accuracy"]["equal"] not in (None, r["accuracy"]["samples"])]
+    wrong += [r for r in records if "stream" in r and r["stream"]["equal"] != r["stream"]["strides"]]
     if wrong:
         click.echo(f"hil: gate failed: {wrong[0]['benchmark']}: the board reports other results", err=True)
         sys.exit(errors.EXIT_GATE)

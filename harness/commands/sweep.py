@@ -58,7 +58,6 @@ def sweep(out: Path | None, md: Path | None, as_json: bool, **options: Any) -> N
         click.echo(json.dumps({"cells": cells, "known": swept.known, "failed": swept.failed}))
     elif str(md) != "-":
         table.print_table(swept.rows, None if sys.stdout.isatty() else 200)
-    for row in swept.rows:
-        if row.error:
-            click.echo(f"hil: {row.failure}", err=True)
+    for line in table.failures(swept.rows):
+        click.echo(f"hil: {line}", err=True)
     sys.exit(worst_code(row.exit_code for row in swept.rows))

@@ -66,7 +66,7 @@ def _layer(program: Program, op: Op) -> str:
     if op.kernel == SQUARED_DISTANCE.form:
         return "distance"
     if p.get("groups", 1) > 1:
-        return "depthwise"
+        return "depthwise" if p["groups"] == p.get("channels") else "grouped"
     if p.get("kernel_y", 1) * p.get("kernel_x", 1) > 1:
         return "window"
     return (

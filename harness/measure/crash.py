@@ -12,27 +12,44 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-from tinyhil.errors import DeviceCrashed
+from tinyhil.errors import DeviceCrashed, DoesNotFit
 from tinyhil.harness.build.image import Image
+from tinyhil.harness.build.stack_depth import stack_bound
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.harness.wire.protocol import Stats
 
 MANGLED, LENGTH = re.compile(r"_Z(N?)K?"), re.compile(r"L?(\d+)")  # L: known in its own file only
 REMEDY = "finished samples are kept; fix the firmware, reset the board and run again"
+OVERFLOW = "stack overflow"  # as the emulators and MPU guards of ours say it
 
 
 @contextmanager
-def explain_crash(elf: Path) -> Iterator[None]:
-    """A crash with a program counter is told with the function and line of `elf` it happened in.
+def explain_crash(image: Image, board: BoardSpec) -> Iterator[None]:
+    """A crash with a program counter is told with the function and line of the image it happened in.
 
-    Raises the DeviceCrashed it was given, with the place.
+    Raises the DeviceCrashed it was given, with the place; DoesNotFit where the stack ran into static data and the image
+    can need more of it than there is: that no firmware mends.
     """
     try:
         yield
     except DeviceCrashed as error:
+        if OVERFLOW in str(error) and (needed := _needed(image, board)):
+            raise DoesNotFit(f"{board.name}: {needed}; a run of it ended with: {error}") from None
         if error.pc is None:
             raise
-        raise DeviceCrashed(f"{error}, in {locate(elf, error.pc)}; {REMEDY}", error.pc) from None
+        raise DeviceCrashed(f"{error}, in {locate(image.elf, error.pc)}; {REMEDY}", error.pc) from None
+
+
+def _needed(image: Image, board: BoardSpec) -> str:
+    """What does not fit, by the deepest stack that the image can need; nothing where it fits or is unknown."""
+    bound, ram_bytes = stack_bound(image, board.chip.core).limit_bytes, board.chip.ram_bytes
+    if bound is None or ram_bytes is None or image.static_bytes + bound <= ram_bytes:
+        return ""
+    over = image.static_bytes + bound - ram_bytes
+    return (
+        f"{image.static_bytes} B static + {bound} B of stack at worst > {ram_bytes} B of RAM, {over} B too much; "
+        "use `--prefer ram`, a lower width or a larger board"
+    )
 
 
 def locate(elf: Path, pc: int) -> str:

@@ -55,7 +55,7 @@ def talk(
     """A link to `device`, made by `over`, and what the board said of itself. LinkError if it says nothing in time, or
     later, when it has died; WrongFirmware unless it is `image` that runs there."""
     with (
-        explain_crash(image.elf),
+        explain_crash(image, board),
         _blame_the_dead(device),
         over(device.port, board.baud, device.starved_s) as link,
     ):

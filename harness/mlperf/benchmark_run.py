@@ -5,21 +5,24 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
 from tinyhil.errors import DataError
+from tinyhil.formats.format import AFFINE
 from tinyhil.harness.boards.fidelity import error_band
 from tinyhil.harness.mlperf import accuracy, performance
 from tinyhil.harness.mlperf.accuracy import Accuracy
 from tinyhil.harness.mlperf.evaluation_sets import Evaluation, evaluation, quiet_input
+from tinyhil.harness.mlperf.listening import HOP, SECONDS, Heard, listen, some_sound, sound_of
 from tinyhil.harness.mlperf.runner_protocol import Device
 from tinyhil.harness.mlperf.session import Ready, Running, switched_on
 from tinyhil.harness.settings.config import Boards
 
 Say = Callable[[str], None]
-PERFORMANCE, ACCURACY, ENERGY = "performance", "accuracy", "energy"
+PERFORMANCE, ACCURACY, ENERGY, STREAM = "performance", "accuracy", "energy", "stream"
 QUIET_S = 0.3
 EMULATED = "emulated: not a measurement, and no submission to MLCommons"
 
@@ -32,6 +35,7 @@ class Rules:
     samples: int = 10
     runs: int = performance.RUNS
     seconds: float = performance.SECONDS
+    audio: Path | None = None  # of stream mode
 
     @property
     def complete(self) -> bool:
@@ -46,6 +50,10 @@ def carry_out(ready: Ready, rules: Rules, boards: Boards, logs: Mapping[str, Tex
         with Device(running.connection, ready.board.baud) as device:
             device.settle(QUIET_S)
             device.check_image(ready.image.hash)
+            if ready.wanted.sound:
+                device.log = logs.get(STREAM)
+                record[STREAM] = asdict(_stream(device, ready, rules, say))
+                return {**record, "gate": None}
             if ready.wanted.energy:
                 device.log = logs.get(ENERGY)
                 record[ENERGY] = _energy(device, running, ready, rules, say)
@@ -60,6 +68,12 @@ def carry_out(ready: Ready, rules: Rules, boards: Boards, logs: Mapping[str, Tex
     return record
 
 
+def _stream(device: Device, ready: Ready, rules: Rules, say: Say) -> Heard:
+    assert ready.program is not None
+    sound = some_sound(SECONDS) if rules.audio is None else sound_of(rules.audio)
+    return listen(device, ready.program, sound[: rules.samples * HOP], say)
+
+
 def _head(ready: Ready) -> dict[str, Any]:
     chip, emulator = ready.board.chip, ready.board.chip.emulator
     return {
@@ -72,7 +86,7 @@ def _head(ready: Ready) -> dict[str, Any]:
         "model": ready.opened.source.name,
         "model_sha256": ready.opened.model.sha256,
         **({} if ready.engine is None else {"engine": dict(ready.engine)}),
-        "format": str(ready.wanted.assignment or ready.wanted.format) if ready.engine is None else None,
+        "format": _format(ready),
         "image": ready.image.hash.hex(),
         "flash_bytes": ready.image.flash_bytes,
         "static_ram_bytes": ready.image.static_bytes,
@@ -85,6 +99,16 @@ def _head(ready: Ready) -> dict[str, Any]:
         "fidelity": emulator.fidelity if ready.emulated and emulator else "measured",
         "mark": EMULATED if ready.emulated else None,
     }
+
+
+def _format(ready: Ready) -> str | None:
+    """As it was asked for; beside the sound's, the one that the network's file has by itself. None: an engine's."""
+    if ready.program is None:
+        return None
+    asked = str(ready.wanted.assignment or ready.wanted.format)
+    formats = (tensor.format for tensor in ready.program.tensors.values() if ready.wanted.sound)
+    own = sorted({f"int{fmt.bits}" for fmt in formats if fmt.domain == AFFINE})
+    return f"{asked} front end, {' and '.join(own)} network" if own else asked
 
 
 def _input(ready: Ready) -> bytes:
@@ -192,6 +216,11 @@ def table(record: dict[str, Any]) -> str:
         )
     if ACCURACY in record:
         lines += _accuracy_lines(record[ACCURACY])
+    if STREAM in record:
+        s = record[STREAM]
+        ms, answered = s["us_per_stride"] / 1000, f"{s['equal']} of {s['strides']} strides of 32 ms as the reference"
+        lines.append(f"stream       {answered}, {ms:.3f} ms each: duty cycle {s['duty_cycle']:.3f}")
+        lines.append(f"             wake word in {len(s['detections'])} strides")
     if record["gate"]:
         g = record["gate"]
         lines.append(

@@ -16,9 +16,10 @@ from tinyhil.errors import ConfigError
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.job.job import open_model
 from tinyhil.harness.mlperf import submission
-from tinyhil.harness.mlperf.benchmark_run import ACCURACY, ENERGY, PERFORMANCE, Rules, carry_out
+from tinyhil.harness.mlperf.benchmark_run import ACCURACY, ENERGY, PERFORMANCE, STREAM, Rules, carry_out
 from tinyhil.harness.mlperf.benchmarks import benchmark_of
 from tinyhil.harness.mlperf.evaluation_sets import evaluation, official_folder
+from tinyhil.harness.mlperf.listening import sound_of
 from tinyhil.harness.mlperf.session import Ready, Wanted, prepare, switched_on
 from tinyhil.harness.settings.config import Boards
 
@@ -41,11 +42,17 @@ def run_all(
     modes = tuple(options["modes"]) or USUAL
     if ENERGY in modes and modes != (ENERGY,):
         raise ConfigError("--mode energy is firmware of its own (9600 Bd, timestamps on a pin): run it alone")
+    if STREAM in modes and (modes != (STREAM,) or options["submission"] is not None or prepared is not prepare):
+        raise ConfigError("--mode stream is firmware of its own, and of no submission: run it alone, by our own engine")
+    if options["audio"] is not None and STREAM not in modes:
+        raise ConfigError("--audio is what --mode stream hears; say both")
     if options["datasets"] is not None:
         for model in models:
             _write_datasets(model, options["datasets"], options["samples"], say)
         return []
-    rules = Rules(modes, options["samples"], options["runs"], options["seconds"])
+    if options["audio"] is not None:
+        sound_of(options["audio"])  # DataError before anything is built
+    rules = Rules(modes, options["samples"], options["runs"], options["seconds"], options["audio"])
     records = []
     for model in models:
         ready = prepared(_wanted(model, modes, options), boards, default_cache_dir(), say)
@@ -89,7 +96,9 @@ def _wanted(model: str, modes: tuple[str, ...], options: Mapping[str, Any]) -> W
     same = ("board", "assignment", "calibrate", "calibrate_by", "port", "no_flash", "realtime", "wait_s")
     named = {name: options[name] for name in same}
     accuracy = ACCURACY in modes and not options["serve"]
-    return Wanted(model=model, format=options["format_"], energy=modes == (ENERGY,), accuracy=accuracy, **named)
+    sound = modes == (STREAM,)  # the network keeps its integers, what is before it is float32
+    format_ = "float32" if sound else options["format_"]
+    return Wanted(model=model, format=format_, energy=modes == (ENERGY,), accuracy=accuracy, sound=sound, **named)
 
 
 def _write_datasets(model: str, folder: Path, samples: int, say: Say) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tinyhil import files
 from tinyhil.errors import DataError
-from tinyhil.harness.mlperf.benchmarks import Benchmark
+from tinyhil.harness.mlperf.benchmarks import WAKE_SCALE, WAKE_ZERO, Benchmark
 from tinyhil.quoting import printable
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ CALIBRATION = 100  # inputs, where a model has no ranges and none are given
 BILINEAR = 2  # of Pillow's ways to scale a picture
 PERSON, SMALLEST_AREA = 0, 0.005  # COCO's class; share of the picture that a person must take, by the set's rule
 FRAMES = 5  # of 128 mel bands that the autoencoder sees at once
-WAKE_SCALE, WAKE_ZERO = np.float32(0.003701042616739869), -128
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,9 @@ def _machines(path: Path) -> Evaluation:
 
 def _wake_words(path: Path) -> Evaluation:
     data = _arrays(path)
-    codes = np.clip(np.rint(data["specs"].astype(np.float32) / WAKE_SCALE) + WAKE_ZERO, -128, 127).astype(np.int8)
+    codes = np.clip(np.rint(data["specs"].astype(np.float32) / np.float32(WAKE_SCALE)) + WAKE_ZERO, -128, 127).astype(
+        np.int8
+    )
     caveat = "45 calibration spectrograms; the rule counts errors in 20 minutes of audio, through an interface board"
     return Evaluation("wakeword_marvin", _bytes(codes), data["labels"].astype(int), caveat)
 

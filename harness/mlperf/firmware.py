@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tinyhil.codegen.benchmark import MAIN, MAIN_TEXT, Meaning, emit_benchmark
+from tinyhil.codegen.benchmark import MAIN, MAIN_TEXT, Meaning, Sound, emit_benchmark
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.errors import ConfigError
 from tinyhil.frontend.listing import Model
+from tinyhil.frontend.tflite_sound import BANDS, BESIDE, HOP, ROWS
 from tinyhil.harness.build.pipeline import Compiled, compile_model
 from tinyhil.harness.build.platformio import project_files
-from tinyhil.harness.mlperf.benchmarks import benchmark_of
+from tinyhil.harness.mlperf.benchmarks import WAKE_SCALE, WAKE_ZERO, Benchmark, benchmark_of
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.language.assignment import Assignment
 from tinyhil.preference import Wish
@@ -55,9 +56,11 @@ def compile_mlperf(
     required: Iterable[str],
     *,
     energy: bool = False,
+    benchmark: Benchmark | None = None,
 ) -> Compiled:
-    """As compile_model, for the boards that can speak the protocol; ConfigError for a required one that can not."""
-    benchmark = benchmark_of(model.graph, model.path)
+    """As compile_model, for the boards that can speak the protocol; ConfigError for a required one that can not.
+    `benchmark`: if it is not told by the model."""
+    benchmark = benchmark or benchmark_of(model.graph, model.path)
     required = set(required)
     for board in boards:
         why = refusal(board)
@@ -70,7 +73,8 @@ def compile_mlperf(
         able = [with_room(board, benchmark.input_bytes) for board in able]
     compiled = compile_model(model, assignment, ranges, able, required, wish=Wish(whole=True, keeps_input=True))
     greets = [board.name for board in able if board.reset != "on_open"]
-    meaning = Meaning(benchmark.id, benchmark.input_bytes, benchmark.channels, benchmark.values, energy, greets)
+    sound = Sound(BESIDE, HOP, ROWS - 1, BANDS, WAKE_SCALE, WAKE_ZERO) if benchmark.is_heard else None
+    meaning = Meaning(benchmark.id, benchmark.input_bytes, benchmark.channels, benchmark.values, energy, greets, sound)
     protocol = {
         "model/benchmark.hpp": emit_benchmark(model.graph, compiled.program, meaning),
         MAIN: MAIN_TEXT,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TextIO
@@ -36,6 +37,12 @@ class Inference:
     count: int
     results: tuple[float, ...]
     elapsed_us: int | None
+
+
+def elapsed_us(lines: Sequence[str]) -> int | None:
+    """Microseconds between the two timestamps of an answer; None in energy mode."""
+    laps = [int(match[1]) for line in lines if (match := re.fullmatch(r"m-lap-us-(\d+)", line))]
+    return (laps[1] - laps[0]) % (1 << 32) if len(laps) == 2 else None
 
 
 class Device:
@@ -126,25 +133,24 @@ class Device:
         if found != expected.hex():
             raise WrongFirmware(f"{self._board.port}: runs image {found}, not {expected.hex()}; flash again")
 
-    def load(self, raw: bytes) -> None:
-        """The input of the next inferences. ProtocolError if the board wants more."""
+    def load(self, raw: bytes, most_bytes: int = BYTES_PER_COMMAND) -> None:
+        """The input of the next inferences, so many bytes a command. ProtocolError if the board wants more."""
         self.ask(f"db load {len(raw)}")
         answer: list[str] = []
-        for at in range(0, len(raw), BYTES_PER_COMMAND):
-            answer = self.ask(f"db {raw[at : at + BYTES_PER_COMMAND].hex()}")
-        if answer != ["m-load-done"]:
+        for at in range(0, len(raw), most_bytes):
+            answer = self.ask(f"db {raw[at : at + most_bytes].hex()}")
+        if answer[-1:] != ["m-load-done"]:
             raise ProtocolError(f"{self._board.port}: {len(raw)} bytes were sent and the board waits for more")
 
     def infer(self, count: int, warm_up: int, timeout_s: float) -> Inference:
         """ProtocolError for results that are no numbers."""
         lines = self.ask(f"infer {count} {warm_up}", timeout_s)
         found = self._bracketed(lines, r"m-results-\[(.*)\]")
-        laps = [int(match[1]) for line in lines if (match := re.fullmatch(r"m-lap-us-(\d+)", line))]
+        elapsed = elapsed_us(lines)
         try:
             results = tuple(float(word) for word in found.split(","))
         except ValueError:
             raise ProtocolError(f"{self._board.port}: results {printable(found, 80)} are no numbers") from None
-        elapsed = (laps[1] - laps[0]) % (1 << 32) if len(laps) == 2 else None
         return Inference(count, results, elapsed)
 
     def _bracketed(self, lines: list[str], pattern: str) -> str:

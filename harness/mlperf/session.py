@@ -13,6 +13,7 @@ import numpy as np
 from tinyhil.codegen.benchmark import codes_at
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.errors import DataError
+from tinyhil.frontend.tflite_sound import load_sound
 from tinyhil.harness.boards import attached, host, simulated
 from tinyhil.harness.boards.claim import claim
 from tinyhil.harness.boards.connection import PINS, Connection, Session
@@ -23,11 +24,13 @@ from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.weights import check_weights
 from tinyhil.harness.job.inputs import calibrated
 from tinyhil.harness.job.job import Opened, method_of, open_model
+from tinyhil.harness.job.zoo import find_model
 from tinyhil.harness.measure.run import is_simulated
 from tinyhil.harness.measure.talk import log_folder
-from tinyhil.harness.mlperf.benchmarks import Benchmark, benchmark_of, graph_inputs, real_outputs, report_of
+from tinyhil.harness.mlperf.benchmarks import HEARD, Benchmark, benchmark_of, graph_inputs, real_outputs, report_of
 from tinyhil.harness.mlperf.evaluation_sets import calibration, evaluation
 from tinyhil.harness.mlperf.firmware import compile_mlperf, for_energy
+from tinyhil.harness.mlperf.listening import SECONDS, records, some_sound
 from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.language.program import Program
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
@@ -49,6 +52,7 @@ class Wanted:
     no_flash: bool = False
     energy: bool = False
     accuracy: bool = False
+    sound: bool = False
     uart: str = "lifted"
     realtime: bool = False
     wait_s: float | None = None
@@ -86,21 +90,42 @@ class Ready:
 
 def prepare(wanted: Wanted, boards: Boards, cache_dir: Path, say: Say) -> Ready:
     """Compile and build; raises HilError of the stage that failed."""
-    opened = open_model(wanted.model, say, by=method_of(wanted.assignment, wanted.calibrate_by))
-    benchmark = benchmark_of(opened.model.graph, opened.model.path)
+    opened = heard(wanted, say) if wanted.sound else open_model(wanted.model, say, by=_method(wanted))
+    benchmark = HEARD if wanted.sound else benchmark_of(opened.model.graph, opened.model.path)
     if wanted.accuracy:
         evaluation(benchmark)  # DataError before anything is built and timed
     place = locate(boards, wanted.board, wanted.port)
     assignment = opened.assignment(wanted.assignment, wanted.format)
-    ranges = ranges_at_hand(opened, benchmark, wanted.calibrate, say)
-    others = [board for board in boards.entries.values() if board.name == place.board.name]
-    compiled = compile_mlperf(opened.model, assignment, ranges, others, {place.board.name}, energy=wanted.energy)
+    if wanted.sound:
+        ranges = calibrated(opened.model, records(some_sound(SECONDS)), {"name": "noise and tones"}, opened.by)
+    else:
+        ranges = ranges_at_hand(opened, benchmark, wanted.calibrate, say)
+    others, required = (
+        [board for board in boards.entries.values() if board.name == place.board.name],
+        {place.board.name},
+    )
+    compiled = compile_mlperf(
+        opened.model, assignment, ranges, others, required, energy=wanted.energy, benchmark=benchmark
+    )
     board = for_energy(place.board) if wanted.energy else place.board
     check_weights(compiled.program, board)
     image = build_firmware(compiled, board, cache_dir=cache_dir, log=say)
     if is_simulated(place):
         simulated.compiled_emulator(board.chip, cache_dir, say)
     return Ready(wanted, place, board, opened, benchmark, compiled.program, image, compiled.plan.peak_bytes)
+
+
+def _method(wanted: Wanted) -> str:
+    return method_of(wanted.assignment, wanted.calibrate_by)
+
+
+def heard(wanted: Wanted, say: Say) -> Opened:
+    """The wake word's network with the sound before it; ModelError for another one."""
+    source = find_model(wanted.model)
+    model = load_sound(source.path, source.rounding)
+    for note in model.notes:
+        say(f"{source.name}: {note}")
+    return Opened(source, model, _method(wanted))
 
 
 def ranges_at_hand(opened: Opened, benchmark: Benchmark, given: Path | None, say: Say) -> Ranges:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,11 +14,11 @@ RecordLike = Mapping[str, Any]
 ABOUT = "A card per board and format; bars are shares of that board's RAM and flash. A card leads to all that is known."
 
 
-def overview(runs: Sequence[tuple[str, RecordLike]]) -> str:
-    """One sentence over all, then the cards by model; `runs`: anchors and records."""
+def overview(runs: Sequence[tuple[str, RecordLike]], times: Sequence[str]) -> str:
+    """One sentence over all, then the cards by model; `runs`: anchors and records; `times`: of distinct_times()."""
     models: dict[str, list[str]] = {}
-    for anchor, record in runs:
-        models.setdefault(record["model"], []).append(_card(anchor, record))
+    for (anchor, record), time in zip(runs, times, strict=True):
+        models.setdefault(record["model"], []).append(_card(anchor, record, time))
     groups = "".join(
         f'<h3>{escape(model)}</h3><div class="multiples">{"".join(cards)}</div>' for model, cards in models.items()
     )
@@ -35,15 +36,26 @@ def _sentence(records: Sequence[RecordLike]) -> str:
     return f"{len(records) - len(wrong)} of {len(records)} records fit and are right; to be looked at: {names}{more}."
 
 
-def _card(anchor: str, record: RecordLike) -> str:
+def distinct_times(records: Sequence[RecordLike]) -> list[str]:
+    """When a record was made, where others are of the same model, board and format; else nothing."""
+    same = Counter(map(_of, records))
+    return [str(record["provenance"].get("utc") or "") if same[_of(record)] > 1 else "" for record in records]
+
+
+def _of(record: RecordLike) -> tuple[str, ...]:
+    return tuple(str(record[key]) for key in ("model", "board", "format"))
+
+
+def _card(anchor: str, record: RecordLike, time: str) -> str:
     memory, verdict = record["memory"], verdict_of(record)["verdict"]
     meters = _meter("RAM", memory.get("total_bytes"), memory.get("limit_bytes"))
     meters += _meter("flash", record["flash_bytes"], record.get("flash_limit_bytes"))
     accuracy = "" if record["accuracy"] is None else f'<span class="more">{100 * record["accuracy"]:.1f} % right</span>'
     badge = "" if verdict == VALID else f' <span class="badge {verdict}">{verdict}</span>'
+    made = f'<span class="more">{escape(time)}</span>' if time else ""
     return (
         f'<a class="multiple" href="#{anchor}"><span class="what">{escape(record["board"])} · '
-        f'{escape(record["format"])}</span>{badge}<span class="value">{escape(time_of(record["latency"]))}</span>'
+        f'{escape(record["format"])}</span>{badge}{made}<span class="value">{escape(time_of(record["latency"]))}</span>'
         f"{meters}{accuracy}</a>"
     )
 

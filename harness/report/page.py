@@ -14,7 +14,7 @@ from tinyhil.harness.records.render import shown as shown_rows
 from tinyhil.harness.records.schema import read_any, read_record
 from tinyhil.harness.records.side_by_side import changes
 from tinyhil.harness.report.html import escape, section
-from tinyhil.harness.report.overview import overview
+from tinyhil.harness.report.overview import distinct_times, overview
 from tinyhil.harness.report.run_sections import run_article
 from tinyhil.harness.report.search_sections import search_article
 from tinyhil.harness.report.sentence import against_sentence
@@ -40,21 +40,22 @@ def make_page(paths: Sequence[Path], head: str = "", against: Path | None = None
         kind, found = ("search", searches) if "strategy" in record else ("run", runs)
         found.append((f"{kind}-{len(found)}", str(path), record))
     other = None if against is None else read_record(against)
+    times = distinct_times([record for _, _, record in runs])
     articles = [
-        (anchor, _name(record), run_article(record, source, anchor, _against(record, other)))
-        for anchor, source, record in runs
+        (anchor, " ".join([_name(record), time]).strip(), run_article(record, source, anchor, _against(record, other)))
+        for (anchor, source, record), time in zip(runs, times, strict=True)
     ]
     articles += [
         (anchor, f"search {Path(source).stem}", search_article(record, source, anchor))
         for anchor, source, record in searches
     ]
-    glance = overview([(anchor, record) for anchor, _, record in runs]) if len(runs) > 1 else ""
+    glance = overview([(anchor, record) for anchor, _, record in runs], times) if len(runs) > 1 else ""
     closed = len(articles) > MOST_OPEN
     shown = "".join(_closed(name, text) if closed else text for _, name, text in articles)
     shown = f'<div class="records">{shown}</div>' if closed else shown
     return document(
         title=articles[0][1] if len(articles) == 1 else f"{len(articles)} records",
-        body=glance + head + shown,
+        body=head + glance + shown,
     )
 
 

@@ -6,6 +6,7 @@ answers, those of `--workers`, too, and those of earlier searches of the same mo
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,9 +44,13 @@ def run_each(
         with writing_into(request.out):
             request.out.mkdir(exist_ok=True)
     found = []
-    for name in (request.board or "", *request.also):
+    names, begin = (request.board or "", *request.also), time.monotonic()
+    for number, name in enumerate(names):
         out = None if request.out is None else request.out / f"{name}.yaml"
-        own = replace(request, board=name, also=(), out=out, workers=request.workers or 1)
+        seconds = request.seconds  # in all: to each its share of those that are left
+        if seconds is not None:
+            seconds = max(0.0, seconds - (time.monotonic() - begin)) / (len(names) - number)
+        own = replace(request, board=name, also=(), out=out, workers=request.workers or 1, seconds=seconds)
         try:
             found.append(OnBoard(name, run_search(own, cache_dir, say, progress, boards)))
         except HilError as error:

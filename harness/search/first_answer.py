@@ -1,13 +1,69 @@
-"""A first answer in seconds, before anything is built: what the table of costs of `hil fit` puts within the limits."""
+"""A first answer in seconds, before anything is built: what the table of costs of `hil fit` puts within the limits;
+and what is said where `--seconds` end a search without any."""
 
 from __future__ import annotations
 
-from tinyhil.errors import DoesNotFit, ModelError
+from tinyhil.errors import DoesNotFit, Infeasible, ModelError
 from tinyhil.harness.fit.needs import Needs, needs_of
 from tinyhil.harness.search.task import Task
 from tinyhil.preference import Wish
-from tinyhil.search.space import Candidate
+from tinyhil.search.journal import Query
+from tinyhil.search.search_loop import asked
+from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.trial import Trial
+
+
+class TooLate(Infeasible):
+    """The time is over, and no assignment is known to keep the limits."""
+
+
+def too_late(task: Task) -> TooLate:
+    """With the least that a board has shown by then, where that exceeds a limit."""
+    request, least = task.request, task.phases.least
+    asked = (
+        ("latency", request.latency_us, "us for the worst sample", "--latency-us"),
+        ("flash", request.flash, "B of flash", "--flash"),
+    )
+    over = [
+        f"the least of what was measured takes {least[name]:,.0f} {unit} ({option} {limit:,.0f})"
+        for name, limit, unit, option in asked
+        if limit is not None and least.get(name, 0.0) > limit
+    ]
+    known = ", ".join(over) if over else "too little was measured to say more" if least else "nothing was measured yet"
+    raised = "raise --seconds, or the limit" if over else "raise --seconds"
+    return TooLate(
+        f"search: the {request.seconds:g} s are over, and no assignment is known to keep the limits: {known}; {raised}"
+    )
+
+
+def is_foreseen(task: Task, trial: Trial) -> bool:
+    """Whether a trial counts as an answer before a board has run it: its limits are of RAM alone, or the upper ends of
+    its bands keep them."""
+    if not task.request.costs or task.accelerated:
+        return True
+    best = task.phases.best
+    is_better = trial.kind == "full" and trial.fits and (best is None or trial.rank < best.rank)
+    return is_better and bool(_expected(task, trial.candidate))
+
+
+def look(task: Task) -> None:
+    """The first format for all tensors that keeps the limits, on the few samples of this task."""
+    problem = task.problem
+    for number, name in enumerate(problem.space.formats):
+        candidate = problem.space.uniform(Choice(name))
+        try:
+            planned, fits = problem.planned_bytes(candidate), problem.fits(candidate)
+            if not fits or (task.board is not None and not _expected(task, candidate)):
+                continue
+            trial = Trial(number, candidate, "full", planned, fits, asked(problem, Query(candidate)))
+        except ModelError:
+            continue
+        task.phases.looked_at(task, trial)
+        found, after = trial.score.disagreements, task.phases.elapsed()
+        samples = len(problem.evaluator.examples)
+        task.say(f"search: an answer after {after:.1f} s: {name} for all tensors, {found} of {samples} samples differ")
+        return
+    task.phases.looked_at(task, None)
 
 
 def foresee(task: Task, trial: Trial) -> None:

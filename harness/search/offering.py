@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from tinyhil.errors import Infeasible, ModelError
+from tinyhil.errors import BuildError, Infeasible, ModelError
 from tinyhil.formats import named
+from tinyhil.harness.search.first_answer import TooLate
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import FOR_FLASH, FOR_LATENCY, Say, Task
 from tinyhil.harness.search.uniform import Uniform, beside_answer
@@ -69,6 +70,8 @@ def with_all_offers(
     all tensors at once. Infeasible, of all that was tried the one that lacks least, if none does."""
     try:
         return attempt(request)
+    except TooLate:
+        raise
     except Infeasible as error:
         nearest = error
     board = None if request.board is None or boards is None else boards.board(request.board)
@@ -81,7 +84,7 @@ def with_all_offers(
         except Infeasible as error:
             if error.least and nearest.least and error.least[0] == nearest.least[0]:
                 nearest = min(nearest, error, key=_lacking)
-        except ModelError as error:
+        except (ModelError, BuildError) as error:
             say(f"search: {name}: {error}")
     raise nearest
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,15 +21,16 @@ from tinyhil.errors import BuildError, Infeasible
 from tinyhil.harness.job.job import command_of
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.offering import together
+from tinyhil.harness.search.phases import OutOfTime
 from tinyhil.harness.search.request import SearchRequest
-from tinyhil.harness.search.resource_limits import Meter, anchored, as_tried, least_of, unbounded
+from tinyhil.harness.search.resource_limits import Meter, anchored, as_tried, joined, least_of, unbounded
 from tinyhil.harness.search.rounds import search_once
 from tinyhil.harness.search.task import Task, make_bench, replace_text, trial_log, write_assignment
 from tinyhil.harness.search.uniform import Uniform, as_records, held_out, sensitivity_of
 from tinyhil.search.costs import Limits
 from tinyhil.search.slim import ROUNDED
 from tinyhil.search.space import Candidate, Choice
-from tinyhil.search.trial import Trial
+from tinyhil.search.trial import Trial, TrialLog
 
 Vector = tuple[float, ...]
 NO_LIMIT = float("inf")
@@ -86,14 +89,20 @@ class ParetoOutcome:
         return {name: self.record[name] for name in names}
 
 
-def sweep(task: Task, meters: Sequence[Meter], beside: Sequence[Uniform]) -> ParetoOutcome:
-    """Search at every level of the limits; Infeasible if there is no point at all."""
-    begin = time.monotonic()
-    found = _Sweep(task, meters)
-    for shares in found.combinations():
-        found.search(shares)
+def swept_over(task: Task, meters: Sequence[Meter]) -> Sweep:
+    """Searches at every level of the limits, as far as `--seconds` go."""
+    found = Sweep(task, meters)
+    with suppress(OutOfTime):
+        for shares in found.combinations():
+            found.search(shares)
+    return found
+
+
+def front_of(found: Sweep, beside: Sequence[Uniform]) -> ParetoOutcome:
+    """What no other beats, measured as far as there is time; Infeasible if there is no point at all."""
+    task, meters = found.task, found.meters
     # what formats that all tensors must share need could not be told beforehand: their estimates beat nothing
-    apart = () if meters else together(task, None)
+    apart = () if meters else task.phases.in_time(task.request.seconds, lambda: together(task, None)) or ()
     estimated = _points(task, meters, found.answers, beside)
     front = _front(task, estimated)
     known = [point for point in estimated if point.measured and point not in front]
@@ -101,12 +110,12 @@ def sweep(task: Task, meters: Sequence[Meter], beside: Sequence[Uniform]) -> Par
     beside = (*beside, *apart)
     if not points:
         raise Infeasible(found.reason or "search: no point of the front fits the board; the lines above say why")
-    record = _record(task, found, points, beside, time.monotonic() - begin)
+    record = _record(task, found, points, beside, task.phases.elapsed())
     replace_text(task.folder / f"{_stem(task)}.json", json.dumps(record, indent=1) + "\n")
     return ParetoOutcome(task.request, points, record)
 
 
-class _Sweep:
+class Sweep:
     """The searches so far, and their answers by the shares of each span that they were allowed."""
 
     def __init__(self, task: Task, meters: Sequence[Meter]) -> None:
@@ -115,13 +124,18 @@ class _Sweep:
         self.answers: dict[tuple[float, ...], Trial] = {}
         self.tried: list[Trial] = []
         self.evaluations, self.infeasible, self.reason = 0.0, 0, ""
-        self._spans = [
-            {name: _span(side, meters[at] if meters else None, name) for name in self.resources}
-            for at, side in enumerate(task.sides)
-        ]
         levels = task.request.levels
         shares = [1 - level / (levels - 1) for level in range(levels)]
         self._all = sorted(product(shares, repeat=len(self.resources)), key=lambda each: (-sum(each), each))
+
+    @cached_property
+    def _spans(self) -> list[dict[str, Span]]:
+        """Of each board, by resource."""
+        meters = self.meters or (None,) * len(self.task.sides)
+        return [
+            {name: _span(side, meter, name) for name in self.resources}
+            for side, meter in zip(self.task.sides, meters, strict=True)
+        ]
 
     def combinations(self) -> Iterator[tuple[float, ...]]:
         """Of shares of each span, the loosest first, so that an answer can serve tighter limits, too."""
@@ -213,7 +227,7 @@ def _points(
     """The answers, and uniform formats that keep the limits asked for; each once."""
     uniform = {one.trial.candidate: one for one in beside if one.trial is not None}
     limits = [side.request.limits for side in task.sides]
-    problem = anchored(task, meters, limits, [side.arena_bytes for side in task.sides])
+    problem = joined(task, meters, limits, [side.arena_bytes for side in task.sides])
     trials = {one.trial.candidate: one.trial for one in beside if one.trial and problem.fits(one.trial.candidate)}
     trials |= {trial.candidate: trial for trial in answers.values()}
     every = meters or (None,) * len(task.sides)
@@ -260,16 +274,23 @@ def _measured(task: Task, points: Sequence[Point]) -> list[Point]:
     found = []
     for point, trial in zip(points, numbered, strict=True):
         try:
-            boards = point.measured or tuple(make_bench(side, log).measure(trial) for side in task.sides)
+            boards = point.measured or task.phases.in_time(task.request.seconds, partial(_on_boards, task, log, trial))
         except BuildError as error:
             task.say(f"search: left out: {error}")
             continue
-        if all(_keeps(side, board) for side, board in zip(task.sides, boards, strict=True)):
+        if not boards:
+            task.say("search: the time is over: what a point of the front needs is an estimate")
+            found.append(point)
+        elif all(_keeps(side, board) for side, board in zip(task.sides, boards, strict=True)):
             needs = tuple(_needed(*each, trial) for each in zip(task.sides, boards, strict=True))
             found.append(replace(point, needs=needs, measured=boards))
         else:
             task.say("search: a point that needs more on the board than was asked for is left out")
     return found
+
+
+def _on_boards(task: Task, log: TrialLog, trial: Trial) -> tuple[Measured, ...]:
+    return tuple(make_bench(side, log).measure(trial) for side in task.sides)
 
 
 def _keeps(side: Task, board: Measured) -> bool:
@@ -282,7 +303,7 @@ def _needed(side: Task, board: Measured, trial: Trial) -> Needs:
 
 
 def _record(
-    task: Task, sweep: _Sweep, points: Sequence[Point], beside: Sequence[Uniform], seconds: float
+    task: Task, sweep: Sweep, points: Sequence[Point], beside: Sequence[Uniform], seconds: float
 ) -> dict[str, Any]:
     folder = task.request.out or task.folder / _stem(task)
     rows = []
@@ -301,7 +322,7 @@ def _record(
         "samples": figures["samples"],
         "points": rows,
         "uniform": as_records(task, beside),
-        "sensitivity": sensitivity_of(task),
+        "sensitivity": sensitivity_of(task, ask=task.phases.seconds_left(task.request.seconds) != 0.0),
         "phases": task.phases.as_json(),
         "first_answer": task.phases.first_answer,
         "tried": as_tried(sweep.tried, sweep.meters[0].costs(Limits()) if sweep.meters else None),

@@ -1,15 +1,18 @@
-"""What a search is doing, and what each phase of it took: seconds on the clock, and of processors."""
+"""What a search is doing, what each phase of it took, and when `--seconds` end it: on the clock, and of processors."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+from tinyhil import time_limit
 from tinyhil.search.search_problem import Enough
 from tinyhil.search.trial import Trial
+
+Work = TypeVar("Work")
 
 
 def processor_seconds() -> float:
@@ -22,22 +25,34 @@ def processor_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
+def began() -> tuple[float, float]:
+    """Now: on the clock, and of processors."""
+    return time.monotonic(), processor_seconds()
+
+
 class OutOfTime(Enough):
-    """`--seconds` are over, and there is an answer: the rest of the search is left out."""
+    """`--seconds` are over: the rest of the search is left out."""
 
 
 @dataclass(slots=True)
 class Phases:
     """`tell` hears of each phase as it begins. `taken`: seconds and processor seconds of each, in order. `best`: the
-    answer if nothing better comes; `sure`: the best of those that were held to their limits on the boards."""
+    answer if nothing better comes; `sure`: the best of those that were held to their limits on the boards. `judged`:
+    formats for all tensors are, so that time that is over ends the search without an answer, too. `least`: of latency
+    (us) and flash (B) the least that a board has shown. `looked`: a task of few samples and the answer on them,
+    if there was one. `is_stopped`: somebody interrupted, or the time was over, before all samples were run."""
 
     tell: Callable[[str], None] = lambda name: None
     taken: dict[str, list[float]] = field(default_factory=dict)
     first_answer: dict[str, Any] | None = None
     best: Trial | None = None
     sure: Trial | None = None
+    judged: bool = False
+    least: dict[str, float] = field(default_factory=dict)
+    looked: tuple[Any, Trial | None] | None = None
+    is_stopped: bool = False
     _most: float | None = None
-    _begin: tuple[float, float] = field(default_factory=lambda: (time.monotonic(), processor_seconds()))
+    _begin: tuple[float, float] = field(default_factory=began)
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
@@ -57,6 +72,19 @@ class Phases:
             return
         if self.best is None or trial.rank < self.best.rank:
             self.best = trial
+        self._first(trial)
+
+    def looked_at(self, task: Any, trial: Trial | None) -> None:
+        """An answer of few samples: the first one, and what is left where no other comes; None: there is none."""
+        self.looked = task, trial
+        if trial is not None:
+            self._first(trial)
+
+    def left(self, task: Any) -> tuple[Any, Trial | None]:
+        """The best answer of a task, or that of few samples, and which task it is of."""
+        return (task, self.best) if self.best is not None or self.looked is None else self.looked
+
+    def _first(self, trial: Trial) -> None:
         if self.first_answer is not None:
             return
         begin, used = self._begin
@@ -80,19 +108,39 @@ class Phases:
         """Of so many since the command began; None: no limit."""
         return None if seconds is None else max(0.0, seconds - self.elapsed())
 
+    def is_over(self, seconds: float | None) -> bool:
+        """Whether it was interrupted before all samples were run, or so many seconds have passed."""
+        return self.is_stopped or self.seconds_left(seconds) == 0.0
+
     @contextmanager
     def within(self, seconds: float | None) -> Iterator[None]:
-        """`press` holds what is done here to so many seconds since the command began."""
+        """`press` holds what is done here to so many seconds since the command began; builds and boards end with them,
+        too."""
         self._most = seconds
         try:
-            yield
+            with time_limit.until(None if seconds is None else self._begin[0] + seconds, self.press):
+                yield
         finally:
             self._most = None
 
+    def in_time(self, seconds: float | None, work: Callable[[], Work]) -> Work | None:
+        """What it finds; None where the time is over before it has."""
+        with suppress(OutOfTime), self.within(seconds):
+            time_limit.check()
+            return work()
+        return None
+
     def press(self) -> None:
-        """OutOfTime where they are over and there is an answer; what may take long asks before it begins."""
-        if self._most is not None and self.best is not None and self.elapsed() >= self._most:
+        """OutOfTime where they are over, and there is an answer or formats for all tensors are judged; what may take
+        long asks before it begins."""
+        if self.is_over(self._most) and (self.judged or self.best is not None or self.looked is not None):
             raise OutOfTime
+
+    def shown(self, latency_us: float | None, flash_bytes: float) -> None:
+        """What a board has measured of some assignment."""
+        for name, value in (("latency", latency_us), ("flash", flash_bytes)):
+            if value is not None:
+                self.least[name] = min(value, self.least.get(name, value))
 
     def elapsed(self) -> float:
         """Wall seconds since the command began."""

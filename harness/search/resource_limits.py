@@ -78,6 +78,7 @@ class Meter:
             return
         # the compiler sees other code around an operation than in the image that counts, to which the sum is scaled
         scale = found.whole / found.summed
+        self.task.phases.shown(found.worst / self.clock_hz * 1e6, found.flash_bytes)
         run = Run(candidate, found.worst, found.whole, found.outside * scale, found.flash_bytes)
         rows = rows_of(found.operations, scale)
         self.table.add(rows, run, [row.operation.signature for row in rows], self.phase)

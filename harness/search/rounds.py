@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 from tinyhil.errors import BuildError, ConfigError, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
+from tinyhil.harness.search.first_answer import is_foreseen
+from tinyhil.harness.search.phases import OutOfTime
 from tinyhil.harness.search.resource_limits import Meter, anchored, joined, least_of, unbounded, within
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.search.costs import Limits
@@ -34,7 +36,8 @@ def search_once(task: Task, problem: SearchProblem, stem: str, bench: MakeBench 
 
     def on_trial(trial: Trial, best: Trial | None) -> None:
         nonlocal count
-        task.phases.answered(trial)
+        if is_foreseen(task, trial):
+            task.phases.answered(trial)
         one_answer = request.pareto is None and request.minimize is None
         task.progress(trial, best or task.phases.best if one_answer else best)
         if device is not None and task.request.every is not None and trial.kind == "full" and trial.fits:
@@ -191,6 +194,8 @@ def minimized(task: Task, meters: Sequence[Meter], objective: str) -> tuple[Foun
         bound = (low + high) / 2
         try:
             other = attempt(bound, f"-min{step}")
+        except OutOfTime:
+            break
         except ConfigError:
             low = bound
             continue
@@ -198,18 +203,30 @@ def minimized(task: Task, meters: Sequence[Meter], objective: str) -> tuple[Foun
             found, high = other, min(bound, _value(task, meter, objective, other.best.candidate))
         else:
             low = bound
-    if objective == "ram":
+    if objective == "ram" and task.phases.seconds_left(request.seconds) != 0.0:
         problem = replace(task.problem, limit_bytes=task.arena_bytes, charge=spent.charge)
-        found = replace(found, best=slimmed(problem, found.best, wanted))
+        with suppress(OutOfTime):
+            found = replace(found, best=slimmed(problem, found.best, wanted))
         high = _value(task, meter, objective, found.best.candidate)
     task.say(f"search: least {objective} with at most {request.points:g} points lost: {high:,.0f} (estimated)")
-    if not task.measures:
-        return replace(found, evaluations=spent.evaluations, seconds=spent.seconds), ()
+    found = replace(found, evaluations=spent.evaluations, seconds=spent.seconds)
+    try:
+        return _measured_least(task, meters, found, objective, high) if task.measures else (found, ())
+    except OutOfTime:
+        task.say("search: the time is over before the least was measured: what it needs is an estimate")
+        return found, ()
+
+
+def _measured_least(
+    task: Task, meters: Sequence[Meter], found: Found, objective: str, high: float
+) -> tuple[Found, tuple[Measured, ...]]:
+    """What was found with `high` as estimated, or what is when the board is asked whether that holds."""
+    limits, spent = task.request.limits, _Spent(found.evaluations, found.seconds)
     if objective == "ram":
         bench = make_bench(task, TrialLog(None, task.problem.space, ""))
         fitting = decide([bench], [found.best], [task.ram_bytes if task.whole else None], [limits])
         if fitting:
-            return replace(found, evaluations=spent.evaluations, seconds=spent.seconds), fitting[0][1]
+            return found, fitting[0][1]
         task = replace(task, arena_bytes=int(high))
     for slack in SLACKS:
         try:

@@ -7,18 +7,21 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import filelock
 
 from tinyhil.errors import Infeasible
+from tinyhil.harness.build.image import Image
 from tinyhil.harness.job.job import command_of
 from tinyhil.harness.search.board_fit import require_fit
 from tinyhil.harness.search.device import Measured
+from tinyhil.harness.search.first_answer import look, too_late
 from tinyhil.harness.search.offering import together, with_all_offers, with_weights
-from tinyhil.harness.search.pareto import ParetoOutcome, sweep
-from tinyhil.harness.search.phases import OutOfTime
+from tinyhil.harness.search.pareto import ParetoOutcome, Sweep, front_of, swept_over
+from tinyhil.harness.search.phases import OutOfTime, began
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.resource_limits import Meter, anchored, as_tried, limited, make_meters
 from tinyhil.harness.search.rounds import minimized, search_once, searched_on_device
@@ -38,7 +41,7 @@ from tinyhil.harness.settings.config import Boards
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.search_loop import Found
 from tinyhil.search.space import Candidate, Space
-from tinyhil.search.trial import writing_into
+from tinyhil.search.trial import Trial, writing_into
 
 __all__ = ["SearchOutcome", "SearchRequest", "placed", "run_search", "write_assignment"]
 
@@ -73,9 +76,10 @@ def run_search(
     request: SearchRequest, cache_dir: Path, say: Say, progress: Progress, boards: Boards | None = None
 ) -> SearchOutcome:
     """Search, measure on the board if asked, evaluate on held-out data, write the assignment and the record."""
+    since = began()
 
     def attempt(wanted: SearchRequest) -> SearchOutcome:
-        task = load_task(wanted, cache_dir, say, progress, boards)
+        task = load_task(wanted, cache_dir, say, progress, boards, since, look)
         with _alone(task), helped(task) as shared:
             return _searched(shared)
 
@@ -87,11 +91,12 @@ def run_pareto(
     request: SearchRequest, cache_dir: Path, say: Say, progress: Progress, boards: Boards | None = None
 ) -> ParetoOutcome:
     """Sweep the limits, measure the front on the board if one is named, write an assignment for every point."""
+    since = began()
 
     def attempt(wanted: SearchRequest) -> ParetoOutcome:
-        task = load_task(wanted, cache_dir, say, progress, boards)
+        task = load_task(wanted, cache_dir, say, progress, boards, since, look)
         with _alone(task), helped(task) as shared:
-            return sweep(*prepared(shared))
+            return _swept(shared)
 
     request.check()
     outcome = with_all_offers(request, boards, attempt, say)
@@ -100,6 +105,25 @@ def run_pareto(
 
         plot_search(request, outcome.record, outcome.search_float_accuracy, request.plot)
     return outcome
+
+
+def _swept(task: Task) -> ParetoOutcome:
+    """The front; of the best answer alone where the time is over before limits are swept over."""
+    beside: tuple[Uniform, ...] = ()
+    try:
+        with task.phases.within(task.request.seconds):
+            task.phases.press()
+            task, meters, beside = prepared(task)
+            found = swept_over(task, meters)
+    except OutOfTime:
+        found = Sweep(task, ())
+    if not found.answers and task.phases.is_over(task.request.seconds):
+        task, best = task.phases.left(task)
+        if best is None:
+            raise too_late(task)
+        found = Sweep(task, ())
+        found.answers[()] = best
+    return front_of(found, beside)
 
 
 @contextmanager
@@ -137,7 +161,8 @@ def _searched(task: Task) -> SearchOutcome:
     beside: tuple[Uniform, ...] = ()
     interrupted = False
     try:
-        with task.phases.within(None if request.minimize else request.seconds):
+        with task.phases.within(request.seconds):
+            task.phases.press()
             task, meters, beside = prepared(task)
             found, measured = _find(task, meters)
     except Infeasible:
@@ -147,10 +172,10 @@ def _searched(task: Task) -> SearchOutcome:
         found, measured = instead
     except (KeyboardInterrupt, OutOfTime):
         interrupted = True
-        found, measured = _best_so_far(task)
+        task, found, measured = _best_so_far(task)
     over = interrupted or task.phases.seconds_left(request.seconds) == 0.0
     if not over:
-        beside = (*beside, *together(task, found))
+        beside = (*beside, *(task.phases.in_time(request.seconds, partial(together, task, found)) or ()))
     found, measured = undominated(task, found, measured, beside)
     with task.phases.of("evaluating held-out samples"):
         record = _record(task, found, measured)
@@ -161,10 +186,13 @@ def _searched(task: Task) -> SearchOutcome:
     out = request.out or task.folder / f"{stem}.yaml"
     write_assignment(out, task.problem.space, found.best, request.prefer, task.schedule_limit(found.best))
     record["assignment_file"] = str(out)
+    images: Sequence[Image] | None = None
     if task.board is not None:
         with task.phases.of("building the firmware"):
-            images = [require_fit(side, found.best, out) for side in task.sides]
-        record["flash_bytes"] = images[0].flash_bytes
+            images = task.phases.in_time(request.seconds, partial(_images, task, found.best, out))
+        record["flash_bytes"] = images[0].flash_bytes if images else record["flash_bytes"]
+    if task.board is not None and not images and not measured:
+        task.say("search: no time is left to build the firmware; `hil run --assignment` does, and says if it fits")
     record |= {"phases": task.phases.as_json(), "first_answer": task.phases.first_answer}
     replace_text(task.folder / f"{stem}.json", json.dumps(record, indent=1) + "\n")
     examples = task.problem.evaluator.examples
@@ -176,6 +204,10 @@ def _searched(task: Task) -> SearchOutcome:
 
         plot_search(request, outcome.record, outcome.search_float_accuracy, request.plot)
     return outcome
+
+
+def _images(task: Task, best: Trial, assignment: Path) -> list[Image]:
+    return [require_fit(side, best, assignment) for side in task.sides]
 
 
 def _find(task: Task, meters: Sequence[Meter]) -> tuple[Found, tuple[Measured, ...]]:
@@ -201,15 +233,19 @@ def _accelerator(task: Task, candidate: Candidate) -> dict[str, Any]:
     return {"latency_us": cost.latency_us, **figures, "cost": relative, **limits}
 
 
-def _best_so_far(task: Task) -> tuple[Found, tuple[Measured, ...]]:
-    """What an interruption leaves; KeyboardInterrupt if that is nothing."""
-    best = task.phases.best
+def _best_so_far(task: Task) -> tuple[Task, Found, tuple[Measured, ...]]:
+    """What an interruption leaves, that of a few samples, too, and their task; if that is nothing, KeyboardInterrupt,
+    or Infeasible where the time is over."""
+    is_over = task.phases.seconds_left(task.request.seconds) == 0.0
+    task, best = task.phases.left(task)
+    if best is None and is_over:
+        raise too_late(task)
     if best is None:
         raise KeyboardInterrupt
     sure = "" if best is task.phases.sure or not task.request.costs else "; its latency and flash are estimates"
-    why = "the time is over" if task.phases.seconds_left(task.request.seconds) == 0.0 else "interrupted"
+    why = "the time is over" if is_over else "interrupted"
     task.say(f"search: {why}; the best so far is the answer{sure}; the same command goes on with the search")
-    return Found(best, (best,), 0.0, task.phases.elapsed(), False), ()
+    return task, Found(best, (best,), 0.0, task.phases.elapsed(), False), ()
 
 
 def _record(task: Task, found: Found, boards: tuple[Measured, ...]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tinyhil.harness.job.job import Opened, Request, conditions, open_model
 from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.again import PLAN_NODES, Again
 from tinyhil.harness.search.device import Bench
-from tinyhil.harness.search.phases import Phases
+from tinyhil.harness.search.phases import OutOfTime, Phases, began
 from tinyhil.harness.search.request import UNKEYED, UNSCORED, SearchRequest
 from tinyhil.harness.search.splits import Split, load_split
 from tinyhil.harness.search.total import wider_input, with_input
@@ -55,6 +56,9 @@ FOR_FLASH, FOR_LATENCY = ("fixed8pc", "fixed6", "fixed4pc", "kmeans16"), ("fixed
 USUAL, USUAL_ON_CROSSBARS = "fixed8,fixed16", ",".join(f"fixed{bits}" for bits in range(2, 9))
 MOST_PRODUCTS, FEWEST_SAMPLES = 20_000_000_000, 200  # of one evaluation, a few seconds; whatever a sample takes,
 MANY_PRODUCTS, LEAST_SAMPLES = 80_000_000_000, 8  # unless even so many take much longer
+# Samples for a first answer, where all are LONG times as many
+LOOKED_AT, LOOK_PRODUCTS, LONG = (50, 1000), 1_000_000_000, 5
+IN_TIME_PRODUCTS = 2_000_000_000  # of held-out samples for each of `--seconds`
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,72 +147,136 @@ class Task:
         return json.dumps([dict(ranges.values), dict(ranges.columns), ranges.by, seen], sort_keys=True)
 
 
-def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progress, boards: Boards | None) -> Task:
-    """ConfigError or DataError before anything slow: what needs no evaluation is checked before the engine is made."""
-    phases = Phases(getattr(progress, "phase", lambda name: None))
+def load_task(
+    request: SearchRequest,
+    cache_dir: Path,
+    say: Say,
+    progress: Progress,
+    boards: Boards | None,
+    since: tuple[float, float] | None = None,
+    look: Callable[[Task], object] = lambda task: None,
+) -> Task:
+    """ConfigError or DataError before anything slow: what needs no evaluation is checked before the engine is made.
+    `since`: when the command began, from which `--seconds` count; None: now. `look` is shown the task on few samples
+    where all of them take long; where the time is over, or somebody interrupts, before these are run, that is it."""
+    phases = Phases(getattr(progress, "phase", lambda name: None), _begin=since or began())
     with phases.of("reading model and samples"):
-        strategy = make_strategy(request.strategy, request.set_)
-        board = _board(request, boards)
-        hardware = None if board is None else board.hardware
-        usual = USUAL if hardware is None else USUAL_ON_CROSSBARS
-        names = formats_on_offer(usual if request.formats is None else request.formats)
-        opened = open_model(request.model, None, request.streamed, by=request.calibrate_by)
-        graph = opened.model.graph
-        split = load_split(opened, request.inputs, request.held_out, say)
-        ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
-        space = make_space(graph, ranges, names, () if hardware is None else WITHOUT)
-        split = _thinned(request, split, space, say)
-        request = _within_flash(request, boards, space, say)
-        memory = memory_of(space, board, request, phases.press)
-        ram_bytes = _ram_bytes(request, board)
-        memory.require(ram_bytes)
-        require_time(request, space, board)
-        if len(space.formats) == 1 and request.weights is None:
-            strategy = SingleFormat()
+        read = _read(request, boards, say, phases)
+    loaded = partial(_loaded, read, boards, cache_dir, say, progress)
+    few = _few(read)
+    if few is None:
+        return loaded(read.request, read.split)
+    first = loaded(replace(read.request, samples=few), read.split.thinned(few).reported_on(few))
+    look(first)
+    try:
+        with phases.within(request.seconds):
+            return loaded(read.request, read.split)
+    except (KeyboardInterrupt, OutOfTime):
+        phases.is_stopped = True
+        return first
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What a request names, before anything is run."""
+
+    request: SearchRequest
+    strategy: Strategy
+    opened: Opened
+    ranges: Ranges
+    split: Split
+    space: Space
+    board: BoardSpec | None
+    memory: Memory
+    ram_bytes: int
+    phases: Phases
+
+
+def _read(request: SearchRequest, boards: Boards | None, say: Say, phases: Phases) -> _Read:
+    strategy = make_strategy(request.strategy, request.set_)
+    board = _board(request, boards)
+    hardware = None if board is None else board.hardware
+    usual = USUAL if hardware is None else USUAL_ON_CROSSBARS
+    names = formats_on_offer(usual if request.formats is None else request.formats)
+    opened = open_model(request.model, None, request.streamed, by=request.calibrate_by)
+    split = load_split(opened, request.inputs, request.held_out, say)
+    ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
+    space = make_space(opened.model.graph, ranges, names, () if hardware is None else WITHOUT)
+    split = _thinned(request, split, space, say)
+    request = _within_flash(request, boards, space, say)
+    memory = memory_of(space, board, request, phases.press)
+    ram_bytes = _ram_bytes(request, board)
+    memory.require(ram_bytes)
+    require_time(request, space, board)
+    if len(space.formats) == 1 and request.weights is None:
+        strategy = SingleFormat()
+    return _Read(request, strategy, opened, ranges, split, space, board, memory, ram_bytes, phases)
+
+
+def _loaded(
+    read: _Read,
+    boards: Boards | None,
+    cache_dir: Path,
+    say: Say,
+    progress: Progress,
+    request: SearchRequest,
+    split: Split,
+) -> Task:
+    """The task on these samples, which the float model runs."""
+    graph, space, ram_bytes, phases = read.opened.model.graph, read.space, read.ram_bytes, read.phases
     with phases.of("running the float model"):
         x, y = judged_on(request, split)
         examples = make_examples(graph, x, y)
         require_classes(examples)
     with phases.of("loading the host engine"):
         executor: Executor = NumpyExecutor() if request.evaluator == "reference" else load_engine(cache_dir)
-    whole = board is not None and board.chip.ram_bytes is not None and request.arena is None
-    beside = wider_input(memory, board, request.prefer) if whole and board is not None else None
-    problem = SearchProblem(space, memory, Evaluator(executor, examples), ram_bytes, request.seed, beside=beside)
-    if hardware is not None:
-        costs = AcceleratorCosts(space, hardware, request.accelerator_limits)
-        problem = replace(problem, costs=costs, anchor=costs.anchor())
+    problem = _problem(request, read.board, read.memory, Evaluator(executor, examples), ram_bytes)
     if request.fine_tune:
         problem = replace(problem, trained=fine_tuning(request, split, space, executor))
-    task = Task(
-        request,
-        ram_bytes,
-        ram_bytes,
-        strategy,
-        opened,
-        ranges,
-        split,
-        problem,
-        boards,
-        board,
-        cache_dir,
-        say,
-        progress,
-        phases,
-    )
+    found = (request, ram_bytes, ram_bytes, read.strategy, read.opened, read.ranges, split, problem)
+    task = Task(*found, boards, read.board, cache_dir, say, progress, phases)
     return replace(task, others=tuple(_on(task, name) for name in request.also))
+
+
+def _few(read: _Read) -> int | None:
+    """How many samples give a first answer soon; None where all of them do."""
+    if read.request.fine_tune:
+        return None
+    least, most = LOOKED_AT
+    few = max(least, min(most, LOOK_PRODUCTS // _products(read.space)))
+    return few if len(read.split.x) > LONG * few else None
+
+
+def _products(space: Space) -> int:
+    """Of one sample; one where the widest format can not be: that is said where it is evaluated."""
+    try:
+        return max(1, work_of(space.lower(space.uniform(space.high))))
+    except ModelError:
+        return 1
+
+
+def _problem(
+    request: SearchRequest, board: BoardSpec | None, memory: Memory, evaluator: Evaluator, ram_bytes: int
+) -> SearchProblem:
+    whole = board is not None and board.chip.ram_bytes is not None and request.arena is None
+    beside = wider_input(memory, board, request.prefer) if whole and board is not None else None
+    problem = SearchProblem(memory.space, memory, evaluator, ram_bytes, request.seed, beside=beside)
+    if board is None or board.hardware is None:
+        return problem
+    costs = AcceleratorCosts(memory.space, board.hardware, request.accelerator_limits)
+    return replace(problem, costs=costs, anchor=costs.anchor())
 
 
 def _thinned(request: SearchRequest, split: Split, space: Space, say: Say) -> Split:
     """`--samples` of them; without it of a large network as many as MOST_PRODUCTS allow, so that answers come soon;
-    of a very large one no more are held out, either."""
+    of a very large one no more are held out, either, nor more than `--seconds` allow."""
+    products = _products(space)
+    if request.seconds is not None:
+        split = split.reported_on(max(FEWEST_SAMPLES, int(request.seconds * IN_TIME_PRODUCTS) // products))
     if request.samples is not None:
         return split.thinned(request.samples)
-    try:
-        products = work_of(space.lower(space.uniform(space.high)))
-    except ModelError:  # said where the format is evaluated
-        return split
-    some = max(LEAST_SAMPLES, min(FEWEST_SAMPLES, MANY_PRODUCTS // max(1, products)))
-    most = max(some, MOST_PRODUCTS // max(1, products))
+    some = max(LEAST_SAMPLES, min(FEWEST_SAMPLES, MANY_PRODUCTS // products))
+    most = max(some, MOST_PRODUCTS // products)
     if some < FEWEST_SAMPLES:
         split = split.reported_on(some)
     if len(split.x) > most:
@@ -276,6 +344,7 @@ def memory_of(
         None if computed is None else computed.within,
         None if computed is None else computed.smallest,
         option="--ram" if request.arena is None else "--arena",
+        beside="" if ram_bytes is None or request.arena is not None else " of arena, beside stack and static data",
     )
 
 

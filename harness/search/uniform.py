@@ -43,7 +43,7 @@ class Uniform:
 
 def uniforms(task: Task) -> tuple[Uniform, ...]:
     """Every format on offer, evaluated on all samples and, where the board counts, measured on it; where `--seconds`
-    are over, those up to the first answer."""
+    are over, those up to the first answer, and OutOfTime before anything is built."""
     log = trial_log(task, f"uniform/{task.stem(task.ram_bytes)}")
     known = {trial.number: trial for trial in log.read()}
     log.start(list(known.values()))
@@ -56,16 +56,17 @@ def uniforms(task: Task) -> tuple[Uniform, ...]:
         found.append(one if task.measures else _with_first_answer(task, one))
         if task.measures and one.trial is not None:
             foresee(task, one.trial)
+    task.phases.judged = True
     if not task.measures:
         return tuple(found)
     return tuple(_with_first_answer(task, _measured_in_time(task, log, one)) for one in found)
 
 
 def _measured_in_time(task: Task, log: TrialLog, one: Uniform) -> Uniform:
-    """OutOfTime where `--seconds` are over and there is an answer."""
+    """OutOfTime where `--seconds` are over."""
     if one.trial is None:
         return one
-    if task.phases.best is not None and task.phases.seconds_left(task.request.seconds) == 0.0:
+    if task.phases.seconds_left(task.request.seconds) == 0.0:
         raise OutOfTime
     return _measured(task, log, one)
 
@@ -117,7 +118,8 @@ def _measured(task: Task, log: TrialLog, uniform: Uniform) -> Uniform:
     reason = ""
     for side in task.sides:
         try:
-            found.append(make_bench(side, log).measure(uniform.trial))
+            found.append(known := make_bench(side, log).measure(uniform.trial))
+            task.phases.shown(known.latency_us, known.flash_bytes)
         except BuildError as error:
             found.append(None)
             reason = reason or str(error)

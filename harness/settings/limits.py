@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 from functools import cache
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from tinyhil.errors import ConfigError
@@ -31,11 +31,12 @@ class AtLeast:
 
     def fault(self, value: Any) -> str:
         """What is wrong with a value; empty if it is large enough."""
-        return (
-            ""
-            if math.isfinite(value) and self.least <= value <= MOST
-            else f"must be at least {self.least:g}, not {value}"
-        )
+        if self.least <= value <= MOST:  # whole numbers of any length; not NaN
+            return ""
+        if isinstance(value, int) and value > MOST:  # which no float holds, and of 4,300 digits no text
+            return f"must be at most {MOST}"
+        shown = "so little" if isinstance(value, int) and value < -MOST else value
+        return f"must be at least {self.least:g}, not {shown}"
 
 
 @cache
@@ -57,7 +58,7 @@ def require(what: str, request: Any) -> None:
         value = getattr(request, field.name)
         if value is None:
             continue
-        if "\0" in str(value):
+        if isinstance(value, str | Path) and "\0" in str(value):
             raise ConfigError(f"{what}: {field.name} holds a NUL")
         for limit in limits[field.name]:
             if fault := limit.fault(value):

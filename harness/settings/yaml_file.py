@@ -10,7 +10,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from tinyhil import files
-from tinyhil.errors import ConfigError
+from tinyhil.errors import ConfigError, nearest
 
 
 def _one_line(text: str) -> str:
@@ -69,7 +69,7 @@ def parse(
         content = None if unprepared else model.model_validate(data)
     except ValidationError as error:
         said = {(line, col) for line, col, _ in unquoted}
-        found = [(*mark(root, e["loc"]), _wording(e)) for e in error.errors()]
+        found = [(*mark(root, e["loc"]), _wording(e) + _belongs(model, e)) for e in error.errors()]
         faults += [fault for fault in found if fault[:2] not in said]
     if content:
         faults += check(content, root)
@@ -169,3 +169,15 @@ def _wording(error: Any) -> str:
         "string_pattern_mismatch": f"{error['input']!r} does not match {error.get('ctx', {}).get('pattern')}",
     }.get(error["type"], str(error["msg"]).removeprefix("Value error, "))
     return f"{location}: {message}" if location else message
+
+
+def _belongs(model: type[BaseModel], error: Any) -> str:
+    """Of an unknown key at the top of a file: the keys that take it, else the one that is near."""
+    if error["type"] != "extra_forbidden" or len(error["loc"]) != 1:
+        return ""
+    key, kinds = str(error["loc"][0]), {name: field.annotation for name, field in model.model_fields.items()}
+    into = [name for name, kind in kinds.items() if key in getattr(kind, "model_fields", ())]
+    if into:
+        return f"; it stands in `{'` or `'.join(into)}`: `{into[0]}: {{{key}: ...}}`"
+    near = nearest(key, kinds)
+    return f"; `{near}`?" if near else f"; known: {', '.join(kinds)}"

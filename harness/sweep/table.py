@@ -43,11 +43,6 @@ class Row:
         return found
 
     @property
-    def failure(self) -> str:
-        """Its line."""
-        return f"{self.cell.title}: {self.error}"
-
-    @property
     def result(self) -> str:
         """The verdict, or that it failed."""
         if self.record is None or self.error:
@@ -90,14 +85,24 @@ def as_markdown(rows: Sequence[Row]) -> str:
         mark = MARKS["invalid"] if row.error else MARKS[row.result]
         *texts, result = map(markdown, row.texts)
         lines.append(f"| {' | '.join(texts)} | {mark} {result} |")
-    notes = [f"- {markdown(row.failure)}" for row in rows if row.error]
+    notes = [f"- {markdown(line)}" for line in failures(rows)]
     return "\n".join([*lines, *(["", *notes] if notes else [])]) + "\n"
+
+
+def failures(rows: Sequence[Row]) -> list[str]:
+    """Why cells failed: each reason once, with the first cell that has it and how many others do."""
+    cells: dict[str, list[str]] = {}
+    for row in rows:
+        if row.error:
+            cells.setdefault(row.error, []).append(row.cell.title)
+    more = {error: f" and {len(titles) - 1} more" if len(titles) > 1 else "" for error, titles in cells.items()}
+    return [f"{titles[0]}{more[error]}: {error}" for error, titles in cells.items()]
 
 
 def as_html(rows: Sequence[Row]) -> str:
     """A section at the head of the report."""
     from tinyhil.harness.report.html import Cell as Shown
-    from tinyhil.harness.report.html import section, table
+    from tinyhil.harness.report.html import escape, section, table
 
     def shown(row: Row) -> list[Shown]:
         keys = [None] * len(TITLES)
@@ -106,13 +111,13 @@ def as_html(rows: Sequence[Row]) -> str:
             figures = (record.get("equal_samples"), record["accuracy"], record["latency"]["median"], *sizes)
             keys[4 : 4 + len(FIGURES)] = figures
         texts = row.texts
-        cells = [Shown(text, key) for text, key in zip(texts, keys, strict=True)]
-        cells[-1] = Shown(texts[-1], note=row.error or "")
-        return cells
+        return [Shown(text, key) for text, key in zip(texts, keys, strict=True)]
 
-    return section(
-        "Sweep", table(TITLES, map(shown, rows)), "Sorted by a click on a title; why a cell failed: point at it."
-    )
+    why = [escape(line) for line in failures(rows)]
+    failed = sum(bool(row.error) for row in rows)
+    said = f'<p class="verdict">{failed} of {len(rows)} cells failed.</p>' if failed else ""
+    listed = f"<ul>{''.join(f'<li>{line}</li>' for line in why)}</ul>" if why else ""
+    return section("Sweep", said + listed + table(TITLES, map(shown, rows)), "Sorted by a click on a title.")
 
 
 def print_table(rows: Sequence[Row], width: int | None) -> None:

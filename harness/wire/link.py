@@ -11,6 +11,7 @@ from typing import Self
 
 import serial
 
+from tinyhil import time_limit
 from tinyhil.errors import BoardError, LinkError, LinkTimeout
 from tinyhil.harness.wire.deadline import Deadline, Starved
 from tinyhil.harness.wire.protocol import Message, Splitter
@@ -101,6 +102,7 @@ class Link:
             if expired:
                 return None
             expired = time.monotonic() >= deadline
+            time_limit.check()
             try:
                 available = self._serial.in_waiting
                 if expired and available == 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinyhil.language.program import Loop, Op, Program, Role
+from tinyhil.language.program import Loop, Op, Program, Role, walk
 
 BEFORE = -1  # the instant at which the sample is received
 
@@ -68,3 +68,20 @@ def _number(
             if program.tensors[sequence].role == Role.ARENA:
                 touched[sequence].append(now - 1)
     return now
+
+
+def items_touching(program: Program) -> dict[str, tuple[int, int]]:
+    """The first and the last item that touches each arena tensor; the output is read after all, and a
+    sample in the arena is there before all."""
+    found: dict[str, tuple[int, int]] = {program.input: (BEFORE, BEFORE)} if program.input_in_arena else {}
+    for index, item in enumerate(program.body):
+        if isinstance(item, Op):
+            names = list(item.tensors)
+        else:
+            names = [sequence for sequence, _ in item.slices] + [name for op in walk((item,)) for name in op.tensors]
+        for name in names:
+            if program.tensors[name].role == Role.ARENA:
+                found[name] = found.get(name, (index, index))[0], index
+    if program.output in found:
+        found[program.output] = found[program.output][0], len(program.body)
+    return found

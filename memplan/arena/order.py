@@ -91,9 +91,8 @@ class _State:
         return tuple(reversed(items))
 
 
-@lru_cache(
-    maxsize=256
-)  # a search of formats asks again and again: what they change of a level is its constants or nothing
+# A search of formats asks again and again: what they change of a level is its constants, or nothing.
+@lru_cache(maxsize=256)
 def _search(level: Level, width: int | None) -> tuple[tuple[int, ...], bool]:
     """The best order (the given one unless another has a smaller peak), and whether the search was exhaustive."""
     count = len(level.items)

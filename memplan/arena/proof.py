@@ -1,9 +1,10 @@
 """Whether the schedule is optimal, too: no way to cut a program needs less, whatever the placement.
 
 The space: the operations in their order, cut into single operations, loops over the rows of up to so many and groups of
-channels (`Cuts`), every product computed once. A part of a cut needs what the planner's bound says of the instants of
-that part alone, which are the same in every cut that has it. So parts that need as much as the best plan are left out,
-one by one, where a cut without them still seems to need less: until no cut is left, or one whose parts all need less.
+channels (`Cuts`), every product computed once, every line buffer a ring of its own. A part of a cut needs what the
+planner's bound says of the instants of that part alone, which are the same in every cut that has it. So parts that need
+as much as the best plan are left out, one by one, where a cut without them still seems to need less: until no cut is
+left, or one whose parts all need less.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ class ScheduleProof:
     def statement(self) -> str:
         """The proof in one sentence, for the user."""
         return (
-            f"with every product computed once and the operations in this order, of {self.ways} single operations, "
-            f"loops over rows and groups of channels that the program can be cut into, {len(self.bounded)} need "
-            f"{self.peak_bytes} B or more, and every cut has one of these"
+            f"with every product computed once, the operations in this order and a ring for each line of rows, of "
+            f"{self.ways} single operations, loops over rows and groups of channels that the program can be cut into, "
+            f"{len(self.bounded)} need {self.peak_bytes} B or more, and every cut has one of these"
         )
 
 

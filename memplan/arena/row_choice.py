@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
 
-from tinyhil.language.program import Loop, Op, Program, Role, walk
+from tinyhil.language.program import Loop, Op, Program, Role
 from tinyhil.memplan import Bound, lower_bound
 from tinyhil.memplan.arena.channel_groups import in_groups, may_go_in_groups, shares
 from tinyhil.memplan.arena.lag import lag_of
-from tinyhil.memplan.arena.liveness import BEFORE
+from tinyhil.memplan.arena.liveness import items_touching
 from tinyhil.memplan.arena.row_costs import (
     IN_PLACE_PRODUCTS,
     WORTH,
@@ -32,6 +32,7 @@ from tinyhil.memplan.arena.row_overlap import Gain, least_together, overlaps_of
 from tinyhil.memplan.arena.row_schedule import Links, demand_order, dies_row_by_row, overwritten, rings_of
 from tinyhil.memplan.arena.row_stages import Stage, joined_parts, stages_of
 from tinyhil.memplan.arena.row_wise import row_wise
+from tinyhil.memplan.arena.shared_rings import SharedRing, shared_rings_of
 from tinyhil.memplan.arena.strips import Columns, strips_of
 from tinyhil.memplan.arena.tensors import overwritable, problem_of
 from tinyhil.memplan.arena.views import view_of
@@ -51,11 +52,12 @@ Span = tuple[int, int]  # items [first, end) of a program's body
 @dataclass(frozen=True, slots=True)
 class ByRows:
     """A loop over rows, carried out in so many strips of columns. `over`: results made over rows that die. `in_place`:
-    windows are read in place."""
+    windows are read in place. `staying`: results that remain in the ring of their operand."""
 
     strips: int = 1
     over: tuple[str, ...] = ()
     in_place: bool = False
+    staying: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ def cut_into(program: Program, cuts: Cuts, chosen: Sequence[Chosen]) -> Program:
         if isinstance(way, InGroups):
             program = in_groups(program, part, way.count)
         elif end - first > 1:
-            program = row_wise(program, part, way.strips, way.over) or program
+            program = row_wise(program, part, way.strips, way.over, way.staying) or program
         if isinstance(way, ByRows) and way.in_place:
             in_place |= {weights_of(stage.op) for stage in part if may_read_in_place(cuts.program, stage.op)}
     return read_in_place(program, in_place)
@@ -170,10 +172,11 @@ class Cuts:
         like: Cuts | None = None,
     ) -> None:
         self.program, self._alone, self._counts = program, alone, STRIPS if again else ()
-        self._known: dict[tuple[int, int, int, bool], tuple[int, tuple[str, ...], int]] = like._known if like else {}
+        self._known: dict[tuple[int, int, int, bool, bool], tuple[int, tuple[str, ...], int]]
+        self._known = like._known if like else {}
         self.stages = {} if whole else stages_of(program)
         self._items = program.body
-        self._uses = _uses(program)
+        self._uses = items_touching(program)
         self._rings: dict[tuple[str, int], int] = {}
 
     @cached_property
@@ -307,28 +310,42 @@ class Cuts:
         outside = [name for name in links.makers if name not in inner]
         less = self._overwritten_outside(part, links, end)
         found = list[Part]()
+        shared = self._shared(part, lines)
+        staying = tuple(one.result for one in shared)
 
-        def known(count: int, in_place: Collection[str]) -> tuple[int, tuple[str, ...], int]:
-            key = first, end, count, bool(in_place)
+        def known(count: int, in_place: Collection[str], *, stays: bool) -> tuple[int, tuple[str, ...], int]:
+            key = first, end, count, bool(in_place), stays
             if key not in self._known:
                 strips = strips_of(part, outside, count)
                 again = sum(map(self._products_again, part, repeat(strips)))
-                self._known[key] = (*self._needs(part, links, lines, strips, in_place), again)
+                of_both = shared if stays else ()
+                self._known[key] = (*self._needs(part, links, lines, strips, in_place, of_both), again)
             return self._known[key]
 
         for count in (1, *self._counts):
             if count > part[-1].whole.width:
                 break
             beside = around - (less if count == 1 else 0)
-            needs, over, again = known(count, ())
-            found.append(Part(beside + needs, count * overheads + again, ByRows(count, over)))
-            patches = self._patches(part, found[-1].needs)
-            if patches:
-                needs, over, again = known(count, {op.scratch for op in patches})
-            if beside + needs < found[-1].needs:
-                later = IN_PLACE_PRODUCTS * sum(products_of_op(self.program, op) for op in patches)
-                found.append(Part(beside + needs, found[-1].products + later, ByRows(count, over, in_place=True)))
+            for stays in (False, True) if shared else (False,):
+                results = staying if stays else ()
+                needs, over, again = known(count, (), stays=stays)
+                part_of_rows = Part(beside + needs, count * overheads + again, ByRows(count, over, staying=results))
+                found.append(part_of_rows)
+                patches = self._patches(part, part_of_rows.needs)
+                if patches:
+                    needs, over, again = known(count, {op.scratch for op in patches}, stays=stays)
+                if beside + needs < part_of_rows.needs:
+                    later = IN_PLACE_PRODUCTS * sum(products_of_op(self.program, op) for op in patches)
+                    way = ByRows(count, over, in_place=True, staying=results)
+                    found.append(Part(beside + needs, part_of_rows.products + later, way))
         return found
+
+    def _shared(self, part: Sequence[Stage], lines: Mapping[str, _Line]) -> Sequence[SharedRing]:
+        """Rings of two line buffers; none where only rows are asked for that cost no time."""
+        if not self._counts or not any(stage.by_channel and stage.target in lines for stage in part):
+            return ()
+        order = demand_order(part)
+        return shared_rings_of(part, order, rings_of(part, order), lines)
 
     def _in_groups(self, first: int, end: int) -> Iterator[Part]:
         """A layer and what follows it channel by channel, some channels at a time."""
@@ -383,10 +400,14 @@ class Cuts:
         lines: Mapping[str, _Line],
         strips: Sequence[Mapping[str, Columns]],
         in_place: Collection[str] = (),
+        shared: Sequence[SharedRing] = (),
     ) -> tuple[int, tuple[str, ...]]:
         """Bytes of the line buffers and of what lies beside them for an instant, in the strip that needs the most;
-        which results are made over rows that die. Patches `in_place` are not there."""
+        which results are made over rows that die. Patches `in_place` are not there, and one ring is of both lines of
+        those `shared`."""
+        in_shared = {name for one in shared for name in (one.line, one.result)}
         overlaps = overlaps_of(part, links, lambda name: lines[name].rows, lines)
+        overlaps = [one for one in overlaps if one.line not in in_shared]
         gains: dict[str, list[Gain]] = {one.results[0]: [] for one in overlaps}
         lasting, beside = list[int](), list[list[int]]()
         for columns in strips:
@@ -394,6 +415,10 @@ class Cuts:
             scratch = [stage.op if stage.op.scratch not in in_place else None for stage in part]
             beside.append([self._size_of_scratch(op, by_rows=True) if op else 0 for op in scratch])
             sizes = self._sizes(lines, columns)
+            for both in shared:
+                slot = both.slot_elements(self.program, part, columns)
+                element = self.program.tensors[both.line].format.storage_bytes
+                sizes |= {both.line: both.slots * slot * element, both.result: 0}
             for name, size in sizes.items():
                 if lines[name].lasts:
                     lasting[-1] += size
@@ -465,20 +490,3 @@ def _block(part: Sequence[Stage], links: Links, name: str) -> list[Stage]:
         if at > makers[-1] and waiting == {stage.target} and links.makers[stage.target][-1] == at:
             break
     return block
-
-
-def _uses(program: Program) -> dict[str, Span]:
-    """The first and the last item that touches each arena tensor; the output is read after all, and a
-    sample in the arena is there before all."""
-    found: dict[str, Span] = {program.input: (BEFORE, BEFORE)} if program.input_in_arena else {}
-    for index, item in enumerate(program.body):
-        if isinstance(item, Op):
-            names = list(item.tensors)
-        else:
-            names = [sequence for sequence, _ in item.slices] + [name for op in walk((item,)) for name in op.tensors]
-        for name in names:
-            if program.tensors[name].role == Role.ARENA:
-                found[name] = found.get(name, (index, index))[0], index
-    if program.output in found:
-        found[program.output] = found[program.output][0], len(program.body)
-    return found

@@ -34,11 +34,15 @@ class Overlap:
 
     def lag(self, program: Program, part: Sequence[Stage], columns: Mapping[str, Columns]) -> int:
         """Elements that a slot has more where the stages make these columns."""
-        stage = part[self.at]
-        w = stage.reads[0].window_of(*columns[stage.target], stage.out.width)
-        assert w is not None
-        copies = any(program.tensors[name].blocks is not None for name in stage.op.inputs)
-        return row_lag(w, copies=copies)
+        return lag_of_rows(program, part[self.at], columns)
+
+
+def lag_of_rows(program: Program, stage: Stage, columns: Mapping[str, Columns]) -> int:
+    """Elements by which a row of a window's result begins below that of its operand where it makes these columns."""
+    w = stage.reads[0].window_of(*columns[stage.target], stage.out.width)
+    assert w is not None
+    copies = any(program.tensors[name].blocks is not None for name in stage.op.inputs)
+    return row_lag(w, copies=copies)
 
 
 def overlaps_of(

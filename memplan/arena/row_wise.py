@@ -18,8 +18,9 @@ import numpy as np
 from tinyhil.formats.fixed import Fixed
 from tinyhil.language.program import Loop, Op, Program, Role, Tensor, reads_of
 from tinyhil.memplan.arena.row_overlap import Overlap, overlaps_of
-from tinyhil.memplan.arena.row_schedule import Links, Schedule, overwritten, schedule_of
+from tinyhil.memplan.arena.row_schedule import Links, Schedule, demand_order, overwritten, schedule_of
 from tinyhil.memplan.arena.row_stages import Stage, joined_parts
+from tinyhil.memplan.arena.shared_rings import SharedRing, shared_rings_of
 from tinyhil.memplan.arena.strips import Columns, strips_of
 from tinyhil.names import free_name
 from tinyhil.ops import rows
@@ -31,10 +32,15 @@ OPERANDS = ((rows.LINES[:3], rows.OPERAND), (rows.JOINED, rows.SECOND))
 
 
 def row_wise(
-    program: Program, part: Sequence[Stage], strips: int = 1, over: Collection[str] | None = None
+    program: Program,
+    part: Sequence[Stage],
+    strips: int = 1,
+    over: Collection[str] | None = None,
+    staying: Collection[str] = (),
 ) -> Program | None:
     """The program with these stages, which follow each other in its body, as a loop over rows; as one for each of so
-    many strips. Results `over` are made over rows that die, all that can be by default.
+    many strips. Results `over` are made over rows that die, all that can be by default; those `staying` remain there,
+    in the ring of their operand (shared_rings.py).
 
     None if no buffer would shrink, or if not all of them lead to the last one's result.
     """
@@ -51,7 +57,11 @@ def row_wise(
     overlaps = overlaps_of(stages, Links.of(stages), schedule.rings.__getitem__, inner)
     overlaps = [one for one in overlaps if schedule.local.issuperset(one.results)]
     chosen = [one for one in overlaps if over is None or one.results[0] in over]
-    rewriting = _Rewriting(program, stages, schedule, whole_tensors, chosen)
+    shared = [one for one in shared_rings_of(stages, demand_order(stages), schedule.rings, inner) if staying]
+    shared = [one for one in shared if one.result in staying]
+    in_shared = {name for one in shared for name in (one.line, one.result)}
+    chosen = [one for one in chosen if one.line not in in_shared]
+    rewriting = _Rewriting(program, stages, schedule, whole_tensors, chosen, shared)
     return rewriting.done(part, strips_of(stages, whole_tensors, strips))
 
 
@@ -87,8 +97,11 @@ class _Rewriting:
         schedule: Schedule,
         whole_tensors: Collection[str],
         overlaps: Sequence[Overlap],
+        shared: Sequence[SharedRing] = (),
     ) -> None:
-        self._overlaps = overlaps
+        self._overlaps, self._shared = overlaps, shared
+        self._rings = dict(schedule.rings) | {name: one.slots for one in shared for name in (one.line, one.result)}
+        self._above = {one.line: one for one in shared if one.above}
         self._program, self._stages, self._schedule = program, stages, schedule
         self._whole = {*whole_tensors, stages[-1].target}
         self._tensors: dict[str, Tensor] = dict(program.tensors)
@@ -128,7 +141,7 @@ class _Rewriting:
         for name in dict.fromkeys(stage.target for stage in self._stages):
             begin, end = (0, makers[name].whole.width) if name in self._whole else columns[name]
             planes, lag = replace(makers[name].whole, width=end - begin), lags.get(name, 0)
-            plane, row, ring = planes.layout(self._schedule.rings[name])
+            plane, row, ring = planes.layout(self._rings[name])
             strip.starts[name], strip.layouts[name] = begin - lag, (plane, row + lag, ring)
             if number > 1 and name in self._whole:
                 continue
@@ -136,11 +149,26 @@ class _Rewriting:
             elements = planes.row_elements * planes.height if ring == planes.height else (row + lag) * ring
             self._tensors[own] = replace(self._tensors[own], count=elements)
             if name not in self._whole | self._schedule.local:
-                params = {"count": elements, "value": 0}
-                fills.append(Op(FILL.form, f"{makers[name].op.name}.rows", (), own, params))
+                value = self._above[name].padding if name in self._above else 0
+                fills.append(
+                    Op(FILL.form, f"{makers[name].op.name}.rows", (), own, {"count": elements, "value": value})
+                )
         for overlap in self._overlaps:
             self._overlap(overlap, strip)
-        return strip, fills
+        for ring_of_both in self._shared:
+            self._share(ring_of_both, strip)
+        lines = {strip.named([one.line])[0] for one in self._shared}
+        return strip, sorted((self._sized(fill) for fill in fills), key=lambda fill: fill.output in lines)
+
+    def _sized(self, fill: Op) -> Op:
+        return replace(fill, params={**fill.params, "count": self._tensors[fill.output].count})
+
+    def _share(self, one: SharedRing, strip: _Strip) -> None:
+        """The result in slots as large as those of its operand, in as many."""
+        plane, _, ring = strip.layouts[one.result]
+        strip.layouts[one.result] = (plane, strip.layouts[one.line][1], ring)
+        line, result = strip.named([one.line, one.result])
+        self._tensors[result] = replace(self._tensors[result], count=self._tensors[line].count)
 
     def _lags(self, columns: Mapping[str, Columns]) -> dict[str, int]:
         """Of line buffers over whose rows results are made, and of what their makers overwrite, the elements that each
@@ -151,7 +179,7 @@ class _Rewriting:
             while name is not None and name not in self._whole:
                 found[name] = one.lag(self._program, self._stages, columns)
                 name = overwritten(self._stages[links.makers[name][0]], links)
-        return found
+        return found | {one.line: one.lag(self._program, self._stages, columns) for one in self._shared}
 
     def _overlap(self, one: Overlap, strip: _Strip) -> None:
         """Results as a row that moves through the slots of a line buffer, whose size they have."""
@@ -174,7 +202,10 @@ class _Rewriting:
         params: dict[str, int] = dict(op.params)
         if not stage.has_window:
             params |= {"channels": stage.out.channels, "width": columns[1] - columns[0]}
-        out = strip.layouts[stage.target]
+        out, above = strip.layouts[stage.target], self._above.get(stage.target)
+        moves = strip.moves.get(stage.target)
+        if above is not None:  # rows lie behind those of padding
+            moves, out = rows.Moves(out[2], 1, above.above % out[2], out[1]), (*out[:2], 1)
         params |= dict(zip(rows.LINES[3:], out, strict=True))
         for (fields, side), one in zip(OPERANDS, stage.reads, strict=False):
             params |= dict(zip(fields, strip.layouts[one.name], strict=True))
@@ -186,7 +217,11 @@ class _Rewriting:
         if not stage.reads:
             params[rows.FIRST] = columns[0] * params[rows.STEP[0]]
         params["out_first"] = stage.channel * out[0] + columns[0] - strip.starts[stage.target]
-        params |= strip.moves[stage.target].params(rows.RESULT) if stage.target in strip.moves else {}
+        params |= moves.params(rows.RESULT) if moves is not None else {}
+        params |= {rows.BELOW: above.above} if above is not None else {}
+        for one_ring in self._shared:
+            if one_ring.at == at:  # no row of padding is above, for all are there
+                params |= {rows.STAYS: 1, "height": params["height"] + params["pad_y"], "pad_y": 0}
         inputs = (self._slice(at, stage), *strip.named(op.inputs), *strip.named([stage.target]))
         scratch = strip.names.get(op.scratch, op.scratch) if op.scratch else op.scratch
         output = strip.named([stage.target])[0]

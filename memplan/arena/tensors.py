@@ -49,6 +49,8 @@ def _aliases(program: Program, steps: Sequence[Step], ranges: dict[str, LiveRang
         if line is not None:
             moving[op.output] = line
             yield Alias(line, op.output)
+        if rows.STAYS in op.params:
+            yield Alias(rows.operand_of(replace(op, kernel=op.kernel.whole, inputs=op.inputs[1:-1])), op.output)
         for line in _overwritable_lines(program, op):
             if _dies_by_rows(steps, line, readers[line], writers.get(line, ()), writers[op.output], now):
                 yield Alias(line, op.output)
@@ -68,7 +70,7 @@ def _aliases(program: Program, steps: Sequence[Step], ranges: dict[str, LiveRang
 
 def _line_below(op: Op, moving: Mapping[str, str]) -> str | None:
     """The line buffer through whose slots the result of `op` moves: that of its operand, if this does not move."""
-    if not op.kernel.rows or rows.moves_of(op, rows.RESULT) is None:
+    if not op.kernel.rows or rows.moves_of(op, rows.RESULT) is None or rows.BELOW in op.params:
         return None
     inner = op.inputs[1:-1]
     base = replace(op, kernel=op.kernel.whole, inputs=inner)

@@ -5,7 +5,7 @@
 
 static MODEL(_output) result[MODEL_OUTPUTS];
 
-#if defined(__arm__)
+#if defined(__arm__) && !defined(__ZEPHYR__)
 static long semihosting(long operation, const void *argument) {
     register long r0 __asm__("r0") = operation;
     register const void *r1 __asm__("r1") = argument;
@@ -66,7 +66,7 @@ static void judge(void) {
     }
 }
 
-#if defined(__arm__)
+#if defined(__arm__) && !defined(__ZEPHYR__)
 extern uint32_t _estack, _sidata, _sdata, _edata, _sbss, _ebss;
 void reset_handler(void) {
     uint32_t *from = &_sidata, *to = &_sdata;

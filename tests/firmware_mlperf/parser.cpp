@@ -4,8 +4,13 @@
 
 #include "firmware/mlperf/protocol.hpp"
 
+#ifndef HEARS
+#define HEARS false
+#endif
+
 struct Device {
     static constexpr uint32_t input_bytes = 40;
+    static constexpr bool hears = HEARS;
     static uint8_t bytes[input_bytes];
     static uint32_t inferences;
 
@@ -21,6 +26,7 @@ struct Device {
         return bytes[position];
     }
     static void infer() { ++inferences; }
+    static void frame() { printf("m-features-[%d]\r\n", bytes[0] + 256 * bytes[1]); }
     static bool interrupted() { return inferences >= 5000; }
     static void timestamp() { printf("m-lap-us-%u\r\n", inferences); }
     static void results() { printf("m-results-[0.5]\r\n"); }

@@ -27,6 +27,7 @@ DENSE = frozenset({"Gemm", "MatMul"})
 LAYERS = frozenset({"Conv", *DENSE})
 PAIRS = frozenset({"Add", "Sub", "Mul"})
 COMPARED = frozenset({"Max", "Min"})
+CHOICE = "Where"  # of its second and third operand
 
 
 def rescales(node: Node) -> bool:
@@ -142,17 +143,24 @@ def moved_constants(graph: Graph, pins: Mapping[str, Format]) -> dict[str, Forma
 
 
 def stated_operands(graph: Graph, pins: Mapping[str, Format]) -> dict[str, Affine]:
-    """Formats of constants of one scale of their own that only sums, products and comparisons with pinned values read:
-    the model's integers, the zero point such that all of them are codes; of what is compared that of the other operand,
-    if it has their scale and does."""
+    """Formats of constants of one scale of their own that only sums, products, comparisons and choices with pinned
+    values read: the model's integers, the zero point such that all of them are codes; of what is compared or chosen
+    that of the other operand or the result, if it has their scale and does."""
     constants, found = graph.all_constants(), dict[str, Affine | None]()
     for node in graph.walk():
         for position, name in enumerate(node.inputs):
             if name in constants:
-                other = pins.get(node.inputs[1 - position]) if node.op in (*PAIRS, *COMPARED) else None
-                fmt = _grid_of(constants[name], graph.steps.get(name), other, node.op in COMPARED)
+                other = pins.get(_beside(node, position))
+                fmt = _grid_of(constants[name], graph.steps.get(name), other, node.op not in PAIRS)
                 found[name] = fmt if found.get(name, fmt) == fmt else None
     return {name: fmt for name, fmt in found.items() if fmt is not None}
+
+
+def _beside(node: Node, position: int) -> str:
+    """The value whose format a constant operand takes; empty if there is none."""
+    if node.op == CHOICE:
+        return node.outputs[0] if position else ""
+    return node.inputs[1 - position] if node.op in (*PAIRS, *COMPARED) else ""
 
 
 def _grid_of(values: np.ndarray, steps: np.ndarray | None, other: Format | None, is_shared: bool) -> Affine | None:

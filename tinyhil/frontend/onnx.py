@@ -32,7 +32,7 @@ from tinyhil.frontend.rewrite_control import choose, repeat
 from tinyhil.frontend.rewrite_optimized import FUSED_ATTENTION
 from tinyhil.frontend.rewrite_quantized import NHWC_CONV, input_kind
 from tinyhil.frontend.rewrites import CONTROL, DOMAINS, REWRITE_BY_NAME, rewritten
-from tinyhil.frontend.whole_types import INTEGERS, SMALL_FLOATS, note_types, require_whole
+from tinyhil.frontend.whole_types import CAST_FLOATS, INTEGERS, note_types, require_whole
 from tinyhil.language.graph import Shape
 from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.ops.operator import refuse
@@ -49,7 +49,7 @@ BLOCKED = "com.microsoft.nchwc"
 ALSO_MICROSOFT = frozenset({"Gelu"})  # operators of either domain that mean the same
 # the opset from which on another default holds, the attribute, its default before
 DEFAULTS_BEFORE = {"RoiAlign": (16, "coordinate_transformation_mode", "output_half_pixel")}
-TYPED = INTEGERS | SMALL_FLOATS.keys()  # types that values show later: of codes, of casts like them
+TYPED = INTEGERS | CAST_FLOATS.keys()  # types that values show later: of codes, of casts like them
 Local = dict[str, str]  # the file's names to those of the builder
 
 
@@ -94,7 +94,7 @@ def _port(info: onnx.ValueInfoProto, graph: onnx.GraphProto) -> Port:
     """An input; codes that are a state begin with the zero point of what reads them."""
     kind = input_kind(info.type.tensor_type.elem_type) or pulp_kind(graph)
     shape = _declared_shape(info)
-    small = SMALL_FLOATS.get(info.type.tensor_type.elem_type)
+    small = CAST_FLOATS.get(info.type.tensor_type.elem_type)
     if small is not None:
         return Port(info.name, shape, str(small), pinned=small)
     if kind and not input_kind(info.type.tensor_type.elem_type):
@@ -158,7 +158,7 @@ def _strings(message: Any) -> Iterator[str | bytes]:
 
 def _declared_shape(info: onnx.ValueInfoProto) -> Shape:
     tensor = info.type.tensor_type
-    if tensor.elem_type not in FLOAT_TYPES | WHOLE_TYPES | SMALL_FLOATS.keys() and not input_kind(tensor.elem_type):
+    if tensor.elem_type not in FLOAT_TYPES | WHOLE_TYPES | CAST_FLOATS.keys() and not input_kind(tensor.elem_type):
         known = onnx.TensorProto.DataType.DESCRIPTOR.values_by_number.get(tensor.elem_type)
         kind = known.name if known else f"of unknown type {tensor.elem_type}"
         raise ModelError(f"input '{info.name}' is {kind}; only floats and integers are supported")

@@ -8,11 +8,12 @@ from functools import reduce
 import numpy as np
 import onnx
 
+from tinyhil.formats.e8m0 import E8M0, ROUNDINGS
 from tinyhil.frontend.rewrite import MICROSOFT, Results, Rewrite, Site
-from tinyhil.frontend.whole_types import INTEGERS, NARROW, SMALL_FLOATS
+from tinyhil.frontend.whole_types import CAST_FLOATS, INTEGERS, NARROW
 from tinyhil.language.graph import Shape, element_count
 from tinyhil.ops.integral import CLOSED, WHOLE
-from tinyhil.ops.small_floats import FLOAT_CAST, attributes_of, nearest_float
+from tinyhil.ops.small_floats import FLOAT_CAST, SmallFloat, attributes_of, nearest_float
 
 MOST_MULTIPLICATIONS = 16
 FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE, onnx.TensorProto.BFLOAT16)
@@ -160,13 +161,24 @@ def _cast(site: Site) -> Results:
         return _narrowed(site, *NARROW[to])
     if to in INTEGERS:
         return _typed(site, np.trunc(value).astype(np.int64)) if value is not None else site.last("Truncate", source)
-    if to in SMALL_FLOATS:
-        shape, saturate = SMALL_FLOATS[to], bool(site.attr("saturate", 1))
+    if to in CAST_FLOATS:
+        shape, saturate = _small_float(site, to), bool(site.attr("saturate", 1))
         if value is not None:
             return _typed(site, nearest_float(value.astype(np.float32), shape, saturate))
         return site.last(FLOAT_CAST, source, **attributes_of(shape, saturate))
     known = onnx.TensorProto.DataType.DESCRIPTOR.values_by_number.get(to)
     raise site.refuse(f"to {known.name if known else f'type {to}'}", "floats, integers and booleans are supported")
+
+
+def _small_float(site: Site, to: int) -> SmallFloat:
+    """The format that a Cast makes: E8M0 is rounded as it says."""
+    shape = CAST_FLOATS[to]
+    if not isinstance(shape, E8M0):
+        return shape
+    towards = str(site.attr("round_mode", "up")).capitalize()
+    if towards not in ROUNDINGS:
+        raise site.refuse(f"round_mode {towards.lower()}", "up, down and nearest are supported")
+    return E8M0(towards)
 
 
 def _narrowed(site: Site, low: int, values: int) -> Results:

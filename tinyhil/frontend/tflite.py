@@ -77,12 +77,20 @@ def _model(file: File, path: Path, sha256: str, stream: Stream, with_states: boo
 
 
 def rounding_notes(file: File) -> list[str]:
-    """Whose integers fully connected layers of int8 have, if there are any."""
-    kinds = [file.tensors[o.inputs[1]].kind for o in file.operations if o.op == "FULLY_CONNECTED"]
-    if "int8" not in kinds:
-        return []
-    how = "twice, as TensorFlow Lite Micro's and CMSIS-NN's" if file.rounds_twice else "once, as LiteRT's"
-    return [f"fully connected layers round {how} (--tflite-rounding)"]
+    """Whose integers fully connected layers of int8, and RELU6 between scales, have, if there are any."""
+    runtime, found = "TensorFlow Lite Micro's" if file.rounds_twice else "LiteRT's", []
+    if "int8" in {file.tensors[o.inputs[1]].kind for o in file.operations if o.op == "FULLY_CONNECTED"}:
+        how = "twice, as TensorFlow Lite Micro's and CMSIS-NN's" if file.rounds_twice else "once, as LiteRT's"
+        found.append(f"fully connected layers round {how} (--tflite-rounding)")
+    ends = [
+        (file.tensors[o.inputs[0]].scales, file.tensors[o.outputs[0]].scales)
+        for o in file.operations
+        if o.op == "RELU6"
+    ]
+    if any(a is not None and b is not None and a.tolist() != b.tolist() for a, b in ends):
+        how = "clamps codes and rescales none" if file.rounds_twice else "rescales"
+        found.append(f"RELU6 between scales {how}, as {runtime} (--tflite-rounding)")
+    return found
 
 
 def _next(name: str) -> str:

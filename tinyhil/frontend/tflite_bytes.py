@@ -1,5 +1,6 @@
 """Operators of a .tflite file whose integers TensorFlow Lite Micro defines code by code: squared differences,
-quotients, products of matrices, logarithms of Softmax, sums and means (tinyhil/ops/byte_functions.py)."""
+quotients, products of matrices, Softmax and its logarithms, sums, means and comparisons (tinyhil/ops/byte_functions.py,
+tinyhil/ops/code_softmax.py)."""
 
 from __future__ import annotations
 
@@ -8,20 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.frontend.tflite_cells import factors, flat, grid_of
+from tinyhil.frontend.tflite_cells import WHOLE_GRID, factors, flat, grid_of, stored_grid
 from tinyhil.frontend.tflite_moves import form_of, moved, shaped
 from tinyhil.frontend.tflite_reader import FILE, PLANES, TO_PLANES, Convert, Reader
 from tinyhil.frontend.tflite_records import Operation
 from tinyhil.language.graph import Shape, element_count
-from tinyhil.ops.whole import GRIDS
+from tinyhil.ops.affine_softmax import exp_factor
+from tinyhil.ops.code_softmax import WORDS
+from tinyhil.ops.whole import GRIDS, KIND
 
 Grid = tuple[int, float, int]  # bits, scale, zero point
 LOG_RESULT = (8, 16 / 256, 127)  # the one that there is a kernel for
+SHARES = {(8, 8): (1 / 256, -128), (8, 16): (1 / 65536, -32768), (16, 16): (1 / 32768, 0)}  # of Softmax, by bits
 Attrs = Callable[[list[Grid]], dict[str, int] | None]  # of operands and result; None: no such kernel
 
 
-def _exact(op: str, attrs: Attrs, otherwise: Convert, kinds: tuple[str, ...] = ("int8",)) -> Convert:
-    """`op` where all tensors are codes of one of `kinds` and `attrs` knows their scales."""
+def _exact(
+    op: str, attrs: Attrs, otherwise: Convert, kinds: tuple[str, ...] = ("int8",), in_rows: bool = False
+) -> Convert:
+    """`op` where all tensors are codes of one of `kinds` and `attrs` knows their scales; `in_rows`: along the file's
+    last axis."""
 
     def convert(reader: Reader, operation: Operation) -> None:
         tensors = [reader.file.tensors[number] for number in (*operation.inputs, *operation.outputs)]
@@ -34,7 +41,7 @@ def _exact(op: str, attrs: Attrs, otherwise: Convert, kinds: tuple[str, ...] = (
         if found is None:
             otherwise(reader, operation)
             return
-        form, out = form_of(reader, operation), reader.name(operation.outputs[0])
+        form, out = FILE if in_rows else form_of(reader, operation), reader.name(operation.outputs[0])
         names = [
             _broadcast(reader, reader.value(number, form), reader.file.tensors[operation.outputs[0]].shape, form)
             for number in operation.inputs
@@ -88,7 +95,7 @@ def total(is_mean: bool, otherwise: Convert) -> Convert:
         if form == PLANES and not operation.options["KeepDims"] and axes != [2, 3]:
             form, axes = FILE, sorted({moved(axis, rank, FILE) for axis in given})
         kinds = {tensor.kind for tensor in tensors}
-        if kinds not in ({"int8"}, {"int16"}) or any(tensor.scales is None for tensor in tensors) or not axes:
+        if kinds not in ({"int8"}, {"uint8"}, {"int16"}) or not axes or any(t.scales is None for t in tensors):
             otherwise(reader, operation)
             return
         if axes != list(range(axes[0], axes[-1] + 1)):  # those that stay come first
@@ -98,7 +105,7 @@ def total(is_mean: bool, otherwise: Convert) -> Convert:
             axes = list(range(len(others), rank))
         else:
             value = reader.value(number, form)
-        grids = [grid_of(tensor) for tensor in tensors]
+        grids = [stored_grid(tensor) for tensor in tensors]
         found = factors("", float(np.float32(grids[0][1])) / float(np.float32(grids[1][1])))
         if is_mean:
             found = _shared(found, element_count(reader.builder.shapes[value][axes[0] : axes[-1] + 1]))
@@ -119,7 +126,63 @@ def _shared(found: dict[str, int], count: int) -> dict[str, int]:
 
 def log_softmax(otherwise: Convert) -> Convert:
     """LOG_SOFTMAX of int8 with the runtime's one format of the result."""
-    return _exact("CodeLogSoftmax", lambda grids: {} if grids[1] == LOG_RESULT else None, otherwise)
+
+    def known(grids: list[Grid]) -> dict[str, int] | None:
+        return {} if grids[1] == LOG_RESULT else None
+
+    return _exact("CodeLogSoftmax", known, otherwise, in_rows=True)
+
+
+def comparison(name: str, swapped: bool, otherwise: Convert) -> Convert:
+    """LESS and its kin of int8: both sides in units of 2^-8, so that numbers near each other are equal."""
+
+    def convert(reader: Reader, operation: Operation) -> None:
+        numbers = operation.inputs[::-1] if swapped else operation.inputs
+        tensors = [reader.file.tensors[number] for number in numbers]
+        is_code = all(tensor.kind == "int8" and tensor.scales is not None for tensor in tensors)
+        grids = [grid_of(tensor) for tensor in tensors] if is_code else []
+        if not grids or max(scale for _, scale, _ in grids) >= 1:
+            otherwise(reader, operation)
+            return
+        form, shape = form_of(reader, operation), reader.file.tensors[operation.outputs[0]].shape
+        sides = [_broadcast(reader, reader.value(number, form), shape, form) for number in numbers]
+        stated: dict[str, Any] = {**factors("a_", grids[0][1]), **factors("b_", grids[1][1]), "comparison": name}
+        stated |= {KIND: "int8", GRIDS: flat(*grids, WHOLE_GRID)}
+        out = f"{reader.name(operation.outputs[0])}.{name}"
+        reader.finish(operation, reader.add("CodeComparisons", *sides, out=out, **stated), form)
+
+    return convert
+
+
+def softmax(otherwise: Convert) -> Convert:
+    """SOFTMAX of int8 with a factor or into int16, and of int16, with the runtime's one format of each result."""
+
+    def convert(reader: Reader, operation: Operation) -> None:
+        tensors = [reader.file.tensors[numbers[0]] for numbers in (operation.inputs, operation.outputs)]
+        grids = [grid_of(tensor) for tensor in tensors if tensor.scales is not None]
+        stated = _softmax_factor(grids, float(np.float32(operation.options["Beta"])))
+        if not stated:
+            otherwise(reader, operation)
+            return
+        op, out = "CodeSoftmax" if grids[0][0] == 8 else "WordSoftmax", f"{reader.name(operation.outputs[0])}.softmax"
+        value = reader.add(op, reader.value(operation.inputs[0]), out=out, **stated, **{GRIDS: flat(*grids)})
+        reader.finish(operation, value)
+
+    return convert
+
+
+def _softmax_factor(grids: list[Grid], beta: float) -> dict[str, int]:
+    """Attributes of Softmax from one grid to another; empty where there is no such kernel, or Softmax itself is it."""
+    if len(grids) != 2:
+        return {}
+    (bits, scale, _), (out_bits, unit, zero) = grids
+    share, lowest = SHARES.get((bits, out_bits), (0.0, 0))
+    if zero != lowest or abs(unit - share) > share / 1000 or (beta == 1 and bits == out_bits == 8):
+        return {}
+    if bits == 16:
+        return factors("", scale * beta / (10 / WORDS))
+    m, power = exp_factor(scale * beta)
+    return {"multiplier": m, "power": power} if power > 0 else {}
 
 
 def batch_matmul(turned: Callable[[Reader, Operation], list[str]], otherwise: Convert) -> Convert:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,13 @@ def grid_of(tensor: Tensor) -> tuple[int, float, int]:
     if tensor.kind not in BITS or tensor.scales is None or tensor.zeros is None or tensor.scales.size != 1:
         raise ModelError(f"tensor '{tensor.name}' is {tensor.kind} without one scale; convert again")
     return BITS[tensor.kind], float(tensor.scales.reshape(-1)[0]), int(tensor.zeros.reshape(-1)[0])
+
+
+def stored_grid(tensor: Tensor) -> tuple[int, float, int]:
+    """The same as its codes are held: of uint8 they are less 128."""
+    if tensor.kind != "uint8" or tensor.zeros is None:
+        return grid_of(tensor)
+    return grid_of(replace(tensor, kind="int8", zeros=tensor.zeros.astype(np.int64) - 128))
 
 
 def _scale(tensor: Tensor) -> np.float32:
@@ -289,10 +297,12 @@ def hard_swish(otherwise: Convert) -> Convert:
     """HARD_SWISH: of int8 by the table of what the runtime makes of every code."""
 
     def convert(reader: Reader, operation: Operation) -> None:
-        if not _is_bytes(reader, operation):
+        tensors = [reader.file.tensors[numbers[0]] for numbers in (operation.inputs, operation.outputs)]
+        same = {tensor.kind for tensor in tensors}
+        if same not in ({"int8"}, {"uint8"}) or any(tensor.scales is None for tensor in tensors):
             otherwise(reader, operation)
             return
-        grids = [grid_of(reader.file.tensors[numbers[0]]) for numbers in (operation.inputs, operation.outputs)]
+        grids = [stored_grid(tensor) for tensor in tensors]
         form, out = form_of(reader, operation), reader.name(operation.outputs[0])
         table = reader.number(out, "table", np.array(hard_swish_table(*grids), np.int8))
         attrs: dict[str, Any] = {GRIDS: flat(grids[0], WHOLE_GRID, grids[1])}
@@ -379,18 +389,20 @@ def add_all(otherwise: Convert) -> Convert:
 
 
 def resize_bilinear(otherwise: Convert) -> Convert:
-    """RESIZE_BILINEAR: of int8 of one scale in the runtime's units of 1 / 1024."""
+    """RESIZE_BILINEAR of one scale: of int8 in the runtime's units of 1 / 1024, of uint8 in LiteRT's floats."""
 
     def convert(reader: Reader, operation: Operation) -> None:
         tensors = [reader.file.tensors[numbers[0]] for numbers in (operation.inputs, operation.outputs)]
-        if not _is_bytes(reader, operation) or grid_of(tensors[0]) != grid_of(tensors[1]):
+        kind = tensors[0].kind
+        is_known = kind in ("int8", "uint8") and kind == tensors[1].kind and all(t.scales is not None for t in tensors)
+        if not is_known or stored_grid(tensors[0]) != stored_grid(tensors[1]):
             otherwise(reader, operation)
             return
         _, height, width, _ = tensors[1].shape
-        attrs: dict[str, Any] = {"height": height, "width": width, GRIDS: flat(*map(grid_of, tensors))}
+        attrs: dict[str, Any] = {"height": height, "width": width, GRIDS: flat(*map(stored_grid, tensors))}
         attrs |= {"ends": int(operation.options["AlignCorners"]), "middle": int(operation.options["HalfPixelCenters"])}
-        x = reader.value(operation.inputs[0], PLANES)
-        reader.finish(operation, reader.add("ByteResize", x, out=f"{tensors[1].name}.resized", **attrs), PLANES)
+        x, op = reader.value(operation.inputs[0], PLANES), "ByteResize" if kind == "int8" else "ByteResizeOld"
+        reader.finish(operation, reader.add(op, x, out=f"{tensors[1].name}.resized", **attrs), PLANES)
 
     return convert
 

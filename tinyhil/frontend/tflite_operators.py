@@ -13,9 +13,10 @@ from tinyhil.frontend import tflite_cells as cells
 from tinyhil.frontend import tflite_control as control
 from tinyhil.frontend import tflite_moves as moves
 from tinyhil.frontend.tflite_detection import detections
-from tinyhil.frontend.tflite_reader import ENDS, FILE, PLANES, TO_PLANES, Convert, Reader
+from tinyhil.frontend.tflite_reader import FILE, PLANES, TO_PLANES, Convert, Reader
 from tinyhil.frontend.tflite_records import Operation, Tensor
 from tinyhil.frontend.tflite_signal import SIGNAL, cast
+from tinyhil.ops.limits import NARROW
 
 SAME = 0
 
@@ -55,12 +56,19 @@ def _bias(reader: Reader, operation: Operation) -> list[str]:
     return [] if number < 0 else [reader.value(number)]
 
 
+def _narrow(reader: Reader, operation: Operation) -> dict[str, int]:
+    """Of a layer of int16 with a bias of 32 bits: so wide are its sums, too."""
+    number = operation.inputs[2] if len(operation.inputs) > 2 else -1
+    kinds = (reader.file.tensors[operation.inputs[0]].kind, reader.file.tensors[number].kind if number >= 0 else "")
+    return {NARROW: 1} if kinds == ("int16", "int32") and operation.op != "DEPTHWISE_CONV_2D" else {}
+
+
 def _conv(reader: Reader, operation: Operation) -> None:
     tensor, data = _weights_of(reader, operation)
     size = reader.file.tensors[operation.inputs[0]].shape
     if data.ndim != 4 or len(size) != 4:
         raise reader.refuse(operation, f"weights {list(data.shape)} for an input {list(size)}")
-    attrs = _spatial(reader, operation, (data.shape[1], data.shape[2]))
+    attrs = _spatial(reader, operation, (data.shape[1], data.shape[2])) | _narrow(reader, operation)
     if operation.op == "DEPTHWISE_CONV_2D":  # (1, height, width, channels)
         attrs["group"] = size[3]
         data = data.transpose(3, 0, 1, 2)
@@ -77,16 +85,21 @@ def _dense(reader: Reader, operation: Operation) -> None:
         raise reader.refuse(operation, "a shuffled weights format")
     tensor, data = _weights_of(reader, operation)
     x, stem = reader.value(operation.inputs[0]), reader.name(operation.outputs[0])
-    if reader.file.rounds_twice and tensor.kind == reader.file.tensors[operation.inputs[0]].kind == "int8":
+    kinds, narrow = (reader.file.tensors[operation.inputs[0]].kind, tensor.kind), _narrow(reader, operation)
+    if reader.file.rounds_twice and (kinds == ("int8", "int8") or narrow):
         value = _dense_of_two_roundings(reader, operation, x)
         reader.finish(replace(operation, options={}), value)  # activated already: where it becomes one with its layer
         return
     rows = reader.number(stem, "rows", np.array([-1, data.shape[1]], np.int64))
     if len(reader.builder.shapes[x]) != 2 or reader.builder.shapes[x][1] != data.shape[1]:
         x = reader.add("Reshape", x, rows, out=f"{stem}.rows")
-    y = reader.add("Gemm", x, reader.weights(tensor, data, 0), *_bias(reader, operation), out=f"{stem}.gemm", transB=1)
+    if kinds[0] == "int16" and not reader.file.rounds_twice:  # LiteRT's sums have 32 bits, whatever the bias has
+        narrow = {NARROW: 1}
+    operands = [x, reader.weights(tensor, data, 0), *_bias(reader, operation)]
+    y = reader.add("Gemm", *operands, out=f"{stem}.gemm", transB=1, **narrow)
     shape = reader.file.tensors[operation.outputs[0]].shape
-    if reader.builder.shapes[y] != shape:
+    if reader.builder.shapes[y] != shape:  # activated before: where it becomes one with its layer
+        y, operation = reader.activated(operation, y), replace(operation, options={})
         y = reader.add("Reshape", y, reader.number(stem, "shape", np.array(shape, np.int64)), out=f"{stem}.shaped")
     reader.finish(operation, y, FILE)
 
@@ -103,7 +116,8 @@ def _dense_of_two_roundings(reader: Reader, operation: Operation, x: str) -> str
             "Transpose", moves.shaped(reader, x, (rows, inner), f"{out}.rows"), out=f"{out}.turned", perm=(1, 0)
         )
     column = moves.shaped(reader, x, (1, inner, rows, 1), f"{out}.column")
-    y = reader.add("Conv", column, weights, *_bias(reader, operation), out=out, kernel_shape=[1, 1])
+    bias, narrow = _bias(reader, operation), _narrow(reader, operation)
+    y = reader.add("Conv", column, weights, *bias, out=out, kernel_shape=[1, 1], **narrow)
     y = reader.activated(operation, y)
     if rows > 1:
         y = moves.shaped(reader, y, (outputs, rows), f"{out}.planes")
@@ -153,8 +167,14 @@ def _pool(reader: Reader, operation: Operation) -> None:
     kernel = (int(operation.options["FilterHeight"]), int(operation.options["FilterWidth"]))
     op = "AveragePool" if operation.op == "AVERAGE_POOL_2D" else "MaxPool"
     x = reader.value(operation.inputs[0], PLANES)
-    attrs = _spatial(reader, operation, kernel)
-    reader.finish(operation, reader.add(op, x, out=f"{reader.name(operation.outputs[0])}.pool", **attrs), PLANES)
+    attrs, number = _spatial(reader, operation, kernel), operation.outputs[0]
+    kind = reader.file.tensors[number].kind
+    if op == "AveragePool" and kind == "uint8":
+        attrs["origin"] = -128
+    y = reader.add(op, x, out=f"{reader.name(number)}.pool", **attrs)
+    if kind == "int16" and operation.options["FusedActivationFunction"]:
+        y = reader.on_grid(number, y)  # codes of which the activation is a clamp
+    reader.finish(operation, y, PLANES)
 
 
 def _root_pool(reader: Reader, operation: Operation) -> None:
@@ -180,13 +200,23 @@ def _by_element(op: str, **attrs: Any) -> Convert:
 
 
 def _activation(kind: str) -> Convert:
+    """From grid to grid by the multiplier of LEAKY_RELU, then within the ends; RELU6 of the micro runtime clamps codes
+    and rescales none."""
+
     def convert(reader: Reader, operation: Operation) -> None:
-        form, name = moves.form_of(reader, operation), reader.name(operation.outputs[0])
-        value = reader.value(operation.inputs[0], form)
-        if kind == "RELU" and reader.is_rescaled(operation):  # from grid to grid, by the multiplier of LEAKY_RELU
-            value = reader.add("LeakyRelu", value, out=f"{name}.rescaled", alpha=0.0)
-        else:
-            value = reader.clamped(value, *ENDS[kind], name)
+        form, number = moves.form_of(reader, operation), operation.outputs[0]
+        value, name = reader.value(operation.inputs[0], form), reader.name(number)
+        if kind == "RELU6" and reader.file.rounds_twice and reader.is_quantized(operation):
+            value = reader.clamped(value, *reader.ends(kind, operation.inputs[0]), name)
+            value = reader.taken_as(operation, value)
+            reader.finish(operation, value, form)
+            return
+        is_rescaled = reader.is_rescaled(operation)
+        if is_rescaled:
+            value = reader.add("LeakyRelu", value, out=f"{name}.rescaled", alpha=float(kind == "RELU_N1_TO_1"))
+        if not is_rescaled or kind != "RELU":
+            value = reader.on_grid(number, value) if is_rescaled else value
+            value = reader.clamped(value, *reader.ends(kind, number), name)
         reader.finish(operation, value, form)
 
     return convert
@@ -315,7 +345,8 @@ def _prelu(reader: Reader, operation: Operation) -> None:
     x, slopes = (reader.value(number) for number in operation.inputs[:2])
     number = operation.outputs[0]
     out = f"{reader.name(number)}.prelu"
-    if reader.file.tensors[number].kind != "int8" or reader.file.tensors[operation.inputs[1]].kind != "int8":
+    kinds = tuple(reader.file.tensors[one].kind for one in (number, operation.inputs[1]))
+    if kinds not in (("int8", "int8"), ("int16", "int8")):
         reader.finish(operation, reader.add("PRelu", x, slopes, out=out))
         return
     below = reader.on_grid(number, reader.add("Mul", x, slopes, out=f"{out}.below"))
@@ -366,7 +397,7 @@ OPERATORS: dict[str, Convert] = {
     "DYNAMIC_UPDATE_SLICE": moves.update_slice,
     "ELU": _by_element("Elu"),
     "EMBEDDING_LOOKUP": moves.embedding_lookup,
-    "EQUAL": _by_element("Equal"),
+    "EQUAL": code.comparison("equal", False, _by_element("Equal")),
     "EXP": _by_element("Exp"),
     "EXPAND_DIMS": moves.reshape,
     "FILL": moves.broadcast_to,
@@ -376,15 +407,15 @@ OPERATORS: dict[str, Convert] = {
     "FULLY_CONNECTED": _dense,
     "GATHER": moves.gather,
     "GATHER_ND": moves.gather_nd,
-    "GREATER": _by_element("Greater"),
-    "GREATER_EQUAL": _by_element("GreaterOrEqual"),
+    "GREATER": code.comparison("less", True, _by_element("Greater")),
+    "GREATER_EQUAL": code.comparison("less_equal", True, _by_element("GreaterOrEqual")),
     "HARD_SWISH": cells.hard_swish(_by_element("HardSwish")),
     "IF": control.branch,
     "L2_NORMALIZATION": _along_last("LpNormalization", p=2),
     "L2_POOL_2D": _root_pool,
     "LEAKY_RELU": _leaky_relu,
-    "LESS": _by_element("Less"),
-    "LESS_EQUAL": _by_element("LessOrEqual"),
+    "LESS": code.comparison("less", False, _by_element("Less")),
+    "LESS_EQUAL": code.comparison("less_equal", False, _by_element("LessOrEqual")),
     "LOG": _chain("Log"),
     "LOGICAL_AND": _by_element("And"),
     "LOGICAL_NOT": _by_element("Not"),
@@ -398,7 +429,7 @@ OPERATORS: dict[str, Convert] = {
     "MIRROR_PAD": moves.mirror_pad,
     "MUL": _by_element("Mul"),
     "NEG": _by_element("Neg"),
-    "NOT_EQUAL": _pair("Equal", "Not"),
+    "NOT_EQUAL": code.comparison("not_equal", False, _pair("Equal", "Not")),
     "PACK": moves.pack,
     "PAD": moves.pad,
     "PADV2": moves.pad,
@@ -422,7 +453,7 @@ OPERATORS: dict[str, Convert] = {
     "SHAPE": moves.shape_of,
     "SIN": _chain("Sin"),
     "SLICE": moves.slice_,
-    "SOFTMAX": _softmax,
+    "SOFTMAX": code.softmax(_softmax),
     "SPACE_TO_BATCH_ND": moves.space_to_batch,
     "SPACE_TO_DEPTH": moves.depth("SpaceToDepth"),
     "SPLIT": moves.split,

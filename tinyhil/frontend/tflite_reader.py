@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -167,7 +168,7 @@ class Reader:
         if kind == "TANH":
             return self.add("Tanh", value, out=f"{stem}.tanh")
         if kind in ENDS:
-            return self.clamped(value, *ENDS[kind], stem)
+            return self.clamped(value, *self.ends(kind, operation.outputs[0]), stem)
         if kind != "NONE":
             raise ModelError(f"node '{operation.name}': activation {kind or 'unknown'} is not supported")
         return value
@@ -179,6 +180,17 @@ class Reader:
         ends = [self.number(stem, part, np.float32(end)) for part, end in (("low", low), ("high", high))]
         return self.add("Clip", value, *ends, out=f"{stem}.clip")
 
+    def ends(self, kind: str, number: int) -> tuple[float, float | None]:
+        """Of an activation, as the codes of the tensor `number` have them: in single precision, ties away from zero."""
+        low, high = ENDS[kind]
+        scales = self.file.tensors[number].scales if self._quantized(number) else None
+        if scales is None or high is None:
+            return low, high
+        scale = np.float32(scales.reshape(-1)[0])
+        units = [float(np.float32(end) / scale) for end in (low, high)]
+        first, last = (math.copysign(math.floor(abs(unit) + 0.5), unit) * float(scale) for unit in units)
+        return first, last
+
     def refuse(self, operation: Operation, what: str) -> ModelError:
         """The line for what of an operation is not supported."""
         return ModelError(f"node '{operation.name}' ({operation.op}): {what} is not supported; convert without it")
@@ -189,13 +201,22 @@ class Reader:
         """Of a tensor."""
         return self.file.tensors[number].name
 
+    def is_quantized(self, operation: Operation) -> bool:
+        """Whether operand and result are codes."""
+        return all(self._quantized(number) for number in (operation.inputs[0], operation.outputs[0]))
+
     def is_rescaled(self, operation: Operation) -> bool:
         """Whether operand and result are codes with different steps."""
-        numbers = (operation.inputs[0], operation.outputs[0])
-        if not all(self._quantized(number) for number in numbers):
+        if not self.is_quantized(operation):
             return False
-        first, second = (self.file.tensors[number].scales for number in numbers)
+        first, second = (self.file.tensors[n].scales for n in (operation.inputs[0], operation.outputs[0]))
         return first is not None and second is not None and float(first[0]) != float(second[0])
+
+    def taken_as(self, operation: Operation, value: str) -> str:
+        """What the codes of `value` on the operand's grid are on the result's: RELU6 of the micro runtime, which
+        clamps codes and rescales none."""
+        codes = self.to_codes(operation.inputs[0], value, f"{self.name(operation.outputs[0])}.clamped")
+        return self._real(operation.outputs[0], codes, f"{self.name(operation.outputs[0])}.taken")
 
     def _quantized(self, number: int) -> bool:
         tensor = self.file.tensors[number]
@@ -215,9 +236,9 @@ class Reader:
             self.number(tensor.name, "zero", zero),
         ]
 
-    def to_codes(self, number: int, value: str) -> str:
-        """The codes of a quantized tensor that has the real values `value`."""
-        return self.add("QuantizeLinear", value, *self._grid(number), out=self.name(number))
+    def to_codes(self, number: int, value: str, out: str = "") -> str:
+        """The codes of a quantized tensor that has the real values `value`, as its own or named `out`."""
+        return self.add("QuantizeLinear", value, *self._grid(number), out=out or self.name(number))
 
     def on_grid(self, number: int, value: str) -> str:
         """`value` as the codes of the quantized tensor `number` have it."""

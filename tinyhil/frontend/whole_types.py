@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import onnx
 
+from tinyhil.formats.e8m0 import E8M0
 from tinyhil.formats.minifloat import E2M1, E4M3, E5M2, Minifloat
 from tinyhil.frontend.builder import Builder, node_of
 from tinyhil.frontend.listing import Call
 from tinyhil.ops.operator import refuse
+from tinyhil.ops.small_floats import SmallFloat
 
 INTEGERS = frozenset(
     getattr(onnx.TensorProto, name)
@@ -42,6 +44,10 @@ SMALL_FLOATS = {
     )
     if hasattr(onnx.TensorProto, name)
 }
+# and what Casts alone make
+CAST_FLOATS: Mapping[int, SmallFloat] = SMALL_FLOATS | (
+    {onnx.TensorProto.FLOAT8E8M0: E8M0()} if hasattr(onnx.TensorProto, "FLOAT8E8M0") else {}
+)
 Constants = Sequence["np.ndarray | None"]
 
 
@@ -81,7 +87,7 @@ def note_types(call: Call, results: Sequence[str], builder: Builder) -> None:
     builder.whole.update(name for at, name in enumerate(results) if name and _is_whole_result(call, at, builder))
     flags = (name for at, name in enumerate(results) if name and _is_of(call, at, builder, FLAG_NAMES, is_flag))
     builder.flags.update(flags)
-    if call.op == "Cast" and call.attrs.get("to") in {*INTEGERS, *SMALL_FLOATS}:
+    if call.op == "Cast" and call.attrs.get("to") in {*INTEGERS, *CAST_FLOATS}:
         builder.kinds[results[0]] = int(call.attrs["to"])
 
 

@@ -14,6 +14,7 @@ from tinyhil.ops import (
     byte_functions,
     cells,
     channels,
+    code_softmax,
     code_table,
     completeness,
     conv,
@@ -90,6 +91,7 @@ OPERATORS: tuple[Operator, ...] = (
     *fourier.OPERATORS,
     *signal.OPERATORS,
     *byte_functions.OPERATORS,
+    *code_softmax.OPERATORS,
     *cells.OPERATORS,
     *pulp.OPERATORS,
 )
@@ -137,6 +139,7 @@ KERNELS: tuple[Kernel, ...] = (
     *fourier.KERNELS,
     *signal.KERNELS,
     *byte_functions.KERNELS,
+    *code_softmax.KERNELS,
     *cells.KERNELS,
     *pulp.KERNELS,
 )

@@ -33,7 +33,7 @@ from tinyhil.language.graph import Node
 from tinyhil.language.lowering_context import Lowering
 from tinyhil.language.program import Op, Tensor
 from tinyhil.ops import window
-from tinyhil.ops.limits import forms, limited_form
+from tinyhil.ops.limits import NARROW, forms, limited_form
 from tinyhil.ops.movement import MOVE, block, repeated
 from tinyhil.ops.operator import Arithmetic, Arrays, Form, Kernel, Limit, Lower, refuse, signed_bits
 
@@ -148,7 +148,9 @@ def _sum_bits(node: Node, x_bits: int, sizes: np.ndarray, bias: np.ndarray, pair
     lefts = [max(shift, 0) for _, shift in pairs]
     left, bits = max(lefts), SUM_BITS[x_bits]
     widest = max(int(bound) << by for bound, by in zip(bounds, lefts, strict=True))
-    if bits == SUM_BITS[8]:
+    if NARROW in node.attrs and signed_bits(widest) <= SUM_BITS[8]:  # a file's own width, by which it is rounded
+        bits = SUM_BITS[8]
+    elif bits == SUM_BITS[8]:
         needed = signed_bits(widest)
         bits = SHORT_BITS if needed <= SHORT_BITS else bits if needed <= bits else SUM_BITS[16]
     factors = [m * 2.0 ** (shift - MULTIPLIER_BITS) for m, shift in pairs]

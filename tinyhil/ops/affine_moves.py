@@ -88,7 +88,8 @@ def lower_mean(node: Node, lowering: Lowering) -> None:
     out = lowering.define(node.outputs[0])
     result = as_affine(out.format)
     used = range(1, int(counts.max()) + 1) if varies else counts.tolist()
-    # of codes of one format TensorFlow Lite takes the mean as they are, which tells on which side of zero a tie lies
+    # of codes of one format TensorFlow Lite takes the mean as they are, which tells on which side of zero a tie lies;
+    # `origin`: the code that is 0 in the file, of uint8 the lowest
     raw = x == result and np.array_equal(counts, valid)
     pairs = [reciprocal_above(count) if raw else multiplier(x.scale / (result.scale * count)) for count in used]
     names = (
@@ -96,11 +97,22 @@ def lower_mean(node: Node, lowering: Lowering) -> None:
         lowering.add_codes(f"{out.name}.shifts", np.array([shift for _, shift in pairs]), BYTE),
         lowering.operand(node.inputs[0]),
     )
-    x_zero, zero = (0, 0) if raw else (x.zero, result.zero)
+    origin = int(attr(node, "origin", 0))
+    x_zero, zero = (origin, origin) if raw else (x.zero, result.zero)
     params = {**w.params(), "x_zero": x_zero, "zero": zero, "varies": int(varies)}
     form, ends = limited_form(MEAN.form, node, out.format)
     params |= ends
     lowering.emit(node, Op(form, node.name, names, out.name, params))
+
+
+def of_words(otherwise: Lower) -> Lower:
+    """What lowers AveragePool of 16 bits from a grid into the same; `otherwise` what does so else."""
+
+    def lower(node: Node, lowering: Lowering) -> None:
+        is_same = lowering.format(node.inputs[0]) == lowering.format(node.outputs[0])
+        (lower_mean if is_same else otherwise)(node, lowering)
+
+    return lower
 
 
 # ---- clamps and tables

@@ -55,9 +55,18 @@ def exp_negative(a: np.ndarray) -> np.ndarray:
     return np.where(a == 0, ONE, result)
 
 
+def exp_factor(scale: float) -> tuple[int, int]:
+    """(m, shift) that bring distances in units of `scale` to those of `exp_negative`."""
+    return multiplier(min(scale * 2.0 ** (MULTIPLIER_BITS - INTEGER_BITS), float(ONE)))
+
+
 def exp_table(scale: float) -> np.ndarray:
     """exp(-scale * d) for the distances d from 0 up that count."""
-    m, shift = multiplier(min(scale * 2.0 ** (MULTIPLIER_BITS - INTEGER_BITS), float(ONE)))
+    return exp_table_of(*exp_factor(scale))
+
+
+def exp_table_of(m: int, shift: int) -> np.ndarray:
+    """The same by the factor of the distances."""
     most = math.floor(math.ldexp((1 << INTEGER_BITS) - 1, MULTIPLIER_BITS - INTEGER_BITS - shift))
     return exp_negative(_times(-np.arange(min(most, 255) + 1) << shift, m))
 
@@ -77,13 +86,18 @@ def reciprocal_of(half: np.ndarray) -> np.ndarray:
 
 
 def _execute(op: Op, arrays: Arrays, _: Format) -> tuple[np.ndarray, np.ndarray]:
-    x = arrays[1].reshape(len(arrays[1]), op.params["outer"], op.params["count"])
-    table, distance = arrays[0].reshape(-1), x.max(axis=2, keepdims=True) - x
+    codes = softmax_codes(arrays[0], arrays[1].reshape(len(arrays[1]), op.params["outer"], op.params["count"]), 8)
+    return codes, np.zeros((len(codes), 0), bool)
+
+
+def softmax_codes(exponentials: np.ndarray, x: np.ndarray, bits: int) -> np.ndarray:
+    """Codes (samples, elements) in units of 2**-bits from the lowest, of codes (samples, rows, columns) of int8."""
+    table, distance = exponentials.reshape(-1), x.max(axis=2, keepdims=True) - x
     counts = distance < table.size
     e = np.where(counts, table[np.minimum(distance, table.size - 1)], 0)
     r, over = reciprocal(np.where(counts, _halved(e, SUM_DROP), 0).sum(axis=2, keepdims=True))
-    codes = rescale(_times(e, r), ONE + 1, -(over + MULTIPLIER_BITS - 8)) + RESULT[1]
-    return np.minimum(codes, 127).reshape(len(x), -1), np.zeros((len(x), 0), bool)
+    codes = rescale(_times(e, r), ONE + 1, -(over + MULTIPLIER_BITS - bits)) - (1 << (bits - 1))
+    return np.minimum(codes, (1 << (bits - 1)) - 1).reshape(len(x), -1)
 
 
 def lower(node: Node, lowering: Lowering) -> None:

@@ -1,5 +1,6 @@
 """Functions of asymmetric integers that TensorFlow Lite Micro alone defines code by code, so that their float model is
-their integers (whole.py): squared differences, quotients, products of matrices, logarithms of Softmax, sums and means.
+their integers (whole.py): squared differences, quotients, products of matrices, logarithms of Softmax, sums and
+means, and comparisons.
 
 Products are rounded twice (`rescale`), sums of products of int16 once (`rescale_wide`), as in
 tensorflow/lite/kernels/internal/reference; reciprocals come from three steps of Newton's method (affine_softmax.py).
@@ -14,7 +15,7 @@ import numpy as np
 
 from tinyhil.formats.affine import MULTIPLIER_BITS, multiplier, rescale, rescale_wide
 from tinyhil.language.graph import Node, Shape, element_count
-from tinyhil.ops.affine_softmax import INTEGER_BITS, ONE, SUM_DROP, exp_table, reciprocal_of
+from tinyhil.ops.affine_softmax import INTEGER_BITS, ONE, SUM_DROP, exp_factor, exp_table_of, reciprocal_of
 from tinyhil.ops.cells import clipped
 from tinyhil.ops.operator import refuse
 from tinyhil.ops.whole import Params, Routine, Table, pair_shape, period_of
@@ -216,9 +217,9 @@ def _log_params(node: Node, shapes: Sequence[Shape]) -> dict[str, int]:
     count, scale = shapes[0][-1], float(node.attrs["grids"][1])
     if count >= 1 << 12:
         raise refuse(node, f"{count} numbers", "the limit is 4095")
-    m, power = multiplier(min(scale * 2.0 ** (MULTIPLIER_BITS - INTEGER_BITS), float(ONE)))
+    m, power = exp_factor(scale)
     back, back_power = multiplier(1 / math.ldexp(m, power - MULTIPLIER_BITS))
-    entries = len(exp_table(scale))
+    entries = len(exp_table_of(m, power))
     least = -math.floor(math.ldexp(31.0, MULTIPLIER_BITS - INTEGER_BITS - power)) - 1
     numbers = {"outer": element_count(shapes[0][:-1]), "count": count, "entries": entries}
     return {**numbers, "factor": m, "power": power, "back": back, "back_power": back_power, "least": max(least, -256)}
@@ -226,8 +227,7 @@ def _log_params(node: Node, shapes: Sequence[Shape]) -> dict[str, int]:
 
 def _log_tables(p: Params) -> Sequence[Table]:
     distances = _rescaled(-np.arange(256), p["factor"], p["power"])
-    scale = math.ldexp(p["factor"], p["power"] - MULTIPLIER_BITS - (MULTIPLIER_BITS - INTEGER_BITS))
-    return [("exponentials", exp_table(scale)[: p["entries"]], "int32"), ("distances", distances, "int32")]
+    return [("exponentials", exp_table_of(p["factor"], p["power"]), "int32"), ("distances", distances, "int32")]
 
 
 def _logarithms(p: Params, arrays: Arrays) -> np.ndarray:
@@ -289,6 +289,38 @@ TOTAL = Routine(
     _totals,
     ("first", "last", "multiplier", "power"),
 )
-ROUTINES = (SQUARED_DIFFERENCE, QUOTIENT, PRODUCT, LOG_SOFTMAX, TOTAL)
+
+
+# ---- comparisons
+
+COMPARISONS = ("less", "less_equal", "equal", "not_equal")
+
+
+def _compared_params(node: Node, shapes: Sequence[Shape]) -> dict[str, int]:
+    found = _pair_params(node, shapes, "a_", "b_")
+    return {**found, "mode": COMPARISONS.index(node.attrs["comparison"])}
+
+
+def _compared(p: Params, arrays: Arrays) -> np.ndarray:
+    a, b = (
+        rescale(x << 8, p[f"{side}_multiplier"], p[f"{side}_power"])
+        for side, x in zip("ab", _pairs(p, arrays), strict=True)
+    )
+    return np.asarray(getattr(np, COMPARISONS[p["mode"]])(a, b), np.int64)
+
+
+_COMPARED = ("a_multiplier", "a_power", "b_multiplier", "b_power")
+COMPARED = Routine(
+    "CodeComparisons",
+    "code_comparisons",
+    "comparisons of int8 in units of 2^-8: 0 or 1",
+    pair_shape,
+    _compared_params,
+    ("count", "a_period", "b_period", "a_zero", "b_zero", *_COMPARED, "mode"),
+    _compared,
+    (*_COMPARED, "comparison"),
+    operands=2,
+)
+ROUTINES = (SQUARED_DIFFERENCE, QUOTIENT, PRODUCT, LOG_SOFTMAX, TOTAL, COMPARED)
 KERNELS = tuple(routine.kernel for routine in ROUTINES)
 OPERATORS = tuple(routine.operator for routine in ROUTINES)

@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from tinyhil.formats.affine import rescale, rescale_wide
+from tinyhil.formats.format import float_bits
 from tinyhil.language.graph import Node, Shape, element_count
 from tinyhil.ops.operator import refuse
 from tinyhil.ops.whole import Params, Routine, Table
@@ -166,8 +167,8 @@ def _running(p: Params, arrays: Arrays) -> np.ndarray:
     terms = rescale((x - p["x_zero"]) << 20, p["lift_multiplier"], p["lift_power"])
     start = rescale(np.array([-p["x_zero"] << 20]), p["lift_multiplier"], p["lift_power"])
     terms = terms[:, :, ::-1] if p["reverse"] else terms
-    sums = np.cumsum(terms, axis=2) + start
-    sums = sums - terms if p["exclusive"] else sums
+    sums = (np.cumsum(terms, axis=2) + start).astype(np.int32).astype(np.int64)  # as they wrap
+    sums = (sums - terms).astype(np.int32).astype(np.int64) if p["exclusive"] else sums
     sums = sums[:, :, ::-1] if p["reverse"] else sums
     return clipped(rescale(sums, p["multiplier"], p["power"]) + p["zero"], 8).reshape(len(x), -1)
 
@@ -235,6 +236,51 @@ BYTE_RESIZE = Routine(
     ("planes", "height", "width", "out_height", "out_width", "y_pace", "x_pace", "middle"),
     _resized,
     ("height", "width", "ends", "middle"),
+)
+
+
+def _old_resize_params(node: Node, shapes: Sequence[Shape]) -> dict[str, int]:
+    found = _resize_params(node, shapes)
+    sides = (("y_pace", found["height"], found["out_height"]), ("x_pace", found["width"], found["out_width"]))
+    for name, side, out in sides:
+        ends = int(node.attrs["ends"]) and out > 1
+        pace = np.float32(side - 1) / np.float32(out - 1) if ends else np.float32(side) / np.float32(out)
+        found[name] = float_bits(float(pace))
+    return found
+
+
+def _single_rows(out: int, side: int, pace_bits: int, middle: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As `_between_rows`, in single precision; elements, not 1 / 1024."""
+    pace, half = np.array(pace_bits, np.uint32).view(np.float32), np.float32(0.5)
+    n = np.arange(out).astype(np.float32)
+    at = (n + half) * pace - half if middle else n * pace
+    before = np.maximum(np.floor(at), 0).astype(np.int64)
+    return before, np.minimum(np.ceil(at), side - 1).astype(np.int64), at - before.astype(np.float32)
+
+
+def _resized_without_sign(p: Params, arrays: Arrays) -> np.ndarray:
+    """Codes are held less 128."""
+    planes = arrays[0].reshape(len(arrays[0]), p["planes"], p["height"], p["width"])
+    x, one = (planes + 128).astype(np.float32), np.float32(1)
+    above, below, y = _single_rows(p["out_height"], p["height"], p["y_pace"], p["middle"])
+    left, right, column = _single_rows(p["out_width"], p["width"], p["x_pace"], p["middle"])
+    y = y[:, None]
+    sums = x[:, :, above][:, :, :, left] * (one - y) * (one - column)
+    sums = sums + x[:, :, below][:, :, :, left] * y * (one - column)
+    sums = sums + x[:, :, above][:, :, :, right] * (one - y) * column
+    sums = sums + x[:, :, below][:, :, :, right] * y * column
+    return (sums + np.float32(0.5)).astype(np.int64).reshape(len(x), -1) - 128
+
+
+OLD_RESIZE = Routine(
+    "ByteResizeOld",
+    "byte_resize_old",
+    "linear resizing of uint8 in single precision",
+    _resize_shape,
+    _old_resize_params,
+    BYTE_RESIZE.names,
+    _resized_without_sign,
+    BYTE_RESIZE.attributes,
 )
 
 
@@ -408,6 +454,7 @@ ROUTINES = (
     BYTE_FUNCTION,
     RUNNING_SUM,
     BYTE_RESIZE,
+    OLD_RESIZE,
     SVDF_MEMORY,
     SVDF,
     LSTM_CELL,

@@ -19,7 +19,7 @@ from tinyhil.language.kernel import QUIRE
 from tinyhil.language.lowering_context import Lowering
 from tinyhil.language.program import Op
 from tinyhil.ops import window
-from tinyhil.ops.limits import clamped, forms
+from tinyhil.ops.limits import NARROW, clamped, forms
 from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, attr, by_domain, refuse, require_constants
 from tinyhil.ops.sums import Constant, emit_layer, with_bias
 from tinyhil.ops.window import Window
@@ -127,6 +127,6 @@ OPERATORS = (
         _infer,
         _evaluate,
         by_domain(_lower),
-        ("group", *window.ATTRIBUTES),
+        ("group", NARROW, *window.ATTRIBUTES),
     ),
 )

@@ -18,6 +18,7 @@ from tinyhil.language.kernel import Kernel
 
 NO_END = (1 << 31) - 1  # farther out than any code: saturates, and is counted
 ENDS = ("low", "high")  # attributes of a layer's node that has an activation
+NARROW = "narrow"  # of a layer of asymmetric 16 bits whose sums have 32 by its file
 ADDEND = "addend"  # and the tensor that joins its sum, while it is lowered (tinyhil/ops/residual.py)
 
 

@@ -16,7 +16,7 @@ from tinyhil.language.graph import Node, Shape, element_count
 from tinyhil.language.kernel import QUIRE
 from tinyhil.language.lowering_context import Lowering
 from tinyhil.language.program import Op
-from tinyhil.ops.limits import clamped, forms
+from tinyhil.ops.limits import NARROW, clamped, forms
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, attr, broadcast, by_domain, refuse
 from tinyhil.ops.sums import Constant, emit_layer, with_bias
 
@@ -207,6 +207,6 @@ OPERATORS = (
         _infer_gemm,
         _evaluate_gemm,
         by_domain(_lower_gemm),
-        ("alpha", "beta", "transA", "transB"),
+        ("alpha", "beta", "transA", "transB", NARROW),
     ),
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from tinyhil import time_limit
 from tinyhil.errors import DataError
 from tinyhil.language.graph import Graph, Node
 from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
@@ -74,6 +75,7 @@ def _run(
         for name, array in inputs.items():
             watch(name, array)
     for node in graph.nodes:
+        time_limit.check()
         arrays = [values[name] for name in node.inputs]
         results = _node(node, arrays, values, watch, take)
         if take is not None and node.body is None:

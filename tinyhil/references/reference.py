@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tinyhil import time_limit
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.language.arithmetic import load
 from tinyhil.language.program import Loop, Op, Program, Role
@@ -54,6 +55,7 @@ def _run(
 ) -> None:
     watch, observe = watchers
     for item in body:
+        time_limit.check()
         if isinstance(item, Op):
             arrays = [operand(program, item, index, values) for index in range(len(item.inputs))]
             result, clipped = KERNEL_OF[item.kernel].execute(item, arrays, program.tensors[item.output].format)

@@ -59,6 +59,17 @@ void code_totals(Out *out, A x, Size outer, Size along, Size inner, int32_t x_ze
     }
 }
 
+// Differences in units of 2^-8 of scales below 1: less, less or equal, equal, not equal
+template <class Acc, class Out, class A, class B>
+void code_comparisons(Out *out, A a, B b, Size count, Size a_period, Size b_period, int32_t a_zero, int32_t b_zero, int32_t a_multiplier,
+                      int a_power, int32_t b_multiplier, int b_power, int mode) {
+    for (Size n = 0; n < count; ++n) {
+        const int32_t x = rescale((static_cast<int32_t>(a[n % a_period]) - a_zero) * 256, a_multiplier, a_power);
+        const int32_t y = rescale((static_cast<int32_t>(b[n % b_period]) - b_zero) * 256, b_multiplier, b_power);
+        out[n] = static_cast<Out>(mode == 0 ? x < y : mode == 1 ? x <= y : (x == y) == (mode == 2));
+    }
+}
+
 // What sums of products of codes of so many bytes are kept in: 2^15 products of 16 bits, or any of 32
 template <int Bytes>
 struct SumOfCodes {

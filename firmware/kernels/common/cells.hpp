@@ -68,7 +68,8 @@ void byte_sums(Out *out, X x, Size outer, Size along, Size inner, int exclusive,
             const Size at = first + (reverse ? along - 1 - n : n) * inner;
             const int32_t distance = static_cast<int32_t>(x[at]) - x_zero;
             const int32_t before = sum;
-            sum += rescale(distance * (int32_t(1) << 20), lift_multiplier, lift_power);
+            const int32_t term = rescale(distance * (int32_t(1) << 20), lift_multiplier, lift_power);
+            sum = static_cast<int32_t>(static_cast<uint32_t>(sum) + static_cast<uint32_t>(term));  // wraps
             out[at] = static_cast<Out>(clipped_to(rescale(exclusive ? before : sum, multiplier, power) + zero, 8));
         }
     }
@@ -100,6 +101,41 @@ void byte_resize(Out *out, X x, Size planes, Size height, Size width, Size out_h
                     static_cast<int64_t>(x[y.before * width + column.behind]) * (1024 - y.far) * column.far +
                     static_cast<int64_t>(x[y.behind * width + column.behind]) * y.far * column.far;
                 *out++ = static_cast<Out>((sum + (sum > 0 ? int64_t(1) << 19 : -(int64_t(1) << 19))) / (int64_t(1) << 20));
+            }
+        }
+    }
+}
+
+// The same in single precision, elements apart
+struct SingleBetween {
+    Size before, behind;
+    float far;
+    SingleBetween(Size n, Size side, uint32_t pace_bits, int middle) {
+        const float index = static_cast<float>(n), pace = float_of(pace_bits);
+        const float at = middle ? (index + 0.5f) * pace - 0.5f : index * pace;
+        const int32_t whole = static_cast<int32_t>(at);  // towards zero: `at` is above -1
+        before = at > 0 ? static_cast<Size>(whole) : 0;
+        behind = at > static_cast<float>(whole) ? static_cast<Size>(whole + 1) : before;
+        if (behind > side - 1) behind = side - 1;
+        far = at - static_cast<float>(before);
+    }
+};
+
+// Of uint8, held less 128; terms in the order of LiteRT's sum
+template <class Acc, class Out, class X>
+void byte_resize_old(Out *out, X x, Size planes, Size height, Size width, Size out_height, Size out_width, uint32_t y_pace, uint32_t x_pace,
+                     int middle) {
+    const auto element = [&x, width](Size row, Size column) { return static_cast<float>(static_cast<int>(x[row * width + column]) + 128); };
+    for (Size plane = 0; plane < planes; ++plane, x = x + height * width) {
+        for (Size r = 0; r < out_height; ++r) {
+            const SingleBetween y(r, height, y_pace, middle);
+            for (Size c = 0; c < out_width; ++c) {
+                const SingleBetween column(c, width, x_pace, middle);
+                float sum = element(y.before, column.before) * (1.0f - y.far) * (1.0f - column.far);
+                sum = sum + element(y.behind, column.before) * y.far * (1.0f - column.far);
+                sum = sum + element(y.before, column.behind) * (1.0f - y.far) * column.far;
+                sum = sum + element(y.behind, column.behind) * y.far * column.far;
+                *out++ = static_cast<Out>(static_cast<int>(sum + 0.5f) - 128);
             }
         }
     }

@@ -94,7 +94,11 @@ inline void channels_of_pixel(Out *out, Size pixels, W row, X patch, B bias, Siz
 #endif
     for (; n < end; ++n, row = row + inner, out += pixels) {
         Acc sum = start(n);
+#ifdef __AVR__
+        accumulate_apart_before(shift, sum, row, patch, inner);
+#else
         accumulate_apart(sum, row, patch, inner);
+#endif
         *out = requantize<Out>(sum, of_channel(shift, n));
     }
 }

@@ -55,7 +55,11 @@ void dense_bias(Out *out, W weights, X x, B bias, Size rows, Size outputs, Size 
 #endif
         for (; n < end; ++n, row = row + inner) {
             Acc sum = start(n);
+#ifdef __AVR__
+            accumulate_before(shift, sum, row, x, inner);
+#else
             accumulate(sum, row, x, inner);
+#endif
             *out++ = requantize<Out>(sum, of_channel(shift, n));
         }
     }

@@ -15,6 +15,18 @@ inline void accumulate_apart(Acc &sum, A a, B b, Size count) {
     accumulate(sum, a, b, count);
 }
 
+#ifdef __AVR__
+// Both of a sum that `shift` brings to the result's scale; what that needs of an AVR's registers it says itself (affine.hpp).
+template <class Shift, class Acc, class A, class B>
+inline void accumulate_before(const Shift &, Acc &sum, A a, B b, Size count) {
+    accumulate(sum, a, b, count);
+}
+template <class Shift, class Acc, class A, class B>
+inline void accumulate_apart_before(const Shift &, Acc &sum, A a, B b, Size count) {
+    accumulate_apart(sum, a, b, count);
+}
+#endif
+
 inline int32_t sum_of(Ram<int8_t> x, Size count) {
     int32_t sum = 0;
     for (Size k = 0; k < count; ++k) sum += x[k];

@@ -2,6 +2,7 @@
 // computes both). Each product is cut to floor(product / 2^Low). Guard = 0: the constants prove that no sum overflows.
 // Guard > 0: products saturate at +-(2^(Bits - 1 - Guard) - 1) and are counted; 2^Guard of them cannot overflow the sum.
 #pragma once
+#include "firmware/kernels/common/e8m0.hpp"
 #include "firmware/kernels/common/minifloat.hpp"
 #include "firmware/kernels/common/posit.hpp"
 #include "firmware/kernels/common/single.hpp"

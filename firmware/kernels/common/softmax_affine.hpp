@@ -17,8 +17,21 @@ inline int32_t reciprocal_of_sum(uint32_t total) {
     return r >= int32_t(1) << 30 ? 0x7FFFFFFFL : 2 * r;  // r <= 2^30
 }
 
-template <class Acc, class Out, class Table, class X>
-void softmax_affine(Out *out, Table exponentials, X x, Size outer, Size count, Size entries) {
+// A number that holds codes and the units beyond them
+template <bool IsByte>
+struct SignedOf {
+    typedef int32_t type;
+};
+template <>
+struct SignedOf<true> {
+    typedef int16_t type;
+};
+
+// Rows of results of so many bits, the lowest code for 0
+template <int Bits, class Out, class Table, class X>
+void softmax_rows(Out *out, Table exponentials, X x, Size outer, Size count, Size entries) {
+    typedef typename SignedOf<Bits <= 8>::type Code;
+    const Code least = -Code(Code(1) << (Bits - 1));
     for (; outer > 0; --outer, x = x + count, out += count) {
         int16_t top = x[0];
         for (Size n = 1; n < count; ++n) top = x[n] > top ? x[n] : top;
@@ -27,7 +40,7 @@ void softmax_affine(Out *out, Table exponentials, X x, Size outer, Size count, S
             const Size distance = static_cast<Size>(top - x[n]);
             if (distance < entries) total += (static_cast<uint32_t>(exponentials[distance]) + 2048) >> 12;
         }
-        uint8_t right = 35;  // of what the products with the reciprocal are in units of results
+        uint8_t right = 43 - Bits;  // of what the products with the reciprocal are in units of results
         for (; !(total >> 31); --right) total <<= 1;
         const int32_t r = reciprocal_of_sum(total);
         for (Size n = 0; n < count; ++n) {
@@ -37,9 +50,21 @@ void softmax_affine(Out *out, Table exponentials, X x, Size outer, Size count, S
                 const uint32_t product = static_cast<uint32_t>(doubled_product(exponentials[distance], r));
                 units = (product + (uint32_t(1) << (right - 1))) >> right;
             }
-            out[n] = static_cast<Out>(static_cast<int16_t>(units > 255 ? 127 : static_cast<int16_t>(units) - 128));
+            out[n] = static_cast<Out>(units > (uint32_t(1) << Bits) - 1 ? static_cast<Code>(-least - 1)
+                                                                        : static_cast<Code>(static_cast<Code>(units) + least));
         }
     }
+}
+
+template <class Acc, class Out, class Table, class X>
+void softmax_affine(Out *out, Table exponentials, X x, Size outer, Size count, Size entries) {
+    softmax_rows<8>(out, exponentials, x, outer, count, entries);
+}
+
+// Into 8 or 16 bits (tinyhil/ops/code_softmax.py)
+template <class Acc, class Out, class Table, class X>
+void code_softmax(Out *out, Table exponentials, X x, Size outer, Size count, Size entries) {
+    softmax_rows<8 * sizeof(Out)>(out, exponentials, x, outer, count, entries);
 }
 
 }  // namespace hil
