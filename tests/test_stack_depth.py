@@ -274,6 +274,23 @@ def test_exceptions_of_a_cortex_may_interrupt_each_other(
     assert bound_bytes(code, core)[0] == max(24, 32) + on_top * (entry + 8)
 
 
+def test_a_jump_across_memories_takes_no_address(tmp_path: Path) -> None:
+    """What a linker's veneer loads is where it goes, not where an indirect call might."""
+    made = "".join(f".type {name}, %function\n.size {name}, 4\n" for name in ("send", "emit", "far"))
+    text = (
+        '.syntax unified\n.thumb\n.section .isr_vector, "a"\n.word 0x20008000, reset + 1\n'
+        + ".text\n.thumb_func\nreset: ldr r0, =emit\n bl far\n1: b 1b\n.ltorg\n"
+        + ".thumb_func\nsend: push {r4, lr}\n ldr r3, [r0]\n blx r3\n pop {r4, pc}\n"
+        + ".thumb_func\nemit: push {r4, r5, r6, r7, lr}\n pop {r4, r5, r6, r7, pc}\n"
+        + made
+        + '.section .fast, "ax"\n.thumb_func\nfar: push {r4, lr}\n bl send\n pop {r4, pc}\n'
+    )
+    places = ("-Wl,--section-start=.isr_vector=0x4000", "-Wl,--section-start=.fast=0x20000000")
+    code = assembled("cortex-m0plus", text, tmp_path, ".s", *places)
+    assert {span.name for span in code.spans} >= {"__far_veneer", "__send_veneer"}
+    assert bound_bytes(code, "cortex-m0plus")[0] == 8 + 8 + 20
+
+
 MODELS = (
     *(pytest.param(board, "digits_mlp", "fixed8", id=f"{board}-fixed8") for board in EMULATED),
     pytest.param("uno", "digits_mlp", "float16", id="uno-float16"),

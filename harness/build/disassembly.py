@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 SHF_ALLOC = 0x2
 HEAD = re.compile(r"^([0-9a-f]+) <([^>]+)>:$", re.MULTILINE)
 LINE = re.compile(r"^ *([0-9a-f]+):\t([0-9a-f ]+?) *\t(\S+)(?:\t([^\n]*))?$", re.MULTILINE)
+VENEER = "_veneer"  # of a linker's jump across memories, which loads where it goes
 REFERENCE = re.compile(r"(?:0x)?([0-9a-f]+) <")  # an address that objdump has worked out
 
 
@@ -97,7 +98,8 @@ class Code:
 
     @cached_property
     def _words(self) -> dict[str, NDArray[np.uint32]]:
-        """Of each section, the aligned words that are not instructions."""
+        """Of each section, the aligned words that are not instructions, nor where a linker's veneer goes on."""
+        veneers = [span for span in self.spans if span.name.endswith(VENEER)]
         found = {}
         for name, start, data in self.contents:
             words = np.frombuffer(data[-start % 4 :][: (len(data) - -start % 4) & ~3], "<u4")
@@ -106,6 +108,10 @@ class Code:
                 if start <= address < start + len(data):
                     at = address - start - -start % 4
                     is_code[max(at, 0) // 4 : (at + len(text.replace(" ", "")) // 2 + 3) // 4] = True
+            for span in veneers:
+                if start <= span.start < start + len(data):
+                    at = span.start - start - -start % 4
+                    is_code[max(at, 0) // 4 : (at + span.end - span.start) // 4] = True
             found[name] = words[~is_code]
         return found
 
