@@ -72,7 +72,7 @@ class Like:
 
 # Of cores of which few networks were measured, with the weights that give the narrowest bands. A Cortex-M0+ has two
 # products in a multiplication like a Cortex-M3 (an AVR's costs, of one at a time, give three times the error). Images
-# of a Cortex-M3 do not tell functions of floats from the rest, which then cost nothing. Each behind the core it is like.
+# of a Cortex-M3 do not tell functions of floats from the rest: these then cost nothing. Each is behind what it is like.
 SIMILAR = {
     "cortex-m3": Like("cortex-m7", 0.3, has_code=False),
     "cortex-m4": Like("cortex-m7", 2.0),

@@ -30,18 +30,22 @@ class E8M0(Format):
 
     @property
     def bits(self) -> int:
+        """Of a code."""
         return 8
 
     @property
     def exponent_bits(self) -> int:
+        """All of them."""
         return 8
 
     @property
     def mantissa_bits(self) -> int:
+        """None: powers of two alone."""
         return 0
 
     @property
     def bias(self) -> int:
+        """Code of 1."""
         return BIAS
 
     @property
@@ -63,6 +67,7 @@ class E8M0(Format):
 
     @property
     def nan_code(self) -> int:
+        """All ones."""
         return 255
 
     @property

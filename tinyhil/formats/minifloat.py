@@ -12,6 +12,7 @@ import math
 import re
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,6 +32,7 @@ class Minifloat(Format):
     bias: int
     policy: str = FINITE
     exponent: int = 0
+    towards: ClassVar[str] = ""  # to the nearest, ties to even
 
     def __post_init__(self) -> None:
         if not (1 <= self.exponent_bits <= 8 and 0 <= self.mantissa_bits <= 10 and self.bits <= 16):

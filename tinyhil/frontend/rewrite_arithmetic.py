@@ -173,7 +173,7 @@ def _cast(site: Site) -> Results:
 def _small_float(site: Site, to: int) -> SmallFloat:
     """The format that a Cast makes: E8M0 is rounded as it says."""
     shape = CAST_FLOATS[to]
-    if not isinstance(shape, E8M0):
+    if not shape.towards:
         return shape
     towards = str(site.attr("round_mode", "up")).capitalize()
     if towards not in ROUNDINGS:

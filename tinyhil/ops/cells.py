@@ -81,7 +81,7 @@ def moved(x: np.ndarray, factor: int, right: int) -> np.ndarray:
 
 def _function_params(node: Node, shapes: Sequence[Shape]) -> dict[str, int]:
     factor, right = units_of(float(node.attrs["grids"][1]))
-    is_tanh = int(node.attrs["function"] == "tanh")
+    is_tanh = int(node.attrs["function"] == "Tanh")
     return {"elements": element_count(shapes[0]), "factor": factor, "right": right, "is_tanh": is_tanh}
 
 

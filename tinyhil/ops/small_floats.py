@@ -34,7 +34,7 @@ def small_float(node: Node) -> SmallFloat:
 
 def attributes_of(fmt: SmallFloat, saturate: bool) -> dict[str, int]:
     """Of a FloatCast to `fmt`."""
-    towards = ROUNDINGS.index(fmt.towards) + 1 if isinstance(fmt, E8M0) else 0
+    towards = ROUNDINGS.index(fmt.towards) + 1 if fmt.towards else 0
     values = (fmt.exponent_bits, fmt.mantissa_bits, fmt.bias, POLICIES.index(fmt.policy), int(saturate), towards)
     return dict(zip(ATTRIBUTES, values, strict=True))
 
