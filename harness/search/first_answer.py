@@ -4,6 +4,7 @@ and what is said where `--seconds` end a search without any."""
 from __future__ import annotations
 
 from tinyhil.errors import DoesNotFit, Infeasible, ModelError
+from tinyhil.harness.fit.core_costs import costs_of
 from tinyhil.harness.fit.needs import Needs, needs_of
 from tinyhil.harness.search.task import Task
 from tinyhil.preference import Wish
@@ -63,7 +64,8 @@ def look(task: Task) -> None:
         samples = len(problem.evaluator.examples)
         task.say(f"search: an answer after {after:.1f} s: {name} for all tensors, {found} of {samples} samples differ")
         return
-    task.phases.looked_at(task, None)
+    if all(side.board is None or (not side.accelerated and costs_of(side.board.chip.core)) for side in task.sides):
+        task.phases.looked_at(task, None)
 
 
 def foresee(task: Task, trial: Trial) -> None:
