@@ -75,7 +75,7 @@ class Phases:
         self._first(trial)
 
     def looked_at(self, task: Any, trial: Trial | None) -> None:
-        """An answer of few samples: the first one, and what is left where no other comes; None: there is none that is known to be."""
+        """An answer of few samples: the first one, and what is left where no other comes; None: there is none."""
         self.looked = task, trial
         if trial is not None:
             self._first(trial)
