@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from arena_machine import Arena, compiled_cases
+from arena_machine import compiled_cases
 from kernel_cases import first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, samples_for
 from random_models import extreme_inputs
 from test_rows import Chain, runs
-from test_rows_strips import planned
+from test_rows_strips import assert_alike, planned
 
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.program import Program, walk
@@ -88,12 +88,7 @@ def test_integers_are_the_same_on_the_bytes_of_a_smaller_plan(name: str, default
         for strips in (1, 3):
             made = by_rows(program if core is None else arrange(program, core), strips)
             assert len(moved(made)) >= (2 if name != "wider" else 1) * strips
-            found = run_reference(made, inputs)
-            assert np.array_equal(found.outputs, wanted.outputs)
-            if strips == 1:
-                assert np.array_equal(found.saturations, wanted.saturations)
-            machine = Arena(planned(made))
-            assert np.array_equal([machine.run(x) for x in inputs[:2]], wanted.outputs[:2])
+            assert_alike(made, inputs, wanted, strips)
     assert planned(by_rows(program)).plan.peak_bytes < planned(apart).plan.peak_bytes
 
 

@@ -17,7 +17,7 @@ from tinyhil.memplan.arena.execution_check import faults_of_plan
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.references.reference import run_reference
+from tinyhil.references.reference import ReferenceRun, run_reference
 from tinyhil.references.verify import checked
 
 
@@ -33,6 +33,16 @@ def planned(program: Program) -> Placement:
     check(problem, found)
     assert not list(faults_of_plan(program, found))
     return Placement(program, problem, found)
+
+
+def assert_alike(made: Program, inputs: np.ndarray, wanted: ReferenceRun, strips: int) -> None:
+    """By the reference (what saturates is counted again by strips) and on the bytes of a plan."""
+    found = run_reference(made, inputs)
+    assert np.array_equal(found.outputs, wanted.outputs)
+    if strips == 1:
+        assert np.array_equal(found.saturations, wanted.saturations)
+    machine = Arena(planned(made))
+    assert np.array_equal([machine.run(x) for x in inputs[:2]], wanted.outputs[:2])
 
 
 @pytest.mark.parametrize("default", ["fixed8", "fixed16"])
