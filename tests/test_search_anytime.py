@@ -107,7 +107,7 @@ def test_few_samples_answer_where_many_take_long(tmp_path: Path) -> None:
             "digits_mlp", board="uno", seconds=seconds, inputs=inputs, results=tmp_path / f"{number}"
         )
         outcome, said = searched(request, watch)
-        assert "s: fixed8 for all tensors, " in said
+        assert "s, by estimates: fixed8 for all tensors, " in said
         assert " of 1000 samples differ" in said
         assert outcome.found.best.score.samples == 1000
         assert outcome.record["first_answer"]["disagreements"] == outcome.found.best.score.disagreements

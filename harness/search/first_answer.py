@@ -10,6 +10,7 @@ from tinyhil.harness.search.task import Task
 from tinyhil.preference import Wish
 from tinyhil.search.journal import Query
 from tinyhil.search.search_loop import asked
+from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.trial import Trial
 
@@ -47,25 +48,31 @@ def is_foreseen(task: Task, trial: Trial) -> bool:
     return is_better and bool(_expected(task, trial.candidate))
 
 
+def trial_of(problem: SearchProblem, number: int, name: str) -> Trial:
+    """A format for all tensors, planned and evaluated on all samples; ModelError where it can not be."""
+    candidate = problem.space.uniform(Choice(name))
+    planned, score = problem.planned_bytes(candidate), asked(problem, Query(candidate))
+    return Trial(number, candidate, "full", planned, problem.fits(candidate), score)
+
+
 def look(task: Task) -> None:
-    """The first format for all tensors that keeps the limits, on the few samples of this task."""
-    problem = task.problem
-    for number, name in enumerate(problem.space.formats):
-        candidate = problem.space.uniform(Choice(name))
+    """The first format for all tensors that keeps the limits, on the few samples of this task; nothing where costs of a
+    board are not known."""
+    if any(side.board is not None and (side.accelerated or not costs_of(side.board.chip.core)) for side in task.sides):
+        return
+    for number, name in enumerate(task.problem.space.formats):
         try:
-            planned, fits = problem.planned_bytes(candidate), problem.fits(candidate)
-            if not fits or (task.board is not None and not _expected(task, candidate)):
-                continue
-            trial = Trial(number, candidate, "full", planned, fits, asked(problem, Query(candidate)))
+            trial = trial_of(task.problem, number, name)
         except ModelError:
             continue
+        if not trial.fits or (task.board is not None and not _expected(task, trial.candidate)):
+            continue
         task.phases.looked_at(task, trial)
-        found, after = trial.score.disagreements, task.phases.elapsed()
-        samples = len(problem.evaluator.examples)
-        task.say(f"search: an answer after {after:.1f} s: {name} for all tensors, {found} of {samples} samples differ")
+        by = "" if task.board is None else ", by estimates"
+        differ = f"{trial.score.disagreements} of {trial.score.samples} samples differ"
+        task.say(f"search: an answer after {task.phases.elapsed():.1f} s{by}: {name} for all tensors, {differ}")
         return
-    if all(side.board is None or (not side.accelerated and costs_of(side.board.chip.core)) for side in task.sides):
-        task.phases.looked_at(task, None)
+    task.phases.looked_at(task, None)
 
 
 def foresee(task: Task, trial: Trial) -> None:

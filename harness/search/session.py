@@ -118,9 +118,7 @@ def _swept(task: Task) -> ParetoOutcome:
     except OutOfTime:
         found = Sweep(task, ())
     if not found.answers and task.phases.is_over(task.request.seconds):
-        task, best = task.phases.left(task)
-        if best is None:
-            raise too_late(task)
+        task, best = _left(task)
         found = Sweep(task, ())
         found.answers[()] = best
     return front_of(found, beside)
@@ -234,8 +232,14 @@ def _accelerator(task: Task, candidate: Candidate) -> dict[str, Any]:
 
 
 def _best_so_far(task: Task) -> tuple[Task, Found, tuple[Measured, ...]]:
-    """What an interruption leaves, that of a few samples, too, and their task; if that is nothing, KeyboardInterrupt,
-    or Infeasible where the time is over."""
+    """As `_left`, as what a search has found."""
+    task, best = _left(task)
+    return task, Found(best, (best,), 0.0, task.phases.elapsed(), False), ()
+
+
+def _left(task: Task) -> tuple[Task, Trial]:
+    """What an interruption leaves, that of a few samples, too, and the task it is of; if that is nothing,
+    KeyboardInterrupt, or Infeasible where the time is over."""
     is_over = task.phases.seconds_left(task.request.seconds) == 0.0
     task, best = task.phases.left(task)
     if best is None and is_over:
@@ -245,7 +249,7 @@ def _best_so_far(task: Task) -> tuple[Task, Found, tuple[Measured, ...]]:
     sure = "" if best is task.phases.sure or not task.request.costs else "; its latency and flash are estimates"
     why = "the time is over" if is_over else "interrupted"
     task.say(f"search: {why}; the best so far is the answer{sure}; the same command goes on with the search")
-    return task, Found(best, (best,), 0.0, task.phases.elapsed(), False), ()
+    return task, best
 
 
 def _record(task: Task, found: Found, boards: tuple[Measured, ...]) -> dict[str, Any]:

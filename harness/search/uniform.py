@@ -9,16 +9,15 @@ from typing import Any
 from tinyhil.codegen.profile_calls import stored_bytes
 from tinyhil.errors import BuildError, ConfigError, Infeasible, ModelError
 from tinyhil.harness.search.device import Measured
-from tinyhil.harness.search.first_answer import foresee
+from tinyhil.harness.search.first_answer import foresee, trial_of
 from tinyhil.harness.search.phases import OutOfTime
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.evaluator import Evaluator
-from tinyhil.search.journal import Query
-from tinyhil.search.search_loop import Found, asked
+from tinyhil.search.search_loop import Found
 from tinyhil.search.sensitivity import sensitivities
 from tinyhil.search.slim import ROUNDED
-from tinyhil.search.space import Candidate, Choice
+from tinyhil.search.space import Candidate
 from tinyhil.search.trial import Trial, TrialLog
 
 ORDERS = {"ram": (0, 1, 2), "latency": (1, 0, 2), "flash": (2, 0, 1)}  # of RAM, latency and flash
@@ -100,12 +99,9 @@ def beside_answer(task: Task, names: Sequence[str], found: Found | None) -> tupl
 
 def _evaluated(task: Task, log: TrialLog, trial: Trial | None, number: int, name: str) -> Uniform:
     """`trial`: of an earlier run."""
-    problem = task.problem
-    candidate = problem.space.uniform(Choice(name))
     try:
         if trial is None:
-            ram, score = problem.planned_bytes(candidate), asked(problem, Query(candidate))
-            trial = Trial(number, candidate, "full", ram, problem.fits(candidate), score)
+            trial = trial_of(task.problem, number, name)
             log.add(trial)
     except ModelError as error:
         return Uniform(name, None, reason=str(error))
