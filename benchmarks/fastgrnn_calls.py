@@ -23,10 +23,8 @@ from tinyhil.harness.engines.port import Port
 from tinyhil.harness.engines.rounding_rules import multiplier_of
 from tinyhil.harness.engines.tflm import CMSIS_NN
 
-SUM_BITS, STATE_BITS = (
-    12,
-    13,
-)  # behind the point: sums within +-8, where activations are 1 in 16 bits; states within +-4
+# Behind the point: sums within +-8, where activations are 1 in 16 bits; states within +-4
+SUM_BITS, STATE_BITS = 12, 13
 FUNCTIONS = (
     "NNSupportFunctions/arm_nn_vec_mat_mul_result_acc_s8_s16",
     "ActivationFunctions/arm_nn_activation_s16",

@@ -187,13 +187,9 @@ def _fit(lowered: Program, name: str, board: BoardSpec, prefer: str) -> Fit:
         return replace(base, ram_bytes=ram_of(arena, costs), arena_bytes=arena, reason="RAM is too small")
     flash, ram = needs.flash_bytes, needs.ram_bytes
     fits, reason = _verdict(flash, chip.flash_bytes, ram, chip.ram_bytes or 0)
-    if (
-        fits == YES and needs.latency_us is None
-    ):  # its code is unknown, too: an attention's took 2.3 times what was estimated
-        fits, reason = (
-            TIGHT,
-            "no measured image of this core has such operations: code and time are not known; build it",
-        )
+    if fits == YES and needs.latency_us is None:  # its code is unknown, too: an attention's took 2.3 times the estimate
+        fits = TIGHT
+        reason = "no measured image of this core has such operations: code and time are not known; build it"
     found = replace(base, fits=fits, flash_bytes=flash, ram_bytes=ram, arena_bytes=needs.arena_bytes)
     return replace(found, latency_us=needs.latency_us, reason=reason)
 

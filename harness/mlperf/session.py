@@ -100,10 +100,8 @@ def prepare(wanted: Wanted, boards: Boards, cache_dir: Path, say: Say) -> Ready:
         ranges = calibrated(opened.model, records(some_sound(SECONDS)), {"name": "noise and tones"}, opened.by)
     else:
         ranges = ranges_at_hand(opened, benchmark, wanted.calibrate, say)
-    others, required = (
-        [board for board in boards.entries.values() if board.name == place.board.name],
-        {place.board.name},
-    )
+    others = [board for board in boards.entries.values() if board.name == place.board.name]
+    required = {place.board.name}
     compiled = compile_mlperf(
         opened.model, assignment, ranges, others, required, energy=wanted.energy, benchmark=benchmark
     )
