@@ -27,13 +27,19 @@ def needs_of(lowered: Program, board: BoardSpec, wish: Wish) -> Needs:
     """Estimates with their bands; DoesNotFit where no plan fits the RAM of the board."""
     placed, transfer = place_for(lowered, board, wish)
     costs, program, plan = costs_of(board.chip.core), placed.program, placed.plan
-    flash = None if costs is None else costs.code_of(code_features(program, plan)).plus(flash_constants(program))
-    cycles = None if costs is None else costs.cycles_of(time_features(program, plan))
-    latency = None if cycles is None else cycles.times(1e6 / board.chip.clock_hz)
-    return Needs(plan.peak_bytes, flash, ram_of(plan.peak_bytes + transfer.input_bytes, costs), latency)
+    planned_bytes = plan.peak_bytes + transfer.input_bytes
+    if costs is None:
+        return Needs(plan.peak_bytes, None, ram_of(planned_bytes, None), None)
+    code, cycles = costs.code_of(code_features(program, plan)), costs.cycles_of(time_features(program, plan))
+    ram, chip = ram_of(planned_bytes, costs), board.chip
+    if chip.hot is not None and chip.hot.code_bytes:  # only where there is room
+        room = max(0.0, (chip.ram_bytes or 0) - ram.high)
+        ram = ram.and_(costs.copied_of(code).within(room))
+    latency = None if cycles is None else cycles.times(1e6 / chip.clock_hz)
+    return Needs(plan.peak_bytes, code.plus(flash_constants(program)), ram, latency)
 
 
 def ram_of(planned_bytes: int, costs: CoreCosts | None) -> Estimate:
     """Arena and input are exact; the runtime and the stack are as on other images."""
-    median, most = costs.beside_bytes if costs is not None else (0.0, 0.0)
-    return Estimate(planned_bytes + median, planned_bytes + median, planned_bytes + most)
+    least, median, most = costs.beside_bytes if costs is not None else (0.0, 0.0, 0.0)
+    return Estimate(planned_bytes + median, planned_bytes + least, planned_bytes + most)
