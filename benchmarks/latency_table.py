@@ -36,6 +36,7 @@ from tinyhil.harness.fit.features import (
     ADDITIONS,
     CALL,
     IMAGE,
+    LIBRARY,
     code_features,
     flash_constants,
     operation_features,
@@ -59,7 +60,8 @@ INSIDE = (5, 95)  # percentiles
 # in a cycle, and their operands); bytes of a kernel, of a layer, of a call's arguments.
 FLOORS = {CALL: 10.0, IMAGE: 0.0} | dict.fromkeys(ADDITIONS, 0.0)
 LEAST, LEAST_BYTES = 0.5, 16.0
-SHOWN = ("cycles_band", "code_band", "beside_bytes", "copied_code")
+FEWEST = 5  # images whose stack speaks for a core; of fewer those of a similar one count, too
+SHOWN = ("cycles_band", "code_band", "beside_bytes", "beside_floats_bytes", "copied_code")
 Operations = tuple[tuple[Mapping[str, float], float], ...]  # features and cycles
 
 
@@ -248,7 +250,10 @@ def table(found: list[Point], others: Mapping[str, dict[str, Any]]) -> dict[str,
         other = cores.get(like.core, {})
         time, code = other.get("cycles"), other.get("code_bytes") if like.has_code else None
         own = [point for point in found if point.core == core]
-        beside = [point.beside_bytes for point in own if point.beside_bytes is not None and not point.copies]
+        known = [
+            (LIBRARY in point.code, point.beside_bytes) for point in own if point.beside_bytes and not point.copies
+        ]
+        beside, floats = ([value for has, value in known if has is wanted] for wanted in (False, True))
         times = [Row(point.network, point.time, point.cycles) for point in own]
         times += [Row(point.network, *timed, _weight(timed[1], point)) for point in own for timed in point.operations]
         codes = [Row(point.network, point.code, point.code_bytes) for point in own]
@@ -259,7 +264,8 @@ def table(found: list[Point], others: Mapping[str, dict[str, Any]]) -> dict[str,
             "cycles_band": band(times, LEAST, time, like.weight),
             "code_bytes": fitted(codes, LEAST_BYTES, code, like.weight),
             "code_band": band(codes, LEAST_BYTES, code, like.weight),
-            "beside_bytes": _spread(beside),
+            "beside_bytes": _spread(beside if len(beside) >= FEWEST else [*beside, *other["beside_bytes"]]),
+            "beside_floats_bytes": _spread(floats or other["beside_floats_bytes"]),
             "copied_code": _copied([point for point in own if point.copies], float(np.median(beside))),
         }
     return cores
@@ -271,11 +277,13 @@ def _weight(cycles: float, point: Point) -> float:
 
 
 def _spread(values: Sequence[float]) -> list[float]:
-    return [float(f"{found(values):.4g}") for found in (np.min, np.median, np.max)] if values else [0.0] * 3
+    return [float(f"{found(values):.4g}") for found in (np.min, np.median, np.max)]
 
 
 def _copied(own: Sequence[Point], usual: float) -> list[float]:
     """Shares of code that lie in RAM, too: what of RAM is beside the usual."""
+    if not own:
+        return [0.0] * 3
     shares = [(point.beside_bytes - usual) / point.code_bytes for point in own if point.beside_bytes is not None]
     return [max(0.0, share) for share in _spread(shares)]
 

@@ -37,8 +37,8 @@ class Estimate:
 @dataclass(frozen=True, slots=True)
 class CoreCosts:
     """Of one core: cycles and bytes of code by feature (features.py), each with its band; bytes of RAM beside arena and
-    input (stack, wire, states of the runtime) and, of chips that copy kernels to RAM, the share of the code that is
-    copied: the least that was measured, the median and the most."""
+    input (stack, wire, states of the runtime), apart of images that compute with floats, and of chips that copy kernels
+    the share of the code that is in RAM: the least that was measured, the median and the most."""
 
     images: int
     networks: int
@@ -47,6 +47,7 @@ class CoreCosts:
     code_bytes: Mapping[str, float]
     code_band: tuple[float, float]
     beside_bytes: tuple[float, float, float]
+    beside_floats_bytes: tuple[float, float, float]
     copied_code: tuple[float, float, float]
 
     def cycles_of(self, features: Mapping[str, float]) -> Estimate | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tinyhil.harness.build.pipeline import place_for
 from tinyhil.harness.fit.core_costs import CoreCosts, Estimate, costs_of
-from tinyhil.harness.fit.features import code_features, flash_constants, time_features
+from tinyhil.harness.fit.features import LIBRARY, code_features, flash_constants, time_features
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.language.program import Program
 from tinyhil.preference import Wish
@@ -30,8 +30,8 @@ def needs_of(lowered: Program, board: BoardSpec, wish: Wish) -> Needs:
     planned_bytes = plan.peak_bytes + transfer.input_bytes
     if costs is None:
         return Needs(plan.peak_bytes, None, ram_of(planned_bytes, None), None)
-    code, cycles = costs.code_of(code_features(program, plan)), costs.cycles_of(time_features(program, plan))
-    ram, chip = ram_of(planned_bytes, costs), board.chip
+    parts, cycles = code_features(program, plan), costs.cycles_of(time_features(program, plan))
+    code, ram, chip = costs.code_of(parts), ram_of(planned_bytes, costs, LIBRARY in parts), board.chip
     if chip.hot is not None and chip.hot.code_bytes:  # only where there is room
         room = max(0.0, (chip.ram_bytes or 0) - ram.high)
         ram = ram.and_(costs.copied_of(code).within(room))
@@ -39,7 +39,9 @@ def needs_of(lowered: Program, board: BoardSpec, wish: Wish) -> Needs:
     return Needs(plan.peak_bytes, code.plus(flash_constants(program)), ram, latency)
 
 
-def ram_of(planned_bytes: int, costs: CoreCosts | None) -> Estimate:
-    """Arena and input are exact; the runtime and the stack are as on other images."""
-    least, median, most = costs.beside_bytes if costs is not None else (0.0, 0.0, 0.0)
+def ram_of(planned_bytes: int, costs: CoreCosts | None, floats: bool = False) -> Estimate:
+    """Arena and input are exact; the runtime and the stack are as on other images, with or without `floats`."""
+    if costs is None:
+        return Estimate(planned_bytes, planned_bytes, planned_bytes)
+    least, median, most = costs.beside_floats_bytes if floats else costs.beside_bytes
     return Estimate(planned_bytes + median, planned_bytes + least, planned_bytes + most)
