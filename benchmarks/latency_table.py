@@ -1,56 +1,74 @@
 """What products, results and calls cost on each core, fitted to images that were measured: harness/fit/costs.json.
 
     python -m benchmarks.latency_table             # from the records at hand, a minute
-    python -m benchmarks.latency_table --measure   # first images of boards of which there are too few, many minutes
+    python -m benchmarks.latency_table --measure   # first what is missing of images below, an hour
     python -m benchmarks.latency_table --cores cortex-m33,cortex-m0plus      # the others stay as they are
 
 Measured are the golden records (`results/golden/`), the networks of results/networks.json (benchmarks/peers.py) and
-what --measure adds in results/fit_points.json: more boards, and convolutions in groups, of which the others have none
-but depthwise ones. Costs are the non-negative numbers with the least sum of squared
-relative errors. `band`: nine in ten images of a network that was left out of the fit lie between these shares of the
-estimate.
+what --measure adds in results/fit_points.json: more boards, and small networks (benchmarks/isolated.py) with operations
+that the others lack or never have apart; of these each operation's cycles, too (`hil profile`). Costs have the least
+sum of squared relative errors, and none is less than a floor: what no image tells apart would be free. `band`: the
+shares of the estimate between which all images lie that were measured, and nine in ten of a network that was left out
+of the fit.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import tempfile
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import helper, numpy_helper
 from scipy.optimize import nnls
 
-from benchmarks.peers import FORMATS, Network, networks
+from benchmarks.isolated import FEW, isolated
+from benchmarks.peers import FORMATS, networks
 from tinyhil.errors import HilError
 from tinyhil.harness.build.pipeline import compile_model
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.fit.features import code_features, flash_constants, time_features
+from tinyhil.harness.fit.features import (
+    ADDITIONS,
+    CALL,
+    IMAGE,
+    LIBRARY,
+    code_features,
+    flash_constants,
+    operation_features,
+    time_features,
+)
 from tinyhil.harness.job.job import Request, open_model
-from tinyhil.harness.measure.record import store
-from tinyhil.harness.measure.run import run
+from tinyhil.harness.measure.profile import profile
 from tinyhil.harness.settings.config import Boards, load_boards
 from tinyhil.language.assignment import Assignment
-from tools.measured import ARM, provenance
+from tools.measured import BOARDS, provenance
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN, NETWORKS = ROOT / "results" / "golden", ROOT / "results" / "networks.json"
 POINTS, TABLE = ROOT / "results" / "fit_points.json", ROOT / "harness" / "fit" / "costs.json"
-FEW = ("nucleo_l4r5", "nucleo_g0b1", "nucleo_u575")  # boards that --measure is for
-GROUPS = ((2, 24, 12), (4, 32, 16), (8, 64, 8))  # in a convolution of 3 x 3 and a pointwise one; channels, side
+ZOO = {"transformer_fsdd": ("int8",), "bonsai_usps10": ("int8",), "protonn_usps10": ("int8",)}  # beside golden records
 RIDGE = 1e-3  # of a cost, as a share of an image's time: what no image tells apart is shared
 NEAR = 1.0  # the same, towards the costs of a similar core
+OPERATION = 0.99  # the weight beside an image's of operations that take all of its time; of others less
 INSIDE = (5, 95)  # percentiles
+# No operation is free: cycles of a call, of a product, of an element (two products in an instruction, two instructions
+# in a cycle, and their operands); bytes of a kernel, of a layer, of a call's arguments.
+FLOORS = {CALL: 10.0, IMAGE: 0.0} | dict.fromkeys(ADDITIONS, 0.0)
+LEAST, LEAST_BYTES = 0.5, 16.0
+FEWEST = 5  # images whose stack speaks for a core; of fewer those of a similar one count, too
+SHOWN = ("cycles_band", "code_band", "beside_bytes", "beside_floats_bytes", "copied_code")
+Operations = tuple[tuple[Mapping[str, float], float], ...]  # features and cycles
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One measured image: what it consists of, cycles of a sample, bytes of code and of RAM beside arena and input."""
+    """One measured image: what it consists of, cycles of a sample, bytes of code and of RAM beside arena and input;
+    `copies`: its chip has kernels in RAM. `operations`: features and cycles of those that were timed."""
 
     network: str
     core: str
@@ -59,6 +77,8 @@ class Point:
     cycles: float
     code_bytes: float
     beside_bytes: float | None
+    copies: bool
+    operations: Operations = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +91,13 @@ class Like:
 
 
 # Of cores of which few networks were measured, with the weights that give the narrowest bands. A Cortex-M0+ has two
-# products in a multiplication like a Cortex-M3 (an AVR's costs, of one at a time, give three times the error). Images
-# of a Cortex-M3 do not tell functions of floats from the rest: these then cost nothing. Each is behind what it is like.
+# products in a multiplication like a Cortex-M3 (an AVR's costs, of one at a time, give three times the error). Cores
+# without floats have a code for them that others lack. Each is behind what it is like.
 SIMILAR = {
-    "cortex-m3": Like("cortex-m7", 0.3, has_code=False),
-    "cortex-m4": Like("cortex-m7", 2.0),
-    "cortex-m33": Like("cortex-m7", 2.0),
-    "cortex-m0plus": Like("cortex-m3", 0.1, has_code=False),
+    "cortex-m3": Like("cortex-m7", 0.03, has_code=False),
+    "cortex-m4": Like("cortex-m7", 0.3),
+    "cortex-m33": Like("cortex-m7", 1.0),
+    "cortex-m0plus": Like("cortex-m3", 0.03, has_code=False),
 }
 
 
@@ -93,114 +113,128 @@ class Image:
     cycles: float
     flash_bytes: float
     beside_bytes: float | None = None
+    operations: Mapping[str, float] | None = None  # cycles by the tensor that is written
 
 
 def points(boards: Boards, cores: Collection[str]) -> Iterator[Point]:
     """Of the images of these cores; of all if there are none."""
 
-    def wanted(board: str) -> bool:
+    def has(board: str) -> bool:
         return not cores or boards.board(board).chip.core in cores
 
     for path in sorted(GOLDEN.rglob("*.json")):
         record = json.loads(path.read_text())
-        if record["order"]["assignment"] is None and wanted(record["board"]):
+        if record["order"]["assignment"] is None and has(record["board"]):
             memory = record["memory"]
             beside = memory["total_bytes"] - memory["arena_bytes"] - memory["input_bytes"]
             how = record["model"], record["model"], None, record["board"], record["format"]
             yield _point(boards, Image(*how, record["latency"]["median"], record["flash_bytes"], beside))
-    rows = [*json.loads(NETWORKS.read_text())["rows"]]
-    if POINTS.is_file():
-        rows += json.loads(POINTS.read_text())["rows"]
+    rows = [*json.loads(NETWORKS.read_text())["rows"], *json.loads(POINTS.read_text())["rows"]]
     with tempfile.TemporaryDirectory() as folder:
-        known = {network.title: network for network, _ in _all(Path(folder))}
-        for row in (row for row in rows if wanted(row["board"])):
+        known = {wanted.title: wanted for wanted in _all(Path(folder))}
+        for row in (row for row in rows if has(row["board"])):
             network = known[row["network"]]
             for fmt, costs in row["formats"].items():
                 if costs is not None:
                     made = row["network"], str(network.model), network.inputs, row["board"], fmt
-                    yield _point(boards, Image(*made, costs["cycles"], costs["flash_bytes"]))
+                    beside = costs.get("beside_bytes"), costs.get("operations")
+                    yield _point(boards, Image(*made, costs["cycles"], costs["flash_bytes"], *beside))
 
 
-def grouped(folder: Path) -> Iterator[Network]:
-    """Networks with convolutions in groups, of random weights."""
-    for groups, channels, side in GROUPS:
-        random = np.random.default_rng(groups)
-        shapes: dict[str, tuple[int, ...]] = {
-            "first": (channels, 3, 3, 3),
-            "window": (channels, channels // groups, 3, 3),
-        }
-        shapes |= {"point": (channels, channels // groups, 1, 1), "last": (channels * side * side // 4, 10)}
-        weights = [numpy_helper.from_array(random.normal(0, 0.2, s).astype(np.float32), n) for n, s in shapes.items()]
-        around = [1] * 4
-        nodes = [
-            helper.make_node("Conv", ["x", "first"], ["a"], pads=around),
-            helper.make_node("Relu", ["a"], ["b"]),
-            helper.make_node("Conv", ["b", "window"], ["c"], pads=around, group=groups),
-            helper.make_node("Relu", ["c"], ["d"]),
-            helper.make_node("Conv", ["d", "point"], ["e"], group=groups),
-            helper.make_node("MaxPool", ["e"], ["f"], kernel_shape=[2, 2], strides=[2, 2]),
-            helper.make_node("Flatten", ["f"], ["g"]),
-            helper.make_node("MatMul", ["g", "last"], ["y"]),
-        ]
-        ends = [helper.make_tensor_value_info(*end) for end in (("x", 1, (1, 3, side, side)), ("y", 1, (1, 10)))]
-        graph = helper.make_graph(nodes, "groups", ends[:1], ends[1:], weights)
-        model, inputs = folder / f"groups_{groups}.onnx", folder / f"groups_{groups}.npz"
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
-        np.savez(inputs, x=random.normal(size=(8, 3, side, side)).astype(np.float32))
-        yield Network(f"{groups} groups of {channels // groups} channels", model, inputs, 1, {}, {}, (*ARM, *FEW))
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What --measure is for: a model, inputs (None: of its own data), boards and formats."""
+
+    title: str
+    model: str
+    inputs: Path | None
+    boards: Sequence[str]
+    formats: Sequence[str] = FORMATS
 
 
-def _all(folder: Path) -> Iterator[tuple[Network, Sequence[str]]]:
-    """Every network, and the boards that --measure is for."""
-    yield from ((network, FEW) for network in networks(folder))
-    yield from ((network, network.boards) for network in grouped(folder))
+def _all(folder: Path) -> Iterator[Wanted]:
+    yield from (Wanted(one.title, str(one.model), one.inputs, FEW) for one in networks(folder))
+    yield from (Wanted(one.title, str(one.model), one.inputs, one.boards) for one in isolated(folder))
+    yield from (Wanted(name, name, None, (*BOARDS, *FEW), formats) for name, formats in ZOO.items())
 
 
 def _point(boards: Boards, image: Image) -> Point:
-    opened, spec = open_model(image.model), boards.board(image.board)
+    opened, chip = open_model(image.model), boards.board(image.board).chip
     ranges = opened.required_ranges(image.inputs)
-    compiled = compile_model(opened.model, Assignment(image.format), ranges, [spec], [image.board])
+    compiled = compile_model(opened.model, Assignment(image.format), ranges, [boards.board(image.board)], [image.board])
     program, plan = compiled.program, compiled.plan
-    constants = flash_constants(program)
     return Point(
-        image.network, spec.chip.core, time_features(program, plan), code_features(program, plan), image.cycles,
-        image.flash_bytes - constants, image.beside_bytes,
+        image.network, chip.core, time_features(program, plan), code_features(program, plan), image.cycles,
+        image.flash_bytes - flash_constants(program), image.beside_bytes,
+        chip.hot is not None and bool(chip.hot.code_bytes), _by_kind([*operation_features(program, plan)], image),
     )  # fmt: skip
 
 
+def _by_kind(features: Sequence[tuple[str, Mapping[str, float]]], image: Image) -> Operations:
+    """Operations of the same features together, but those that write a tensor which another writes, too. HilError where
+    the image that was timed had others."""
+    writers = Counter(output for output, _ in features)
+    alone = {output: counts for output, counts in features if writers[output] == 1}
+    kinds: dict[frozenset[str], Counter[str]] = {}
+    for output, cycles in (image.operations or {}).items():
+        if not writers[output]:
+            raise HilError(f"{image.network}, {image.board}, {image.format}: nothing writes {output}; measure again")
+        if output in alone:
+            kinds.setdefault(frozenset(alone[output]), Counter()).update({**alone[output], "": cycles})
+    return tuple(({name: n for name, n in kind.items() if name}, kind[""]) for kind in kinds.values() if kind[""] > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is known of one network: so much for these features, with a weight among others; `whole`: an image."""
+
+    network: str
+    features: Mapping[str, float]
+    value: float
+    weight: float = 1.0
+
+    @property
+    def whole(self) -> bool:
+        return self.weight == 1.0
+
+
 def fitted(
-    rows: list[tuple[Mapping[str, float], float]], prior: Mapping[str, float] | None = None, weight: float = NEAR
+    rows: list[Row], least: float, prior: Mapping[str, float] | None = None, weight: float = NEAR
 ) -> dict[str, float]:
-    """Cost of each feature; what no image tells apart stays near a multiple of `prior`, which has this `weight`."""
+    """Cost of each feature, at least its floor; what no image tells apart stays near a multiple of `prior`, which has
+    this `weight`."""
     prior = prior or {}
-    names = sorted({name for features, _ in rows for name in features} | prior.keys())
-    share = np.array([[features.get(name, 0.0) / value for name in names] for features, value in rows])
+    names = sorted({name for row in rows for name in row.features} | prior.keys())
+    share = np.array([[row.features.get(name, 0.0) / row.value for name in names] for row in rows])
+    weights = np.array([row.weight for row in rows])
+    known = [row.whole for row in rows]
     near = np.array([prior.get(name, 0.0) for name in names])
-    near = near * (np.median(1 / (share @ near)) if prior else 0.0)
+    near = near * (np.median(1 / (share[known] @ near)) if prior else 0.0)
+    floor = np.array([FLOORS.get(name, least) for name in names])
     scale = np.maximum(share.max(axis=0), np.where(near > 0, weight / np.maximum(near, 1e-9), 1e-9))
     ridge = (weight if prior else RIDGE) * np.eye(len(names))
-    wanted = np.concatenate([np.ones(len(rows)), (weight if prior else 0.0) * near * scale])
-    found, _ = nnls(np.vstack([share / scale, ridge]), wanted)
-    return {name: float(f"{cost / unit:.4g}") for name, cost, unit in zip(names, found, scale, strict=True)}
+    wanted = np.concatenate([weights * (1 - share @ floor), (weight if prior else 0.0) * (near - floor) * scale])
+    found, _ = nnls(np.vstack([weights[:, None] * share / scale, ridge]), wanted)
+    costs = found / scale + floor
+    return {name: float(f"{cost:.4g}") for name, cost in zip(names, costs, strict=True)}
 
 
 def estimate(costs: Mapping[str, float], features: Mapping[str, float]) -> float:
     return sum(costs.get(name, 0.0) * count for name, count in features.items())
 
 
-def band(
-    rows: list[tuple[str, Mapping[str, float], float]], prior: Mapping[str, float] | None = None, weight: float = NEAR
-) -> list[float]:
-    """Measured over estimated of networks that the fit has not seen; of what it then knows nothing it says nothing."""
+def band(rows: list[Row], least: float, prior: Mapping[str, float] | None = None, weight: float = NEAR) -> list[float]:
+    """Measured over estimated of all images, and of nine in ten of networks that the fit has not seen; of what it then
+    knows nothing it says nothing."""
     ratios = []
-    for network in sorted({title for title, _, _ in rows}):
-        costs = fitted([(features, value) for title, features, value in rows if title != network], prior, weight)
-        own = [
-            (features, value) for title, features, value in rows if title == network and features.keys() <= costs.keys()
-        ]
-        ratios += [value / estimate(costs, features) for features, value in own]
+    for network in sorted({row.network for row in rows}):
+        costs = fitted([row for row in rows if row.network != network], least, prior, weight)
+        own = [row for row in rows if row.network == network and row.whole and row.features.keys() <= costs.keys()]
+        ratios += [row.value / estimate(costs, row.features) for row in own]
     low, high = np.percentile(ratios, INSIDE)
-    return [round(float(low), 3), round(float(high), 3)]
+    costs = fitted(rows, least, prior, weight)
+    seen = [row.value / estimate(costs, row.features) for row in rows if row.whole]
+    return [math.floor(1000 * min(low, *seen)) / 1000, math.ceil(1000 * max(high, *seen)) / 1000]
 
 
 def _turn(core: str) -> int:
@@ -216,46 +250,77 @@ def table(found: list[Point], others: Mapping[str, dict[str, Any]]) -> dict[str,
         other = cores.get(like.core, {})
         time, code = other.get("cycles"), other.get("code_bytes") if like.has_code else None
         own = [point for point in found if point.core == core]
-        beside = [point.beside_bytes for point in own if point.beside_bytes is not None]
+        known = [
+            (LIBRARY in point.code, point.beside_bytes) for point in own if point.beside_bytes and not point.copies
+        ]
+        beside, floats = ([value for has, value in known if has is wanted] for wanted in (False, True))
+        times = [Row(point.network, point.time, point.cycles) for point in own]
+        times += [Row(point.network, *timed, _weight(timed[1], point)) for point in own for timed in point.operations]
+        codes = [Row(point.network, point.code, point.code_bytes) for point in own]
         cores[core] = {
             "images": len(own),
             "networks": len({point.network for point in own}),
-            "cycles": fitted([(point.time, point.cycles) for point in own], time, like.weight),
-            "cycles_band": band([(point.network, point.time, point.cycles) for point in own], time, like.weight),
-            "code_bytes": fitted([(point.code, point.code_bytes) for point in own], code, like.weight),
-            "code_band": band([(point.network, point.code, point.code_bytes) for point in own], code, like.weight),
-            "beside_bytes": [float(np.median(beside)), float(np.max(beside))],
+            "cycles": dict.fromkeys(ADDITIONS, 0.0) | fitted(times, LEAST, time, like.weight),
+            "cycles_band": band(times, LEAST, time, like.weight),
+            "code_bytes": fitted(codes, LEAST_BYTES, code, like.weight),
+            "code_band": band(codes, LEAST_BYTES, code, like.weight),
+            "beside_bytes": _spread(beside if len(beside) >= FEWEST else [*beside, *other["beside_bytes"]]),
+            "beside_floats_bytes": _spread(floats or other["beside_floats_bytes"]),
+            "copied_code": _copied([point for point in own if point.copies], float(np.median(beside))),
         }
     return cores
 
 
+def _weight(cycles: float, point: Point) -> float:
+    """Of operations of a kind in an image: the more, the more of its time they take."""
+    return OPERATION * math.sqrt(cycles / point.cycles)
+
+
+def _spread(values: Sequence[float]) -> list[float]:
+    return [float(f"{found(values):.4g}") for found in (np.min, np.median, np.max)]
+
+
+def _copied(own: Sequence[Point], usual: float) -> list[float]:
+    """Shares of code that lie in RAM, too: what of RAM is beside the usual."""
+    if not own:
+        return [0.0] * 3
+    shares = [(point.beside_bytes - usual) / point.code_bytes for point in own if point.beside_bytes is not None]
+    return [max(0.0, share) for share in _spread(shares)]
+
+
 def measure(boards: Boards, measured_at: Mapping[str, Any]) -> None:
     """One sample of each network in each format on the boards that lack it."""
-    rows = json.loads(POINTS.read_text())["rows"] if POINTS.is_file() else []
-    done = {(row["network"], row["board"]): row for row in rows}
+    before = json.loads(POINTS.read_text())
+    done = {(row["network"], row["board"]): row for row in before["rows"]}
+    made = {**measured_at, "commit": f"{before['provenance']['commit']} {measured_at['commit']}"}
     with tempfile.TemporaryDirectory() as folder:
-        for network, wanted in _all(Path(folder)):
-            for board in wanted:
-                row = done.setdefault((network.title, board), {"network": network.title, "board": board, "formats": {}})
-                for fmt in FORMATS:
+        for wanted in _all(Path(folder)):
+            for board in wanted.boards:
+                row = done.setdefault((wanted.title, board), {"network": wanted.title, "board": board, "formats": {}})
+                for fmt in wanted.formats:
                     if fmt not in row["formats"]:
-                        row["formats"][fmt] = _measured(boards, network, board, fmt, Path(folder))
-                        POINTS.write_text(
-                            json.dumps({"provenance": measured_at, "rows": [*done.values()]}, indent=1) + "\n"
-                        )
-                        print(network.title, board, fmt, row["formats"][fmt], flush=True)
+                        row["formats"][fmt] = _measured(boards, wanted, board, fmt, Path(folder))
+                        table = {"provenance": made, "rows": [*done.values()]}
+                        POINTS.write_text(json.dumps(table, indent=1) + "\n")
+                        print(wanted.title, board, fmt, row["formats"][fmt], flush=True)
 
 
-def _measured(boards: Boards, network: Any, board: str, fmt: str, folder: Path) -> dict[str, float] | None:
-    request = Request(
-        board, str(network.model), fmt, inputs=network.inputs, calibrate=network.inputs, samples=1, results=folder / "r"
-    )
+def _measured(boards: Boards, wanted: Wanted, board: str, fmt: str, folder: Path) -> dict[str, Any] | None:
+    """Cycles of a sample and of each operation in it, and bytes; None of what does not fit."""
+    given = wanted.inputs
+    request = Request(board, wanted.model, fmt, inputs=given, calibrate=given, samples=1, results=folder / "r")
     try:
-        record = store(run(request, boards, default_cache_dir(), lambda _: None, lambda *_: None))[0]
+        found = profile(request, boards, default_cache_dir(), lambda _: None, lambda *_: None)
     except HilError as error:
-        print(network.title, board, fmt, error)
+        print(wanted.title, board, fmt, error)
         return None
-    return {"cycles": record["latency"]["median"], "flash_bytes": record["flash_bytes"]}
+    memory = json.loads(Path(found.record).read_text())["memory"]
+    return {
+        "cycles": found.whole,
+        "flash_bytes": found.flash_bytes,
+        "beside_bytes": memory["total_bytes"] - memory["arena_bytes"] - memory["input_bytes"],
+        "operations": {one.output: round(one.ticks) for one in found.operations},
+    }
 
 
 def main() -> None:
@@ -273,9 +338,7 @@ def main() -> None:
     made = {"provenance": measured_at, "cores": table(list(points(boards, cores)), old["cores"])}
     TABLE.write_text(json.dumps(made, indent=1) + "\n")
     for core, row in made["cores"].items():
-        print(
-            core, row["images"], "cycles", row["cycles_band"], "code", row["code_band"], "beside", row["beside_bytes"]
-        )
+        print(core, row["images"], *(f"{name} {row[name]}" for name in SHOWN))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import hil_command
@@ -18,49 +18,84 @@ from benchmarks import latency_table
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE, ModelError
 from tinyhil.harness.fit.core_costs import Estimate, costs_of
 from tinyhil.harness.fit.session import NO, TIGHT, YES, Agreement, Fit, FitRequest, _verdict, _with_choice, run_fit
+from tinyhil.harness.job.zoo import zoo_names
 from tinyhil.harness.settings.config import load_boards
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "results" / "golden"
 MODELS = ("digits_cnn", "digits_mlp", "fastgrnn_har", "lenet5_mnist", "protonn_usps2", "bonsai_usps2")
-WITHIN = 0.8  # of the measured images lie in the bands
+BOARDS = ("uno", "due", "h747")
 
 
 def fits(model: str, boards: tuple[str, ...], formats: str, **options: object) -> tuple[Fit, ...]:
     return run_fit(FitRequest(model, boards, formats, **options), load_boards(), lambda line: None).rows
 
 
+Said = tuple[Fit, dict]
+
+
+def on_file(model: str, boards: tuple[str, ...], formats: str) -> Iterator[Said]:
+    """What is said of a zoo model, and its golden records."""
+    for row in fits(model, boards, formats, prefer="balanced"):
+        path = GOLDEN / row.board / f"{model}-{row.format}.json"
+        if path.is_file():
+            yield row, json.loads(path.read_text())
+
+
 @pytest.fixture(scope="module")
-def pairs() -> list[tuple[Fit, dict]]:
-    """What is said of zoo models, and their golden records."""
-    found = []
-    for model in MODELS:
-        for row in fits(model, ("uno", "due", "h747"), "fixed8,fixed16", prefer="balanced"):
-            path = GOLDEN / row.board / f"{model}-{row.format}.json"
-            if path.is_file():
-                found.append((row, json.loads(path.read_text())))
-    return found
+def pairs() -> list[Said]:
+    return [pair for model in MODELS for pair in on_file(model, BOARDS, "fixed8,fixed16")]
 
 
-def test_plans_are_those_of_the_firmware(pairs: list[tuple[Fit, dict]]) -> None:
+def test_plans_are_those_of_the_firmware(pairs: list[Said]) -> None:
     assert len(pairs) > 30
     for row, golden in pairs:
         assert row.fits == YES, row
         assert row.arena_bytes == golden["memory"]["arena_bytes"], row
 
 
-@pytest.mark.parametrize("what", ["latency", "flash", "ram"])
-def test_measured_images_lie_in_the_bands(what: str, pairs: list[tuple[Fit, dict]]) -> None:
-    inside = []
+def outside(pairs: Iterable[Said]) -> list[str]:
+    """What was measured beside its band."""
+    found = []
     for row, golden in pairs:
-        memory, latency = golden["memory"], golden["latency"]
-        measured, said = {
-            "latency": (latency["median"] / latency["clock_hz"] * 1e6, row.latency_us),
-            "flash": (golden["flash_bytes"], row.flash_bytes),
-            "ram": (memory["total_bytes"], replace(row.ram_bytes, low=0.9 * row.ram_bytes.low)),
-        }[what]
-        inside.append(said.low <= measured <= said.high)
-    assert np.mean(inside) >= WITHIN
+        latency_us = golden["latency"]["median"] / golden["latency"]["clock_hz"] * 1e6
+        for what, measured, said in (
+            ("us", latency_us, row.latency_us),
+            ("B of flash", golden["flash_bytes"], row.flash_bytes),
+            ("B of RAM", golden["memory"]["total_bytes"], row.ram_bytes),
+        ):
+            if said is None or not said.low <= measured <= said.high:
+                found.append(f"{golden['model']} on {row.board} in {row.format}: {measured} {what}, said: {said}")
+    return found
+
+
+def test_measured_images_lie_in_the_bands(pairs: list[Said]) -> None:
+    assert outside(pairs) == []
+
+
+@pytest.mark.parametrize("model", [name for name in zoo_names() if name not in MODELS])
+def test_all_records_of_the_zoo_lie_in_the_bands(model: str) -> None:
+    boards = tuple(sorted({path.parent.name for path in GOLDEN.rglob(f"{model}-*.json")}))
+    assert outside(pair for board in boards for pair in on_file(model, (board,), "fixed8,int8,fixed16")) == []
+
+
+def test_floats_of_int8_and_code_for_them_take_what_was_measured() -> None:
+    """Means, norms and a softmax in single precision: 20 ms and 36 kB on a Due, where 6 ms and 15 kB were said."""
+    measured = json.loads((ROOT / "results" / "fit_points.json").read_text())["rows"]
+    rows = {(row["network"], row["board"]): row["formats"]["int8"] for row in measured if "int8" in row["formats"]}
+    boards = load_boards()
+    for model in latency_table.ZOO:
+        for said in fits(model, ("due", "nucleo_g0b1", "h747"), "int8", prefer="balanced"):
+            took = rows[model, said.board]
+            latency_us = took["cycles"] / boards.board(said.board).chip.clock_hz * 1e6
+            assert said.latency_us.low <= latency_us <= said.latency_us.high, said
+            assert said.flash_bytes.low <= took["flash_bytes"] <= said.flash_bytes.high, said
+
+
+def test_no_operation_is_free() -> None:
+    for core, row in json.loads((ROOT / "harness" / "fit" / "costs.json").read_text())["cores"].items():
+        for name, cost in row["cycles"].items():
+            assert cost >= latency_table.FLOORS.get(name, latency_table.LEAST), (core, name)
 
 
 def test_every_board_takes_seconds() -> None:
@@ -77,12 +112,13 @@ def test_every_board_takes_seconds() -> None:
     assert {row.format for row in rows} == {"fixed8", "int8", "fixed16"}
 
 
-def test_convolutions_in_groups_take_what_was_measured_of_them(tmp_path: Path) -> None:
+def test_isolated_operations_take_what_was_measured_of_them(tmp_path: Path) -> None:
     boards, measured = load_boards(), json.loads((ROOT / "results" / "fit_points.json").read_text())["rows"]
-    for network in latency_table.grouped(tmp_path):
+    for network in latency_table.isolated(tmp_path):
         rows = {row["board"]: row["formats"] for row in measured if row["network"] == network.title}
-        assert set(rows) == set(network.boards)
-        for said in fits(str(network.model), ("due", "nucleo_u575"), "fixed8,int8", prefer="balanced"):
+        for said in fits(str(network.model), ("due", "nucleo_g0b1"), "fixed8,int8", prefer="balanced"):
+            if said.format not in rows.get(said.board, {}):
+                continue
             took = rows[said.board][said.format]["cycles"] / boards.board(said.board).chip.clock_hz * 1e6
             assert said.latency_us is not None
             assert said.latency_us.low <= took <= said.latency_us.high, said
@@ -102,8 +138,9 @@ def test_what_does_not_fit_says_why(size: int, side: int, reason: str, tmp_path:
 
 
 def test_what_no_image_has_shown_is_tight_at_best() -> None:
-    """A Softmax of int8 in single precision: its code is as unknown on an AVR as its time."""
-    model = tinyhil.load(simple([node("Softmax", "x", "y")], {"x": (1, 4)}))
+    """A convolution in groups: its code is as unknown on an AVR as its time."""
+    weights = {"W": np.random.default_rng(0).normal(size=(4, 2, 3, 3))}
+    model = tinyhil.load(simple([node("Conv", "x W", "y", group=2)], {"x": (1, 4, 5, 5)}, weights))
     rows = {row.board: row for row in model.fit(["uno", "h747"], formats="int8")}
     assert (rows["uno"].fits, rows["uno"].latency_us) == (TIGHT, None)
     assert "no measured image of this core has such operations" in rows["uno"].reason

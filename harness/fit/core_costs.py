@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """`value`, and between which values nine of ten networks lie that the fit had not seen."""
+    """`value`, and between which values all measured images lie, and nine of ten of networks the fit had not seen."""
 
     value: float
     low: float
@@ -25,11 +25,20 @@ class Estimate:
         """With what is known exactly."""
         return Estimate(self.value + known, self.low + known, self.high + known)
 
+    def and_(self, other: Estimate) -> Estimate:
+        """Both together."""
+        return Estimate(self.value + other.value, self.low + other.low, self.high + other.high)
+
+    def within(self, most: float) -> Estimate:
+        """What takes no more than there is."""
+        return Estimate(min(self.value, most), min(self.low, most), min(self.high, most))
+
 
 @dataclass(frozen=True, slots=True)
 class CoreCosts:
-    """Of one core: cycles and bytes of code by feature (features.py), each with its band, and bytes of RAM beside arena
-    and input (stack, wire, states of the runtime): the median and the most that was measured."""
+    """Of one core: cycles and bytes of code by feature (features.py), each with its band; bytes of RAM beside arena and
+    input (stack, wire, states of the runtime), apart of images that compute with floats, and of chips that copy kernels
+    the share of the code that is in RAM: the least that was measured, the median and the most."""
 
     images: int
     networks: int
@@ -37,7 +46,9 @@ class CoreCosts:
     cycles_band: tuple[float, float]
     code_bytes: Mapping[str, float]
     code_band: tuple[float, float]
-    beside_bytes: tuple[float, float]
+    beside_bytes: tuple[float, float, float]
+    beside_floats_bytes: tuple[float, float, float]
+    copied_code: tuple[float, float, float]
 
     def cycles_of(self, features: Mapping[str, float]) -> Estimate | None:
         """Of one sample; None where the table knows nothing of a layer's kind."""
@@ -46,6 +57,11 @@ class CoreCosts:
     def code_of(self, features: Mapping[str, float]) -> Estimate:
         """Bytes of an image without its constants."""
         return _estimate(self.code_bytes, self.code_band, features)
+
+    def copied_of(self, code: Estimate) -> Estimate:
+        """Bytes of so much code that lie in RAM, too, where a chip copies kernels."""
+        least, median, most = self.copied_code
+        return Estimate(code.value * median, code.low * least, code.high * most)
 
     def unknown(self, features: Mapping[str, float]) -> list[str]:
         """Features of which nothing was measured on this core."""

@@ -7,52 +7,123 @@ into the same ones.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tinyhil.codegen.profile_calls import constant_bytes, number_of
 from tinyhil.formats.format import AFFINE, SINGLE
 from tinyhil.harness.measure.operations import elements_of, executions_of, last_of, macs_of, ops_of
-from tinyhil.language.form import Weights
+from tinyhil.language.form import Arithmetic, Weights
 from tinyhil.language.program import Op, Program, Role
 from tinyhil.memplan import Plan
 from tinyhil.ops.distance import SQUARED_DISTANCE
-from tinyhil.passes.chains import carried_out
+from tinyhil.passes.chains import Chain, carried_out
 
 IMAGE, CALL, RESULT, ELEMENT, SPARSE = "image", "call", "result", "element", "sparse"
+PRODUCT, REDUCE, FUNCTION, NORM, OTHER = "product", "reduce", "function", "norm", "other"
+KERNEL, LIBRARY = "kernel", "library"
+IN_FLOATS = (Arithmetic.SINGLE, Arithmetic.DECIDED)
+OF_ITS_OWN = {"length", "units"}  # transforms and cells of recurrent networks: nothing here says how much they do
+DEPEND = {"count", "along"}  # one of these beside "outer": as many results as operands, which depend on each other
+WIDE, ZERO_POINTS, ALIGNED = "wide sum", "zero points", "aligned distance"
+ODD_WINDOW, ODD_DEPTHWISE = "odd window", "odd depthwise window"
+ADDITIONS = (WIDE, ZERO_POINTS, ALIGNED, ODD_WINDOW, ODD_DEPTHWISE)  # to what they are part of; some cost nothing
+FAST_WIDTHS = (1, 3)  # of windows, for which a Cortex-M has loops of its own
+REGISTER_BITS = 32
 
 
 def time_features(program: Program, plan: Plan) -> Mapping[str, float]:
     """Of one sample: executions of operations, products of layers and elements of the others, by class."""
     found: Counter[str] = Counter({IMAGE: 1})
+    for _, counts in operation_features(program, plan):
+        found.update(counts)
+    return found
+
+
+def operation_features(program: Program, plan: Plan) -> Iterator[tuple[str, Mapping[str, float]]]:
+    """The same of each operation that the board carries out, with the tensor that it writes."""
     times = executions_of(program, plan)
     for item in carried_out(program, plan, program.body):
-        executions = times[number_of(program, item)]
-        elements = elements_of(program, item, executions)
-        macs = macs_of(program, item, elements)
-        found[CALL] += executions
-        op = last_of(item)
-        if macs is None:
-            found[f"{ELEMENT} {_width(program, op)}"] += elements * len(ops_of(item))
-            continue
-        streamed = _streamed(program, op)
-        found[f"{RESULT} {_width(program, op)}"] += elements
-        if streamed:
-            found[f"{SPARSE} {_width(program, op)}"] += streamed * executions
-        else:
-            found[f"{_layer(program, op)} {_operands(program, op)}"] += macs
+        yield last_of(item).output, _counts(program, item, times[number_of(program, item)])
+
+
+def _counts(program: Program, item: Op | Chain, executions: int) -> Mapping[str, float]:
+    elements = elements_of(program, item, executions)
+    macs = macs_of(program, item, elements)
+    found: Counter[str] = Counter({CALL: executions})
+    op = last_of(item)
+    if macs is None:
+        for one in ops_of(item):
+            found.update(_work(program, one, elements, executions))
+        return found
+    streamed = _streamed(program, op)
+    found[f"{RESULT} {_width(program, op)}"] += elements
+    if streamed:
+        found[f"{SPARSE} {_width(program, op)}"] += streamed * executions
+    else:
+        found[f"{_layer(program, op)} {_operands(program, op)}"] += macs
+        found.update(_dearer(op, macs))
     return found
+
+
+def _dearer(op: Op, products: int) -> Mapping[str, float]:
+    """What some products cost beside the rest: sums that may exceed a register, zero points that are subtracted, codes
+    that are shifted first, windows without a loop of their own."""
+    if op.domain == SINGLE:
+        return {}
+    p = op.params
+    reasons = {
+        WIDE: op.accumulator_bits > REGISTER_BITS,
+        ZERO_POINTS: op.kernel.arithmetic is Arithmetic.AFFINE,
+        ALIGNED: op.kernel == SQUARED_DISTANCE.form and not p["drop"] and p["a_shift"] != p["b_shift"],
+        ODD_WINDOW: p.get("kernel_x", 3) not in FAST_WIDTHS and not _is_depthwise(op),
+        ODD_DEPTHWISE: p.get("kernel_x", 3) not in FAST_WIDTHS and _is_depthwise(op),
+    }
+    return {name: products for name, holds in reasons.items() if holds}
+
+
+def _is_depthwise(op: Op) -> bool:
+    return op.params.get("groups", 1) > 1 and op.params["groups"] == op.params.get("channels")
+
+
+def _work(program: Program, op: Op, elements: int, executions: int) -> Mapping[str, float]:
+    """What an operation that is no layer goes through: products of computed tensors and their results, operands of what
+    reduces them, places of a window, or its elements."""
+    p, width = op.params, _width(program, op)
+    if "columns" in p and "inner" in p:
+        products = elements * p["inner"]
+        return {f"{PRODUCT} {_operands(program, op)}": products, f"{RESULT} {width}": elements, **_dearer(op, products)}
+    if OF_ITS_OWN & p.keys():
+        return {f"{OTHER} {op.kernel}": elements}
+    read = p["outer"] * p["along"] * p.get("inner", 1) * executions if "along" in p else elements
+    if read != elements:
+        return {f"{REDUCE if op.domain == SINGLE else ELEMENT} {width}": max(read, elements)}
+    if "centre" in p:
+        return {f"{NORM} {width}": elements}
+    if op.kernel.arithmetic in IN_FLOATS or ("outer" in p and DEPEND & p.keys()):
+        kind = op.kernel.arithmetic if op.kernel.arithmetic is Arithmetic.DECIDED else width
+        return {f"{FUNCTION if 'outer' in p else ELEMENT} {kind}": elements}
+    return {f"{ELEMENT} {width}": elements * p.get("kernel_y", 1) * p.get("kernel_x", 1)}
 
 
 def code_features(program: Program, plan: Plan) -> Mapping[str, float]:
-    """Of an image: operations, kernels, and layers, whose loops are compiled for each shape. Constants count apart."""
+    """Of an image: operations, kernels, layers, whose loops are compiled for each shape, and whether it computes with
+    floats, for which a core without them has a library. Constants count apart."""
     items = list(carried_out(program, plan, program.body))
+    every = [op for item in items for op in ops_of(item)]
     found: Counter[str] = Counter({IMAGE: 1, CALL: len(items)})
-    found["kernel"] = len({(op.kernel, _width(program, op)) for item in items for op in ops_of(item)})
-    for item in items:
-        op = last_of(item)
-        if macs_of(program, item, 1) is not None:
-            found[f"{_layer(program, op)} layer"] += 1
+    found.update(f"{KERNEL} {kind}" for _, kind in {(op.kernel, _code_kind(op)) for op in every})
+    if any(op.domain == SINGLE for op in every):
+        found[LIBRARY] = 1
+    layers = [last_of(item) for item in items if macs_of(program, item, 1) is not None]
+    found.update(f"{_layer(program, op)} layer" for op in layers)
+    found.update(f"{kind} code" for kind, _ in {(_layer(program, op), op.kernel) for op in layers})
     return found
+
+
+def _code_kind(op: Op) -> str:
+    if op.kernel.arithmetic in IN_FLOATS:
+        return "function"
+    return "float" if op.domain == SINGLE else "integer"
 
 
 def flash_constants(program: Program) -> int:
@@ -66,7 +137,7 @@ def _layer(program: Program, op: Op) -> str:
     if op.kernel == SQUARED_DISTANCE.form:
         return "distance"
     if p.get("groups", 1) > 1:
-        return "depthwise" if p["groups"] == p.get("channels") else "grouped"
+        return "depthwise" if _is_depthwise(op) else "grouped"
     if p.get("kernel_y", 1) * p.get("kernel_x", 1) > 1:
         return "window"
     return (
@@ -75,16 +146,19 @@ def _layer(program: Program, op: Op) -> str:
 
 
 def _operands(program: Program, op: Op) -> str:
-    bits = [_bits(program, name) for name in op.inputs if program.tensors[name].role != Role.TABLE][:2]
+    names = [name for name in op.inputs if program.tensors[name].role != Role.TABLE][:2]
     if op.domain == SINGLE:
-        return "float"
+        return "rescaled" if all(program.tensors[name].format.domain == AFFINE for name in names) else "float"
+    bits = [_bits(program, name) for name in names]
     return f"{max(bits, default=8)}x{min(bits, default=8)}"
 
 
 def _width(program: Program, op: Op) -> str:
-    if op.domain == SINGLE:
-        return "float"
+    """Of results; what is looked up is what its table holds, even if that stands for floats."""
     fmt = program.tensors[op.output].format
+    is_looked_up = any(program.tensors[name].role == Role.TABLE for name in op.inputs)
+    if op.domain == SINGLE and not (is_looked_up and op.kernel.arithmetic not in IN_FLOATS):
+        return "float"
     return "rescaled" if fmt.domain == AFFINE else str(_bits(program, op.output))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tinyhil.harness.build.pipeline import place_for
 from tinyhil.harness.fit.core_costs import CoreCosts, Estimate, costs_of
-from tinyhil.harness.fit.features import code_features, flash_constants, time_features
+from tinyhil.harness.fit.features import LIBRARY, code_features, flash_constants, time_features
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.language.program import Program
 from tinyhil.preference import Wish
@@ -27,13 +27,21 @@ def needs_of(lowered: Program, board: BoardSpec, wish: Wish) -> Needs:
     """Estimates with their bands; DoesNotFit where no plan fits the RAM of the board."""
     placed, transfer = place_for(lowered, board, wish)
     costs, program, plan = costs_of(board.chip.core), placed.program, placed.plan
-    flash = None if costs is None else costs.code_of(code_features(program, plan)).plus(flash_constants(program))
-    cycles = None if costs is None else costs.cycles_of(time_features(program, plan))
-    latency = None if cycles is None else cycles.times(1e6 / board.chip.clock_hz)
-    return Needs(plan.peak_bytes, flash, ram_of(plan.peak_bytes + transfer.input_bytes, costs), latency)
+    planned_bytes = plan.peak_bytes + transfer.input_bytes
+    if costs is None:
+        return Needs(plan.peak_bytes, None, ram_of(planned_bytes, None), None)
+    parts, cycles = code_features(program, plan), costs.cycles_of(time_features(program, plan))
+    code, ram, chip = costs.code_of(parts), ram_of(planned_bytes, costs, LIBRARY in parts), board.chip
+    if chip.hot is not None and chip.hot.code_bytes:  # only where there is room
+        room = max(0.0, (chip.ram_bytes or 0) - ram.high)
+        ram = ram.and_(costs.copied_of(code).within(room))
+    latency = None if cycles is None else cycles.times(1e6 / chip.clock_hz)
+    return Needs(plan.peak_bytes, code.plus(flash_constants(program)), ram, latency)
 
 
-def ram_of(planned_bytes: int, costs: CoreCosts | None) -> Estimate:
-    """Arena and input are exact; the runtime and the stack are as on other images."""
-    median, most = costs.beside_bytes if costs is not None else (0.0, 0.0)
-    return Estimate(planned_bytes + median, planned_bytes + median, planned_bytes + most)
+def ram_of(planned_bytes: int, costs: CoreCosts | None, floats: bool = False) -> Estimate:
+    """Arena and input are exact; the runtime and the stack are as on other images, with or without `floats`."""
+    if costs is None:
+        return Estimate(planned_bytes, planned_bytes, planned_bytes)
+    least, median, most = costs.beside_floats_bytes if floats else costs.beside_bytes
+    return Estimate(planned_bytes + median, planned_bytes + least, planned_bytes + most)

@@ -1,0 +1,111 @@
+"""Small networks of random weights, of which each has operations that the networks of others have not, or not apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import NodeProto, helper, numpy_helper
+
+from benchmarks.peers import Network
+from tools.measured import ARM, BOARDS
+
+FEW = ("nucleo_l4r5", "nucleo_g0b1", "nucleo_u575")  # boards of which golden records are few
+GROUPS = ((2, 24, 12), (4, 32, 16), (8, 64, 8))  # in a convolution of 3 x 3 and a pointwise one; channels, side
+AROUND, HALF = [1] * 4, [2, 2]
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def isolated(folder: Path) -> Iterator[Network]:
+    """Files of all of them, and the boards they are measured on."""
+    for groups, channels, side in GROUPS:
+        yield _network(folder, *_grouped(groups, channels, side), boards=(*ARM, *FEW))
+    for made in (_attention(16, 12), _attention(8, 20), _functions(96), _functions(40), _depthwise(8, 12, 3)):
+        yield _network(folder, *made, boards=(*BOARDS, *FEW))
+    yield _network(folder, *_depthwise(16, 10, 5), boards=(*BOARDS, *FEW))
+
+
+def _grouped(groups: int, channels: int, side: int) -> tuple[str, Sequence[NodeProto], Shapes, tuple[int, ...]]:
+    weights: dict[str, tuple[int, ...]] = {"first": (channels, 3, 3, 3), "window": (channels, channels // groups, 3, 3)}
+    weights |= {"point": (channels, channels // groups, 1, 1), "last": (channels * side * side // 4, 10)}
+    nodes = [
+        helper.make_node("Conv", ["x", "first"], ["a"], pads=AROUND),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "window"], ["c"], pads=AROUND, group=groups),
+        helper.make_node("Relu", ["c"], ["d"]),
+        helper.make_node("Conv", ["d", "point"], ["e"], group=groups),
+        helper.make_node("MaxPool", ["e"], ["f"], kernel_shape=HALF, strides=HALF),
+        helper.make_node("Flatten", ["f"], ["g"]),
+        helper.make_node("MatMul", ["g", "last"], ["y"]),
+    ]
+    return f"{groups} groups of {channels // groups} channels", nodes, weights, (3, side, side)
+
+
+def _attention(rows: int, width: int) -> tuple[str, Sequence[NodeProto], Shapes, tuple[int, ...]]:
+    """Products of two computed tensors, softmax, a norm and means: floats, where a format has no integers for them."""
+    weights: dict[str, tuple[int, ...]] = dict.fromkeys("QKV", (width, width))
+    weights |= {"scale": (width,), "shift": (width,), "last": (width, 6)}
+    nodes = [helper.make_node("MatMul", ["x", name], [name.lower()]) for name in "QKV"]
+    nodes += [
+        helper.make_node("Transpose", ["k"], ["k2"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["q", "k2"], ["s"]),
+        helper.make_node("Softmax", ["s"], ["p"], axis=-1),
+        helper.make_node("MatMul", ["p", "v"], ["o"]),
+        helper.make_node("Add", ["o", "x"], ["r"]),
+        helper.make_node("LayerNormalization", ["r", "scale", "shift"], ["n"], axis=-1),
+        helper.make_node("ReduceMean", ["n"], ["m"], axes=[1], keepdims=0),
+        helper.make_node("MatMul", ["m", "last"], ["y"]),
+    ]
+    return f"attention {rows} x {width}", nodes, weights, (rows, width)
+
+
+def _functions(count: int) -> tuple[str, Sequence[NodeProto], Shapes, tuple[int, ...]]:
+    """Functions of an element, quotients, products, choices and a softmax, between two layers."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "first"], ["a"]),
+        helper.make_node("Tanh", ["a"], ["b"]),
+        helper.make_node("Sigmoid", ["a"], ["c"]),
+        helper.make_node("Mul", ["b", "c"], ["d"]),
+        helper.make_node("Exp", ["d"], ["e"]),
+        helper.make_node("Div", ["d", "e"], ["f"]),
+        helper.make_node("Max", ["f", "a"], ["g"]),
+        helper.make_node("Softmax", ["g"], ["h"], axis=-1),
+        helper.make_node("Sub", ["h", "b"], ["i"]),
+        helper.make_node("MatMul", ["i", "last"], ["y"]),
+    ]
+    return f"functions of {count}", nodes, {"first": (16, count), "last": (count, 4)}, (16,)
+
+
+def _depthwise(channels: int, side: int, kernel: int) -> tuple[str, Sequence[NodeProto], Shapes, tuple[int, ...]]:
+    """Depthwise and pointwise layers, the first of stride 1, the second of 2, and a mean over what is left."""
+    weights = {"one": (channels, 1, kernel, kernel), "point": (12, channels, 1, 1), "two": (12, 1, kernel, kernel)}
+    around = [kernel // 2] * 4
+    nodes = [
+        helper.make_node("Conv", ["x", "one"], ["a"], pads=around, group=channels),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "point"], ["c"]),
+        helper.make_node("Relu", ["c"], ["d"]),
+        helper.make_node("Conv", ["d", "two"], ["e"], pads=around, strides=HALF, group=12),
+        helper.make_node("GlobalAveragePool", ["e"], ["f"]),
+        helper.make_node("Flatten", ["f"], ["g"]),
+        helper.make_node("MatMul", ["g", "last"], ["y"]),
+    ]
+    return f"depthwise {kernel} x {kernel} of {channels}", nodes, {**weights, "last": (12, 4)}, (channels, side, side)
+
+
+def _network(
+    folder: Path, title: str, nodes: Sequence[NodeProto], weights: Shapes, shape: tuple[int, ...], boards: Sequence[str]
+) -> Network:
+    random = np.random.default_rng(len(title))
+    constants = [numpy_helper.from_array(random.normal(0, 0.2, s).astype(np.float32), n) for n, s in weights.items()]
+    inputs = [helper.make_tensor_value_info("x", 1, (1, *shape))]
+    outputs = [helper.make_tensor_value_info("y", 1, None)]
+    graph = helper.make_graph(nodes, "isolated", inputs, outputs, constants)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    made.graph.output[0].CopyFrom(onnx.shape_inference.infer_shapes(made).graph.output[0])
+    model, samples = folder / f"{title.replace(' ', '_')}.onnx", folder / f"{title.replace(' ', '_')}.npz"
+    onnx.save(made, model)
+    np.savez(samples, x=random.normal(size=(8, *shape)).astype(np.float32))
+    return Network(title, model, samples, 1, {}, {}, tuple(boards))
