@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -69,17 +70,23 @@ class Page:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", features=[scheme])
 
+    def resize(self, width: int) -> None:
+        """The same page at another width, not loaded again."""
+        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+
     def visit(self, address: str, width: int, dark: bool) -> None:
         """The same of an address of this computer."""
         self._look_as(width, dark)
         self._go(address)
 
     def _go(self, address: str) -> None:
+        self.evaluate("window.before = true; 0")
         self.ask("Page.navigate", url=address)
         wait = f"new Promise(done => {{ const look = () => {DRAWN} ? done(1) : setTimeout(look, 20); look(); }})"
         for _ in range(50):  # the page before is still there for a moment
-            if self.evaluate("location.href") == address:
+            if self.evaluate("location.href") == address and not self.evaluate("window.before"):
                 break
+            time.sleep(0.02)
         self.evaluate(wait)
 
     def picture(self, path: Path) -> None:

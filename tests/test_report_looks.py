@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from browser import Page, browser, chromium
+from hil_command import wait_until
 
 from tinyhil.harness.report.page import make_page
 
@@ -86,6 +87,22 @@ def test_nothing_is_cut_and_no_label_lies_on_another(name: str, pages: dict[str,
         if width == 390:
             assert tab.evaluate(CUT) == []
     assert tab.errors == []
+
+
+SHOWN = """[...document.querySelectorAll(".mark-text.role-mark text")]
+  .filter((t) => t.style.visibility !== "hidden").map((t) => t.textContent).sort().join()"""
+
+
+@pytest.mark.parametrize("width", [40, 390])
+def test_names_go_and_come_back_with_the_room_for_them(width: int, pages: dict[str, Path], tab: Page) -> None:
+    """A window that was narrow for a moment, as while a picture of the page is taken."""
+    tab.show(pages["profile"], 390, False)
+    shown = tab.evaluate(SHOWN)
+    assert shown
+    for one in (40, width):
+        tab.resize(one)
+        wait_until(lambda: tab.evaluate("innerWidth") == one)  # noqa: B023
+    wait_until(lambda: (tab.evaluate(SHOWN) == shown) is (width == 390))
 
 
 def test_labels_that_would_lie_on_another_are_what_the_test_sees(pages: dict[str, Path], tab: Page) -> None:

@@ -31,7 +31,9 @@ def _sentence(records: Sequence[RecordLike]) -> str:
     wrong = [record for record in records if verdict_of(record)["verdict"] != VALID]
     if not wrong:
         return f"All {len(records)} records fit their boards and are right, bit for bit."
-    names = ", ".join(f"{r['model']} on {r['board']} ({verdict_of(r)['issues'][0]['code']})" for r in wrong[:3])
+    names = ", ".join(
+        f"{r['model']} in {r['format']} on {r['board']} ({verdict_of(r)['issues'][0]['code']})" for r in wrong[:3]
+    )
     more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
     return f"{len(records) - len(wrong)} of {len(records)} records fit and are right; to be looked at: {names}{more}."
 

@@ -42,6 +42,17 @@ function fit() {
   });
 }
 
+const views = new Map(); // of the figures that are drawn
+
+// A chart follows its column's width after the window's event: only then it is known which names have room.
+function follow() {
+  fit();
+  setTimeout(() => views.forEach(async (view, figure) => {
+    await view.runAsync();
+    declutter(figure);
+  }));
+}
+
 async function draw() {
   const figures = [...document.querySelectorAll("figure.chart")].filter((figure) => !figure.closest("details:not([open])"));
   await Promise.all(figures.map(async (figure) => {
@@ -49,6 +60,7 @@ async function draw() {
     const options = { actions: false, renderer: "svg", config: config(), tooltip: { theme: dark.matches ? "dark" : "light" } };
     const shown = await window.vegaEmbed(figure.querySelector(".drawn"), spec, options);
     await shown.view.runAsync();
+    views.set(figure, shown.view);
     declutter(figure);
   }));
   fit();
@@ -108,7 +120,7 @@ function open() { // what an address or a card points at may lie in a closed par
 document.querySelectorAll("details").forEach((part) => part.addEventListener("toggle", draw));
 addEventListener("hashchange", open);
 addEventListener("beforeprint", () => document.querySelectorAll("details.record").forEach((part) => { part.open = true; }));
-addEventListener("resize", () => { fit(); document.querySelectorAll("figure.chart").forEach(declutter); });
+addEventListener("resize", follow);
 dark.addEventListener("change", draw);
 narrow.addEventListener("change", draw);
 open();

@@ -10,7 +10,7 @@ from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.report import charts
 from tinyhil.harness.report.graph_picture import draw_graph
 from tinyhil.harness.report.html import Cell, chart, escape, number, pairs, section, table
-from tinyhil.harness.report.sentence import sentence
+from tinyhil.harness.report.sentence import sentence, time_of
 from tinyhil.harness.report.time_bar import time_bar
 from tinyhil.harness.report.worst_samples import worst_samples
 
@@ -74,10 +74,6 @@ def _head(record: RecordLike, found: Mapping[str, Any], source: str) -> str:
 
 def _tiles(record: RecordLike) -> str:
     latency, memory = record["latency"], record["memory"]
-    us = latency.get("median_us")
-    if us is None and latency["unit"] != "instructions" and latency["clock_hz"]:
-        us = latency["median"] / latency["clock_hz"] * 1e6
-    value = f"{latency['median']:,.0f}" if us is None else f"{us / 1000:,.2f} ms" if us >= 1000 else f"{us:,.1f} µs"
     more = f"median {latency['median']:,.0f} {latency['unit']}"
     more += f", max {latency['max']:,.0f}" if "max" in latency else ""
     more += band(latency)
@@ -99,7 +95,7 @@ def _tiles(record: RecordLike) -> str:
         '<div class="tiles">'
         + "".join(
             (
-                _tile("latency", value, more),
+                _tile("latency", time_of(latency), more),
                 _tile("RAM", f"{known:,} B", ram_parts, known, limit),
                 _tile(
                     "flash", f"{record['flash_bytes']:,} B", "", record["flash_bytes"], record.get("flash_limit_bytes")

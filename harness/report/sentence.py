@@ -50,11 +50,11 @@ def _right(record: RecordLike) -> str:
 def time_of(latency: Mapping[str, Any]) -> str:
     """The median in the unit that suits it; instructions stay instructions."""
     us = latency.get("median_us")
-    if us is None and latency["unit"] == "cycles" and latency["clock_hz"]:
+    if us is None and latency["unit"] != "instructions" and latency["clock_hz"]:
         us = latency["median"] / latency["clock_hz"] * 1e6
     if us is None:
         return f"{latency['median']:,.0f} {latency['unit']}"
-    return f"{us / 1000:,.2f} ms" if us >= 1000 else f"{us:,.1f} µs"
+    return f"{us / 1e6:,.2f} s" if us >= 1e6 else f"{us / 1e3:,.2f} ms" if us >= 1e3 else f"{us:,.1f} µs"
 
 
 def _shares(record: RecordLike) -> str:
