@@ -20,7 +20,7 @@ CASES = {
     ("digits_mlp", "sign"): {"signs"},
     ("fastgrnn_har", "fixed8"): {"tables", "folds", "ranges", "blocks"},
     ("fastgrnn_har", "int8"): {"tables", "linear-sums", "ranges", "blocks"},
-    ("protonn_usps2", "fixed8"): {"streams"},
+    ("protonn_usps2", "fixed8"): {"streams", "matrices"},
 }
 
 

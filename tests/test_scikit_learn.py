@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import random
-import re
 from pathlib import Path
 
 import numpy as np
@@ -131,15 +130,13 @@ def test_damaged_files_end_in_one_line(tmp_path: Path) -> None:
 
 RUN = {
     "SimpleImputer": ("sklearn.impute", {}),
+    "KNNImputer": ("sklearn.impute", {}),
     "OneHotEncoder": ("sklearn.preprocessing", {"handle_unknown": "ignore", "sparse_output": False}),
     "OrdinalEncoder": ("sklearn.preprocessing", {}),
     "AdaBoostRegressor": ("sklearn.ensemble", {"n_estimators": 3}),
     "OneVsOneClassifier": ("sklearn.multiclass", None),
     "PowerTransformer": ("sklearn.preprocessing", {}),
     "QuantileTransformer": ("sklearn.preprocessing", {"n_quantiles": 20}),
-}
-REFUSED = {
-    "KNNImputer": ("sklearn.impute", {}),
 }
 
 
@@ -149,7 +146,7 @@ def exported(name: str, folder: Path) -> tuple[Path, np.ndarray]:
     skl2onnx = pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
     datasets = pytest.importorskip("sklearn.datasets")
     linear, pipeline = importlib.import_module("sklearn.linear_model"), importlib.import_module("sklearn.pipeline")
-    module, options = {**RUN, **REFUSED}[name]
+    module, options = RUN[name]
     kind = getattr(importlib.import_module(module), name)
     x, y = datasets.load_iris(return_X_y=True)
     x = np.round(x).astype(np.float32)
@@ -206,16 +203,6 @@ def test_powers_of_both_signs_and_near_zero(tmp_path: Path) -> None:
         assert error < 2e-4 * np.abs(wanted).max()
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_the_page_says_is_refused_is(name: str, tmp_path: Path) -> None:
-    """One that runs one day moves to the other rows of docs/exporters.md, where each has its reason."""
-    path, x = exported(name, tmp_path)
-    with pytest.raises((ModelError, DataError), match=r"m\.onnx: node '\S+'|value '\w+' is not finite"):
-        compiled(load_model(path).graph, x[:, None])
-    assert "| no: " in row_of(name)
-
-
 @pytest.mark.parametrize(("modes", "aggregate", "after"), [((0, 3), 1, 2), ((1, 2), 0, 1), ((0,), 1, 0)])
 def test_trees_whose_leaves_stand_apart(modes: tuple[int, ...], aggregate: int, after: int, tmp_path: Path) -> None:
     """TreeEnsemble of ai.onnx.ml 5, with thresholds that values equal."""
@@ -266,9 +253,3 @@ def test_naive_bayes_on_raw_features_is_within_a_point_of_floats(name: str, tmp_
     floats, integers = (float((scores.argmax(axis=1) == y[learnt:]).mean()) for scores in found)
     assert floats > BAYES[name]
     assert abs(floats - integers) <= 0.01
-
-
-def test_the_page_names_no_other_refused_estimator() -> None:
-    page = (Path(__file__).resolve().parent.parent / "docs/exporters.md").read_text()
-    rows = [line for line in page.splitlines() if "| no: " in line]
-    assert {name for row in rows for name in re.findall(r"`(\w+)`", row.split("| no: ")[0])} == set(REFUSED)

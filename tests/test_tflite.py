@@ -127,6 +127,7 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
         one_operator(OPERATOR.CUSTOM),
         "node 'custom_0': operator CUSTOM is not supported; `hil docs exporters` lists",
     ),
+    "one operand": (one_operator(OPERATOR.GREATER), r"node '.*' \(Greater\): 1 operands, it takes 2"),
     "read": (one_operator(OPERATOR.READ_VARIABLE), r"node 'read_variable_0' .*: its variable is not known"),
     "assign": (one_operator(OPERATOR.ASSIGN_VARIABLE), "not a valid TensorFlow Lite model"),
     "call": (one_operator(OPERATOR.CALL_ONCE), r"not a valid TensorFlow Lite model \(CALL_ONCE without options\)"),

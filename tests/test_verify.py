@@ -201,6 +201,7 @@ STAGES = {
     "without_needless_clipping": "ranges",
     "with_signs": "signs",
     "with_records": "blocks",
+    "with_matrices": "matrices",
     "with_streams": "streams",
     "with_softmax_tables": "softmax-tables",
 }

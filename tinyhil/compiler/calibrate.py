@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from tinyhil import files
+from tinyhil.compiler.missing import shown
 from tinyhil.errors import DataError, ModelError
 from tinyhil.formats.clipping import METHODS, clipped, require_method, sketch
 from tinyhil.formats.format import NamedFormat
 from tinyhil.language.graph import Graph
-from tinyhil.references.evaluate import evaluate
+from tinyhil.references.evaluate import evaluate, takes_missing
 
 SCHEMA_VERSION = 1
 FEWEST_ZEROS = 0.01  # a share below it is not kept
@@ -78,8 +79,11 @@ def calibrate(graph: Graph, inputs: np.ndarray, source: Mapping[str, Any], by: s
     seen: dict[str, tuple[float, float]] = {}
     values: dict[str, list[np.ndarray]] = {}
     sizes: dict[str, np.ndarray] = {}  # how many have which exponent
+    missing = shown(graph)
 
     def watch(name: str, array: np.ndarray) -> None:
+        if name in missing:
+            array = np.nan_to_num(array, nan=0.0)
         low, high = float(array.min()), float(array.max())
         if not np.isfinite(low) or not np.isfinite(high):
             raise DataError(f"calibration: value '{name}' is not finite; the model or the data overflow float32")
@@ -110,8 +114,8 @@ def _zeros_of(counts: np.ndarray, largest: float) -> float:
 
 
 def _columns(graph: Graph, inputs: np.ndarray) -> dict[str, Ends]:
-    """Lowest and highest value of each element of the input, if it is a vector."""
-    if sum(dim > 1 for dim in graph.shapes[graph.inputs[0]]) != 1:
+    """Lowest and highest value of each element of the input, if it is a vector of numbers that are all there."""
+    if takes_missing(graph) or sum(dim > 1 for dim in graph.shapes[graph.inputs[0]]) != 1:
         return {}
     flat = inputs.reshape(len(inputs), -1)
     return {graph.inputs[0]: (tuple(flat.min(axis=0).tolist()), tuple(flat.max(axis=0).tolist()))}

@@ -10,6 +10,7 @@ import numpy as np
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.compiler.cell_scales import with_cell_scales
 from tinyhil.compiler.columns import scaled_columns
+from tinyhil.compiler.missing import missing_formats
 from tinyhil.compiler.never_negative import never_negative
 from tinyhil.compiler.pins import asymmetric_weights, grouped_weights, moved_constants, pinned_formats, stated_operands
 from tinyhil.compiler.shared_scales import leaders_of, ranges_together, share_scales
@@ -216,7 +217,7 @@ def _fixed(graph: Graph, groups: list[tuple[str, ...]], ranges: Ranges) -> dict[
     """What no assignment changes: values that are whole numbers, and formats that the model itself states."""
     pins = pinned_formats(graph, groups)
     constants = {**moved_constants(graph, pins), **asymmetric_weights(graph, pins), **stated_operands(graph, pins)}
-    return {**integral_formats(graph, groups, ranges.values), **pins, **constants}
+    return {**integral_formats(graph, groups, ranges.values), **pins, **constants, **missing_formats(graph, groups)}
 
 
 def _movable(groups: Iterable[tuple[str, ...]], assignment: Assignment, fixed: Collection[str]) -> list[str]:

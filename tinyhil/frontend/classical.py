@@ -6,7 +6,7 @@ semantics: the ai.onnx.ml operator documentation and the outputs of onnxruntime,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,9 +23,9 @@ from tinyhil.frontend.onnx_outputs import ML_DOMAIN as DOMAIN
 from tinyhil.frontend.onnx_outputs import origin
 
 
-def rewrite_classical(graph: onnx.GraphProto) -> onnx.GraphProto:
-    """The graph without operators of ai.onnx.ml; the graph itself if it has none."""
-    graph = without_infinities(graph)
+def rewrite_classical(graph: onnx.GraphProto, functions: Sequence[onnx.FunctionProto] = ()) -> onnx.GraphProto:
+    """The graph, whose file has `functions`, without operators of ai.onnx.ml; the graph itself if it has none."""
+    graph = without_infinities(graph, functions)
     if not any(node.domain == DOMAIN for node in graph.node):
         return graph
     _check_pairs(graph)

@@ -1,8 +1,9 @@
 """Estimators of scikit-learn whose files compute with NaN, infinities or numbers of 1e9 that do not matter in the end:
 the same without them.
 
-PowerTransformer's Yeo-Johnson, QuantileTransformer's quotients between equal quantiles and GaussianNB
-(classical_bayes.py), as scikit-learn's converter writes them. What does not look exactly so stays as it is.
+PowerTransformer's Yeo-Johnson, QuantileTransformer's quotients between equal quantiles, GaussianNB (classical_bayes.py)
+and KNNImputer (classical_neighbours.py), as scikit-learn's converter writes them. What does not look exactly so stays
+as it is.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import onnx
 
 from tinyhil.frontend.classical_bayes import bayes
+from tinyhil.frontend.classical_neighbours import neighbours
 from tinyhil.frontend.classical_nodes import constant, plain_node
 from tinyhil.frontend.classical_places import NOTHING, Made, Places, places_of
 
@@ -25,14 +27,16 @@ TERMS = (7, 6, 5, 4, 3, 2)
 POWER = Counter(Add=4, Mul=6, Imputer=4, Cast=2, Div=3, Sub=4, Pow=2, Log=2, Neg=1, Not=1, Less=1)
 
 
-def without_infinities(graph: onnx.GraphProto) -> onnx.GraphProto:
-    """The graph with what these transformers compute written otherwise; the graph itself if it has neither."""
+def without_infinities(graph: onnx.GraphProto, functions: Sequence[onnx.FunctionProto]) -> onnx.GraphProto:
+    """The graph, whose file has `functions`, with what these transformers compute written otherwise; the graph itself
+    if it has neither."""
     places = places_of(graph)
     made: dict[str, list[onnx.NodeProto]] = {}  # result -> what is to compute it
     values: list[onnx.TensorProto] = []
     gone = set[str]()
     for node in graph.node:
-        nodes, weights, left_out = _power(node, places) or _quotient(node, places) or bayes(node, places) or NOTHING
+        found = _power(node, places) or _quotient(node, places) or bayes(node, places)
+        nodes, weights, left_out = found or neighbours(node, places, functions) or NOTHING
         if nodes:
             made[nodes[-1].output[0]] = nodes
             values += weights

@@ -18,11 +18,13 @@ from onnx import numpy_helper
 
 from tinyhil import files
 from tinyhil.errors import ModelError
+from tinyhil.formats.single import FLOAT32
 from tinyhil.frontend.builder import Builder, node_of
 from tinyhil.frontend.classical import rewrite_classical
 from tinyhil.frontend.dialects import in_onnx, pulp_kind
 from tinyhil.frontend.external import with_external_data
 from tinyhil.frontend.listing import Call, Model
+from tinyhil.frontend.nan_inputs import asked_for_nan
 from tinyhil.frontend.onnx_functions import function_of, is_function
 from tinyhil.frontend.onnx_outputs import main_outputs
 from tinyhil.frontend.onnx_versions import PREVIEW, STANDARD_DOMAINS, brought_up, standard_opset
@@ -70,9 +72,10 @@ def model_of(proto: onnx.ModelProto, path: Path, sha256: str, stream: Stream = A
     """The model in `proto`, called after `path`; errors do not name the path."""
     outputs = main_outputs(proto.graph)
     proto, notes = brought_up(_with_graph(proto, outputs.graph))
-    main = rewrite_classical(proto.graph)
+    main = rewrite_classical(proto.graph, proto.functions)
     known = {tensor.name for tensor in main.initializer}
-    inputs = [_port(info, main) for info in main.input if info.name not in known]
+    missing = asked_for_nan(main)
+    inputs = [_port(info, main, info.name in missing) for info in main.input if info.name not in known]
 
     def start() -> tuple[Builder, Fill]:
         builder, local = Builder(rewritten, standard_opset(proto)), Local()
@@ -90,8 +93,9 @@ def model_of(proto: onnx.ModelProto, path: Path, sha256: str, stream: Stream = A
     return Model(graph, path, sha256, listing, notes=all_notes, classes=outputs.classes, stream=ends.stream)
 
 
-def _port(info: onnx.ValueInfoProto, graph: onnx.GraphProto) -> Port:
-    """An input; codes that are a state begin with the zero point of what reads them."""
+def _port(info: onnx.ValueInfoProto, graph: onnx.GraphProto, may_miss: bool) -> Port:
+    """An input; codes that are a state begin with the zero point of what reads them. `may_miss`: of floats, it may hold
+    NaN."""
     kind = input_kind(info.type.tensor_type.elem_type) or pulp_kind(graph)
     shape = _declared_shape(info)
     small = CAST_FLOATS.get(info.type.tensor_type.elem_type)
@@ -100,7 +104,10 @@ def _port(info: onnx.ValueInfoProto, graph: onnx.GraphProto) -> Port:
     if kind and not input_kind(info.type.tensor_type.elem_type):
         return Port(info.name, shape, kind)
     if not kind:
-        return Port(info.name, shape, WHOLE if info.type.tensor_type.elem_type in WHOLE_TYPES else REAL)
+        is_whole = info.type.tensor_type.elem_type in WHOLE_TYPES
+        return Port(
+            info.name, shape, WHOLE if is_whole else REAL, pinned=FLOAT32 if may_miss and not is_whole else None
+        )
     weights = {tensor.name: tensor for tensor in graph.initializer}
     for item in graph.node:
         if item.op_type == "DequantizeLinear" and item.input[0] == info.name and item.input[2:3]:

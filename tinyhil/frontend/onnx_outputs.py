@@ -19,6 +19,7 @@ from tinyhil.errors import ModelError
 ML_DOMAIN = "ai.onnx.ml"
 LABEL_TYPES = {TensorProto.INT64, TensorProto.INT32, TensorProto.STRING}
 VIEWS = {"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"}
+SEQUENCE = "SequenceConstruct"  # MultiOutputClassifier's scores of each output
 NAMES = ("classlabels_strings", "classlabels_ints", "classlabels_int64s")
 
 
@@ -32,7 +33,7 @@ class Outputs:
 
 
 def main_outputs(proto: onnx.GraphProto) -> Outputs:
-    """The graph without labels beside scores and without ZipMap; whatever leads to nothing else is dropped, too."""
+    """The graph without labels beside scores, ZipMap and sequences; whatever leads to nothing else is dropped, too."""
     classes = _class_names(proto)
     reduced, renamed = _without_zip_map(proto)
     labels = [info for info in reduced.output if info.type.tensor_type.elem_type in LABEL_TYPES]
@@ -52,14 +53,19 @@ def main_outputs(proto: onnx.GraphProto) -> Outputs:
 
 
 def _without_zip_map(proto: onnx.GraphProto) -> tuple[onnx.GraphProto, bool]:
-    """A copy in which outputs that ZipMap makes are the scores it names."""
+    """A copy in which outputs that ZipMap makes are the scores it names, and a sequence's are one output each."""
     reduced = onnx.GraphProto()
     reduced.CopyFrom(proto)
-    maps = {node.output[0]: node.input[0] for node in reduced.node if _is_ml(node, "ZipMap")}
-    outputs = []
+    maps = {
+        node.output[0]: list(node.input)
+        for node in reduced.node
+        if node.output and (_is_ml(node, "ZipMap") or (not node.domain and node.op_type == SEQUENCE))
+    }
+    outputs: list[onnx.ValueInfoProto] = []
     for info in reduced.output:
-        scores = maps.get(info.name)
-        outputs.append(info if scores is None else helper.make_tensor_value_info(scores, TensorProto.FLOAT, None))
+        parts = maps.get(info.name)
+        floats = (helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in parts or ())
+        outputs += [info] if parts is None else floats
     found = any(info.name in maps for info in reduced.output)
     del reduced.output[:]
     reduced.output.extend(outputs)

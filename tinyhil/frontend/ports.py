@@ -91,7 +91,7 @@ def connect(start: Start, inputs: Sequence[Port], outputs: Sequence[str], stream
     builder, fill = start()
     record, parts = _record(given)
     source = builder.value(record, parts[0].shape if len(parts) == 1 else (_size(parts),))
-    _declare(builder, source, given[0])
+    _declare(builder, source, _stated(given))
     output, results = _packed(builder, outputs, fill(_unpacked(builder, source, parts, given)))
     return builder, Ends(source, output, parts if len(parts) > 1 else (), results)
 
@@ -145,6 +145,11 @@ def _record(given: Sequence[Port]) -> tuple[str, tuple[Part, ...]]:
 
 def _size(parts: Sequence[Part]) -> int:
     return sum(part.count for part in parts)
+
+
+def _stated(given: Sequence[Port]) -> Port:
+    """The one that says of what format their record is."""
+    return next((port for port in given if port.pinned is not None), given[0])
 
 
 def _declare(builder: Builder, name: str, port: Port) -> None:
@@ -224,7 +229,7 @@ def _streamed(
     step = _Step(inputs, tuple(outputs), tuple(states))
     builder, fill = start()
     source = builder.value(step.record, (stream.steps, *step.row))
-    _declare(builder, source, step.given[0])
+    _declare(builder, source, _stated(step.given))
     starts = [builder.constant(f"{port.name}.start", np.full(port.shape, port.start, np.float32)) for port in step.held]
     if not stream.every:
         starts.append(builder.constant(f"{OUTPUTS}.start", np.zeros(step.result_shape(start), np.float32)))
@@ -262,7 +267,7 @@ class _Step:
         """What the states become and what is shown; `names`: the states, in the end the row."""
         for port, name in zip(self.held, names, strict=False):
             _declare(builder, name, port)
-        _declare(builder, names[-1], self.given[0])
+        _declare(builder, names[-1], _stated(self.given))
         values = _unpacked(builder, names[-1], self.parts, self.given)
         values.update(zip((port.name for port in self.held), names, strict=False))
         made = dict(zip(self.outputs, fill(values), strict=True))

@@ -6,7 +6,7 @@ tensors of 0 and 1 (`tinyhil/ops/integral.py` gives them a format that holds the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from tinyhil.formats.codec import quantize, requantize
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.language.arithmetic import scaled
 from tinyhil.language.form import Form
-from tinyhil.language.graph import Node, Shape
+from tinyhil.language.graph import Node
 from tinyhil.language.kernel import REAL
 from tinyhil.language.lowering_context import Lowering
 from tinyhil.language.program import Op
@@ -27,7 +27,7 @@ from tinyhil.ops.operator import (
     Operator,
     accumulator_bits,
     align,
-    broadcast,
+    broadcasting,
     by_domain,
     refuse,
     signed_bits,
@@ -52,10 +52,6 @@ def one_in(node: Node, fmt: Format) -> int:
     if clipped.any() or int(codes[0]) == 0:
         raise refuse(node, f"its result in {fmt} can not hold 1", "give the value another format")
     return int(codes[0])
-
-
-def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
-    return [broadcast(node, shapes)]
 
 
 def _as_number(array: np.ndarray) -> np.ndarray:
@@ -233,7 +229,7 @@ KERNELS = (COMPARE, SIGN, TRUNCATE, WHERE)
 
 
 def _comparison(name: str, summary: str, mode: int, swapped: bool = False) -> Operator:
-    return Operator(name, summary, _infer, _evaluate(mode, swapped), by_domain(_lower(mode, swapped)))
+    return Operator(name, summary, broadcasting(2), _evaluate(mode, swapped), by_domain(_lower(mode, swapped)))
 
 
 OPERATORS = (
@@ -254,6 +250,10 @@ OPERATORS = (
         by_domain(_lower_truncate),
     ),
     Operator(
-        "Where", "a where the condition holds, else b; broadcast", _infer, _evaluate_where, by_domain(_lower_where)
+        "Where",
+        "a where the condition holds, else b; broadcast",
+        broadcasting(3),
+        _evaluate_where,
+        by_domain(_lower_where),
     ),
 )

@@ -9,13 +9,13 @@ import numpy as np
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
-from tinyhil.language.graph import Node, Shape
+from tinyhil.language.graph import Node
 from tinyhil.language.lowering_context import Loaded, Lowering, loaded
 from tinyhil.language.program import Op
 from tinyhil.ops import real_functions
 from tinyhil.ops.exponential import infer_same
 from tinyhil.ops.movement import repeated
-from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, align, broadcast, by_domain, signed_bits
+from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, align, broadcasting, by_domain, signed_bits
 
 ONE = "one"
 ONE_FORMAT = Fixed(16, -14)
@@ -37,10 +37,6 @@ def rounded_quotient(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarr
 
 
 # ---- Div and Reciprocal
-
-
-def _infer_div(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
-    return [broadcast(node, shapes)]
 
 
 def _evaluate_div(node: Node, arrays: Arrays) -> list[np.ndarray]:
@@ -146,7 +142,7 @@ OPERATORS = (
     Operator(
         "Div",
         "exact quotient; broadcast along any axes",
-        _infer_div,
+        broadcasting(2),
         _evaluate_div,
         by_domain(_lower_div, real_functions.lower_div),
         integers_only=True,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import Format
 from tinyhil.language.arithmetic import like, plus, scaled, times
-from tinyhil.language.graph import Node, Shape
+from tinyhil.language.graph import Node
 from tinyhil.language.kernel import REAL
 from tinyhil.language.lowering_context import Lowering
 from tinyhil.language.program import Op
@@ -17,11 +17,17 @@ from tinyhil.ops import affine, real_functions
 from tinyhil.ops.affine_moves import clamp
 from tinyhil.ops.affine_words import of_words
 from tinyhil.ops.movement import repeated
-from tinyhil.ops.operator import Arrays, Execute, Form, Kernel, Operator, accumulator_bits, align, broadcast, by_domain
-
-
-def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
-    return [broadcast(node, shapes)]
+from tinyhil.ops.operator import (
+    Arrays,
+    Execute,
+    Form,
+    Kernel,
+    Operator,
+    accumulator_bits,
+    align,
+    broadcasting,
+    by_domain,
+)
 
 
 def binary(
@@ -140,7 +146,7 @@ OPERATORS = (
     Operator(
         "Add",
         "sum; broadcast along any axes",
-        _infer,
+        broadcasting(2),
         binary(np.add),
         by_domain(lower_aligned(ADD), affine=affine.lower_sum(1)),
         words=of_words(lower_aligned(ADD)),
@@ -148,7 +154,7 @@ OPERATORS = (
     Operator(
         "Sub",
         "difference; broadcast along any axes",
-        _infer,
+        broadcasting(2),
         binary(np.subtract),
         by_domain(lower_aligned(SUB), affine=affine.lower_sum(-1)),
         words=of_words(lower_aligned(SUB)),
@@ -156,7 +162,7 @@ OPERATORS = (
     Operator(
         "Mul",
         "product; broadcast along any axes",
-        _infer,
+        broadcasting(2),
         binary(np.multiply),
         by_domain(_lower_mul, affine=affine.lower_mul),
         words=of_words(_lower_mul),
@@ -164,7 +170,7 @@ OPERATORS = (
     Operator(
         "Relu",
         "max(x, 0)",
-        _infer,
+        broadcasting(1),
         _evaluate_relu,
         by_domain(_lower_relu, affine=clamp(real_functions.by_table(_evaluate_relu, _lower_relu))),
     ),

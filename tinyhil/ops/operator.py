@@ -98,6 +98,17 @@ def broadcast(node: Node, shapes: Sequence[Shape]) -> Shape:
         raise refuse(node, f"shapes {text} do not broadcast", "check the exported model") from None
 
 
+def broadcasting(count: int) -> Infer:
+    """The shape of what `count` operands that broadcast give; ModelError for others, or for more or less of them."""
+
+    def infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
+        if len(shapes) != count:
+            raise refuse(node, f"{len(shapes)} operands, it takes {count}", "the file is damaged")
+        return [broadcast(node, shapes)]
+
+    return infer
+
+
 def signed_bits(bound: int) -> int:
     """Width of the narrowest two's complement integer that holds -bound..bound."""
     return bound.bit_length() + 1

@@ -30,7 +30,7 @@ from tinyhil.ops.operator import (
     Operator,
     accumulator_bits,
     attr,
-    broadcast,
+    broadcasting,
     by_domain,
     refuse,
     signed_bits,
@@ -44,12 +44,6 @@ Execute = Callable[[Op, Arrays, Format], tuple[np.ndarray, np.ndarray]]
 
 def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
     return [shapes[0]]
-
-
-def _infer_pair(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
-    if len(shapes) != 2:
-        raise refuse(node, f"{len(shapes)} operands", "compare two at a time")
-    return [broadcast(node, shapes)]
 
 
 def slope(value: float, is_integer: bool = True) -> tuple[int, int]:
@@ -234,6 +228,6 @@ OPERATORS = (
         ("alpha", "beta"),
     ),
     Operator("HardSwish", "slope to 16 bits", _infer, _evaluate_hard_swish, by_domain(_lower_gate(True))),
-    Operator("Min", "of two; broadcast", _infer_pair, binary(np.minimum), by_domain(lower_aligned(MINIMUM))),
-    Operator("Max", "of two; broadcast", _infer_pair, binary(np.maximum), by_domain(lower_aligned(MAXIMUM))),
+    Operator("Min", "of two; broadcast", broadcasting(2), binary(np.minimum), by_domain(lower_aligned(MINIMUM))),
+    Operator("Max", "of two; broadcast", broadcasting(2), binary(np.maximum), by_domain(lower_aligned(MAXIMUM))),
 )

@@ -3,14 +3,12 @@ BitwiseAnd and its kin, of whole numbers in two's complement."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from tinyhil.formats import single_functions as f
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import INTEGER, SINGLE, Format
-from tinyhil.language.graph import Node, Shape
+from tinyhil.language.graph import Node
 from tinyhil.language.lowering_context import Lowering
 from tinyhil.language.program import Op
 from tinyhil.ops.division import tiled
@@ -24,16 +22,12 @@ from tinyhil.ops.operator import (
     accumulator_bits,
     align,
     attr,
-    broadcast,
+    broadcasting,
     by_domain,
     refuse,
 )
 
 MOST_BITS = 64  # of operands that are moved to one unit; beyond it they are divided in single precision
-
-
-def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
-    return [broadcast(node, shapes)]
 
 
 def _truncates(node: Node) -> int:
@@ -172,7 +166,7 @@ OPERATORS = (
     Operator(
         "Mod",
         "exact on the quantized values; broadcast along any axes",
-        _infer,
+        broadcasting(2),
         _evaluate,
         by_domain(_lower),
         ("fmod",),
@@ -180,10 +174,13 @@ OPERATORS = (
     Operator(
         "FloorDiv",
         "tinyhil; the quotient's floor, or its whole part as in C; broadcast",
-        _infer,
+        broadcasting(2),
         _evaluate,
         by_domain(_lower),
         ("fmod",),
     ),
-    *(Operator(name, "of whole numbers; broadcast", _infer, _evaluate_bits, by_domain(_lower_bits)) for name in BITS),
+    *(
+        Operator(name, "of whole numbers; broadcast", broadcasting(2), _evaluate_bits, by_domain(_lower_bits))
+        for name in BITS
+    ),
 )

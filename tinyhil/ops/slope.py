@@ -16,11 +16,21 @@ from tinyhil.language.lowering_context import Lowering
 from tinyhil.language.program import Op
 from tinyhil.ops.division import tiled
 from tinyhil.ops.movement import repeated
-from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, accumulator_bits, align, broadcast, by_domain, refuse
+from tinyhil.ops.operator import (
+    Arrays,
+    Form,
+    Kernel,
+    Operator,
+    accumulator_bits,
+    align,
+    broadcasting,
+    by_domain,
+    refuse,
+)
 
 
-def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
-    if broadcast(node, shapes) != shapes[0]:
+def _infer(node: Node, shapes: Sequence[Shape], values: Sequence[np.ndarray | None]) -> list[Shape]:
+    if broadcasting(2)(node, shapes, values) != [shapes[0]]:
         raise refuse(node, f"slopes {list(shapes[1])} for {list(shapes[0])}", "check the exported model")
     return [shapes[0]]
 

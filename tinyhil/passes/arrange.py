@@ -26,6 +26,7 @@ from tinyhil.passes.layout import with_input_as_it_is
 from tinyhil.passes.linear_channels import with_linear_channels
 from tinyhil.passes.linear_sums import with_linear_forms
 from tinyhil.passes.many_rows import with_patches
+from tinyhil.passes.matrices import with_matrices
 from tinyhil.passes.nibbles import with_nibbles
 from tinyhil.passes.ranges import without_needless_clipping
 from tinyhil.passes.rescalings import LARGEST_SUM, with_records
@@ -184,6 +185,13 @@ ON_CORE: tuple[Pass[Program], ...] = (
         LOWERED,
         f"{SAME}; weights as bits, scratch for those of the operand",
         lambda program, core: with_signs(program, 8 if core in AVR else 32),
+    ),
+    Pass(
+        "matrices",
+        "on DSP cores, index lists that their dense kernels outrun are matrices again",
+        LOWERED,
+        f"{SAME}; more flash",
+        lambda program, core: with_matrices(program, core),
     ),
     Pass("streams", "on an AVR, sparse weights become one stream of bytes", LOWERED, SAME, _for_avr),
     Pass(

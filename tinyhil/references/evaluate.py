@@ -8,6 +8,7 @@ import numpy as np
 
 from tinyhil import time_limit
 from tinyhil.errors import DataError
+from tinyhil.formats.single import FLOAT32
 from tinyhil.language.graph import Graph, Node
 from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.ops.integral import is_counted_input
@@ -55,10 +56,16 @@ def shape_inputs(graph: Graph, inputs: np.ndarray, finite: bool = True) -> np.nd
     if is_counted_input(graph) and not np.array_equal(x, inputs):
         x = inputs.astype(np.float64)
     x = x.reshape(len(inputs), *shape)
-    if finite and not np.isfinite(x).all():
-        bad = int(np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1))[0])
+    good = np.isfinite(x) | (np.isnan(x) if takes_missing(graph) else False)
+    if finite and not good.all():
+        bad = int(np.flatnonzero(~good.reshape(len(x), -1).all(axis=1))[0])
         raise DataError(f"inputs: sample {bad} holds NaN or infinite values; clean the data")
     return x
+
+
+def takes_missing(graph: Graph) -> bool:
+    """Whether the input may hold NaN for what is missing: float32, whatever the format of the rest."""
+    return graph.pinned.get(graph.inputs[0]) == FLOAT32
 
 
 def _run(

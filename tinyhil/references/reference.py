@@ -83,9 +83,11 @@ def operand(program: Program, op: Op, index: int, values: Mapping[str, np.ndarra
 
 
 def quantize_inputs(program: Program, inputs: np.ndarray) -> tuple[np.ndarray, int]:
-    """Integers (samples, count) the host sends for float `inputs` (samples, ...), and how many of them saturated."""
+    """Integers (samples, count) the host sends for float `inputs` (samples, ...), and how many of them saturated: NaN
+    is none of them, where it is let in."""
     flat, columns = inputs.reshape(len(inputs), -1), program.columns
     integers, clipped = quantize(program.mapped(flat), program.tensors[program.input].format)
+    clipped &= ~np.isnan(flat)
     return integers, int(clipped.sum() if columns is None else clipped[:, ~columns.bounded].sum())
 
 

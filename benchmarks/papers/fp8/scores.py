@@ -19,7 +19,8 @@ BLOCKS = {"resnet20": 8}  # 2 for the others
 ON_ENGINE = {"resnet20": 64}  # pictures; 16 for the others
 EXACT = ("1.0", "power of two")  # the engine's scales are powers of two
 SINGLE = "one picture"
-BLAS = {"correct": 2, "map50": 0.02, "apart": 1e-5}  # 36, 37 and 35 right answers by kernels for four processors
+# By kernels for eight processors 43, 44, 45 and 46 of 64 pictures were right.
+BLAS = {"correct": 3, "map50": 0.02, "apart": 1e-5}
 # Scales come from ranges of floats: 12,841 and 12,769 saturations of yolov5n by two kernels, 182 and 180 of another.
 SATURATIONS = {"yolov5n": 100}
 CLOCK = {"engine_processor_s": float("inf")}
