@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kernel_cases import first_difference, run_natively, run_on_board
 from test_tflite_operators import case_of
-from tflite_chains import BYTE, CODE, OF_PLANES, REAL, STEPS, WORD, chain, single
+from tflite_chains import BYTE, CODE, OF_PLANES, REAL, STEPS, WORD, chain, divided, single
 
 from benchmarks.tflite_files import EVERYWHERE, Verdict, oracle, ours, verdict
 from tinyhil.frontend.ports import Stream
@@ -44,6 +44,13 @@ def test_operators_between_random_grids(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [CODE, WORD])
 def test_chains(kind: str, tmp_path: Path) -> None:
     assert unequal(chains(range(12), kind), tmp_path) == {}
+
+
+@pytest.mark.parametrize("seeds", [range(600, 608), pytest.param(range(608, 640), marks=pytest.mark.slow)])
+def test_chains_that_end_in_a_division(seeds: range, tmp_path: Path) -> None:
+    files = {str(seed): chain(seed, CODE, divided) for seed in seeds}
+    assert sum("DIV" in operators for _, operators in files.values()) > len(seeds) * 3 // 4
+    assert unequal({name: data for name, (data, _) in files.items()}, tmp_path) == {}
 
 
 def by_litert(data: bytes, file: File, x: np.ndarray) -> np.ndarray:

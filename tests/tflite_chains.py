@@ -395,8 +395,18 @@ def _matmul(c: Chain, x: Value) -> Value | None:
     return c.op("BATCH_MATMUL", [x.number, other], y, "BatchMatMulOptions")
 
 
+def divided(c: Chain, x: Value) -> Value:
+    """int8 by a constant of at most 15 units, the quotient's unit a quarter of that of the operands' or less: then the
+    runtime shifts by at most 31 bits, even for 0. It may shift by more elsewhere, which C++ leaves open."""
+    scale, zero = c.any(0.01, 0.05), int(c.rng.integers(-60, 60))
+    shape = c.one(list(x.shape), [1] * (len(x.shape) - 1) + [x.shape[-1]], [1] * len(x.shape))
+    codes = (zero + c.rng.integers(1, 16, shape) * c.rng.choice([-1, 1], shape)).astype(np.int8)
+    other = c.w.tensor(c.name(), list(shape), INT8, codes, ([scale], [zero], 0))
+    y = c.value(CODE, x.shape, x.scale / (scale * c.any(4.1, 12.0)))
+    return c.op("DIV", [x.number, other], y, "DivOptions", FusedActivationFunction=c.activation())
+
+
 EVERY, FLOATS, INTEGERS = (CODE, WORD, REAL), (CODE, REAL), (CODE, WORD)
-# DIV of int8 is not among them: the runtime shifts small quotients, and 0, by more than 31 bits, which C++ leaves open
 STEPS: dict[str, tuple[Step, tuple[str, ...]]] = {  # of any rank
     "add": (_beside("ADD", "AddOptions"), EVERY),
     "sub": (_beside("SUB", "SubOptions"), EVERY),
@@ -469,12 +479,13 @@ def single(name: str, seed: int, kind: str) -> bytes:
     return b"" if y is None else c.w.file(x.number, y.number)
 
 
-def chain(seed: int, kind: str) -> tuple[bytes, list[str]]:
-    """A file of one to six steps that begins with a tensor of `kind`, and its operators."""
+def chain(seed: int, kind: str, last: Step | None = None) -> tuple[bytes, list[str]]:
+    """A file of one to six steps that begins with a tensor of `kind`, of int8 then `last`, and its operators."""
     c, x = _start(seed, kind)
     now, wanted = x, int(c.rng.integers(1, 7))
     while len(c.operators) < wanted and np.prod(now.shape) <= MOST_ELEMENTS:
         steps = {**STEPS, **(OF_PLANES if len(now.shape) == 4 else {})}
         able = [step for step, kinds in steps.values() if now.kind in kinds]
         now = able[int(c.rng.integers(len(able)))](c, now) or now
+    now = last(c, now) or now if last is not None and now.kind == CODE else now
     return c.w.file(x.number, now.number), c.operators
