@@ -16,6 +16,7 @@ from wire_bench import write_tiny_model
 from tinyhil.harness.records.bench_stats import Summary, Times, bootstrap, compare_times, spread
 from tinyhil.harness.records.compare import compare
 from tinyhil.harness.records.figures import figures
+from tinyhil.harness.records.reals import format_of, real_outputs
 from tinyhil.harness.records.side_by_side import changes
 
 Change = Callable[[dict[str, Any]], None]
@@ -352,3 +353,23 @@ def test_a_gate_refuses_what_is_invalid(record: dict[str, Any], tmp_path: Path) 
     done = hil("compare", "a.json", "b.json", cwd=tmp_path)
     assert done.returncode == 1
     assert "FAIL verdict: before: invalid: not-bit-exact" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "text", ["fixed16 * 2^-12", "posit8es1 * 2^3", "int8 * 0.0123, zero -5", "int16 * 3.05e-05, zero 0"]
+)
+def test_a_format_is_read_as_it_is_printed(text: str) -> None:
+    assert str(format_of(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"fixed16 * 2^-1{'0' * 40}", "fixed16 * 2^1000", "int8 * 1e-e, zero 3", "int8 * 1.2.3, zero 3", "int99 * 1.0, zero 3",
+        f"int{'9' * 5000} * 1, zero 3", f"int8 * 1e-05, zero {'3' * 40}", "int8 * 1e999, zero 3", "nosuch * 2^3",
+    ],
+)  # fmt: skip
+def test_numbers_that_no_format_has_are_an_unknown_format(text: str) -> None:
+    """An exponent of forty digits ended `hil compare` with exit code 70 (found by fuzzing)."""
+    assert format_of(text) is None
+    assert real_outputs(["0000"], text) is None

@@ -14,8 +14,11 @@ from tinyhil.formats.affine import Affine
 from tinyhil.formats.codec import dequantize, storage_dtype
 from tinyhil.formats.format import Format
 
-SCALED = re.compile(r"^(?P<name>\w+) \* 2\^(?P<exponent>-?\d+)$")
-SHIFTED = re.compile(r"^int(?P<bits>\d+) \* (?P<scale>[\d.e-]+), zero (?P<zero>-?\d+)$")
+# Numbers that a format of a record can have: others would overflow where values are made of them.
+SCALED = re.compile(r"^(?P<name>\w+) \* 2\^(?P<exponent>-?[0-4]?\d?\d)$", re.ASCII)
+SHIFTED = re.compile(
+    r"^int(?P<bits>8|16) \* (?P<scale>\d+(?:\.\d+)?(?:e[+-]?\d\d?)?), zero (?P<zero>-?\d{1,5})$", re.ASCII
+)
 
 
 def real_outputs(outputs: Sequence[str], text: str) -> np.ndarray | None:
