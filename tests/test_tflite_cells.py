@@ -17,6 +17,7 @@ from tinyhil.compiler.lower import lower
 from tinyhil.errors import ModelError
 from tinyhil.frontend.ports import Stream
 from tinyhil.frontend.tflite import tflite_model
+from tinyhil.frontend.tflite_cells import CURVES, curve_tables
 from tinyhil.frontend.tflite_file import read_file
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.assignment import Assignment
@@ -445,3 +446,25 @@ def test_what_can_not_be_is_refused_in_a_line(says: str) -> None:
     with pytest.raises(ModelError, match=says) as caught:
         tflite_model(REFUSALS[says](), Path("m.tflite"), stream=Stream(steps=2))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scale", [*(2.0**-bits for bits in range(2, 12)), 0.0471, 0.11, 0.7, 1e-5])
+@pytest.mark.parametrize("op", ["LOGISTIC", "TANH"])
+def test_curves_of_bytes_are_tflms_where_asked_for(op: str, scale: float, tmp_path: Path) -> None:
+    """256 / (1 + exp(-1 / 128)) is 128.4999975, of which TFLM makes 129, LiteRT 128; every code beside TFLM itself."""
+    w, path, step = Writer(), tmp_path / "m.tflite", CURVES[op][2]
+    codes, zero = np.arange(-128, 128), -128 if op == "LOGISTIC" else 0
+    x = w.tensor("x", [1, 256], INT8, None, ([scale], [5], 0))
+    y = w.tensor("y", [1, 256], INT8, None, ([2.0**-step], [zero], 0))
+    w.operator(getattr(OPERATOR, op), [x], y)
+    path.write_bytes(w.file([x], y))
+    runtime = pytest.importorskip("tflite_micro.python.tflite_micro.runtime", reason="tflite-micro is not installed")
+    micro = runtime.Interpreter.from_bytes(path.read_bytes())
+    micro.set_input(codes.astype(np.int8)[None], 0)
+    micro.invoke()
+    theirs = micro.get_output(0).reshape(-1)
+    stored = float(np.float32(scale))
+    assert np.array_equal(curve_tables(*CURVES[op], (0, stored, 5), zero)[0], theirs)
+    graph = tflite_model(path.read_bytes(), path, None, Stream(rounding="tflm")).graph
+    program = lower(graph, Assignment("int8"), calibrate(graph, codes.astype(np.float32)[None], {}))
+    assert np.array_equal(run_reference(program, codes[None]).outputs.reshape(-1), theirs)

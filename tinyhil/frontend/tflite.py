@@ -17,6 +17,7 @@ from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.ports import ANY_STREAM, LONG, WHOLE, Fill, Port, Stream, connect
 from tinyhil.frontend.rewrite_quantized import KINDS
+from tinyhil.frontend.tflite_cells import CURVES, micro_curve
 from tinyhil.frontend.tflite_file import read_file, whole
 from tinyhil.frontend.tflite_operators import OPERATORS
 from tinyhil.frontend.tflite_reader import Reader
@@ -77,7 +78,7 @@ def _model(file: File, path: Path, sha256: str, stream: Stream, with_states: boo
 
 
 def rounding_notes(file: File) -> list[str]:
-    """Whose integers fully connected layers of int8, and RELU6 between scales, have, if there are any."""
+    """Whose integers fully connected layers, LOGISTIC and TANH of int8 and RELU6 between scales have, if there are."""
     runtime, found = "TensorFlow Lite Micro's" if file.rounds_twice else "LiteRT's", []
     if "int8" in {file.tensors[o.inputs[1]].kind for o in file.operations if o.op == "FULLY_CONNECTED"}:
         how = "twice, as TensorFlow Lite Micro's and CMSIS-NN's" if file.rounds_twice else "once, as LiteRT's"
@@ -90,6 +91,8 @@ def rounding_notes(file: File) -> list[str]:
     if any(a is not None and b is not None and a.tolist() != b.tolist() for a, b in ends):
         how = "clamps codes and rescales none" if file.rounds_twice else "rescales"
         found.append(f"RELU6 between scales {how}, as {runtime} (--tflite-rounding)")
+    if any(o.op in CURVES and micro_curve(file, o) is not None for o in file.operations):
+        found.append(f"almost ties of LOGISTIC and TANH are rounded as {runtime} (--tflite-rounding)")
     return found
 
 

@@ -4,19 +4,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tinyhil.errors import ModelError
-from tinyhil.formats.affine import multiplier
+from tinyhil.formats.affine import multiplier, rescale
 from tinyhil.frontend.listing import Call
 from tinyhil.frontend.tflite_file import ACTIVATIONS
 from tinyhil.frontend.tflite_moves import form_of, shaped
 from tinyhil.frontend.tflite_reader import PLANES, Convert, Reader
-from tinyhil.frontend.tflite_records import Operation, Tensor
+from tinyhil.frontend.tflite_records import File, Operation, Tensor
+from tinyhil.ops.affine_softmax import logistic_of, tanh_of
 from tinyhil.ops.whole import GRIDS, KIND
 
 BITS = {"int8": 8, "int16": 16}
@@ -291,6 +292,64 @@ def quantize(otherwise: Convert) -> Convert:
 def _is_bytes(reader: Reader, operation: Operation) -> bool:
     tensors = [reader.file.tensors[number] for number in (operation.inputs[0], operation.outputs[0])]
     return all(tensor.kind == "int8" and tensor.scales is not None for tensor in tensors)
+
+
+def micro_curve(file: File, operation: Operation) -> np.ndarray | None:
+    """TFLM's codes (256,) of LOGISTIC or TANH of int8, if they are others than those to nearest."""
+    x, y = (file.tensors[number] for number in (operation.inputs[0], operation.outputs[0]))
+    if any(tensor.kind != "int8" or tensor.scales is None for tensor in (x, y)):
+        return None
+    codes, nearest = curve_tables(*CURVES[operation.op], stored_grid(x), stored_grid(y)[2])
+    return None if np.array_equal(codes, nearest) else codes
+
+
+Curve = Callable[[np.ndarray], np.ndarray]
+
+
+def curve_of_bytes(otherwise: Convert) -> Convert:
+    """LOGISTIC and TANH of int8: the real function to nearest, as LiteRT has it; where TFLM's fixed point is asked for,
+    its table, if that is another (256 / (1 + exp(1 / 128)), 127.5000025, is 127)."""
+
+    def convert(reader: Reader, operation: Operation) -> None:
+        codes = micro_curve(reader.file, operation) if reader.file.rounds_twice else None
+        if codes is None:
+            otherwise(reader, operation)
+            return
+        tensors = [reader.file.tensors[numbers[0]] for numbers in (operation.inputs, operation.outputs)]
+        grids = [stored_grid(tensor) for tensor in tensors]
+        form, out = form_of(reader, operation), reader.name(operation.outputs[0])
+        table = reader.number(out, "table", codes.astype(np.int8))
+        attrs: dict[str, Any] = {GRIDS: flat(grids[0], WHOLE_GRID, grids[1])}
+        x = reader.value(operation.inputs[0], form)
+        reader.finish(operation, reader.add("ByteFunction", x, table, out=f"{out}.looked_up", **attrs), form)
+
+    return convert
+
+
+def curve_tables(
+    fixed: Curve, real: Curve, bits: int, x: tuple[int, float, int], zero: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Result codes (256,) of all codes from the lowest, of TFLM and to nearest. TFLM's x has 27 fraction bits."""
+    factor, power = multiplier(x[1] * 2.0**27)
+    centred = np.arange(-128, 128) - x[2]
+    radius = math.floor(math.ldexp(15, 27 - power))
+    inside = np.where(np.abs(centred) < radius, rescale(centred, factor, power), 0)
+    codes = _halved(fixed(inside), 31 - bits) + zero
+    codes = np.where(centred >= radius, 127, np.where(centred <= -radius, -128, codes))
+    nearest = np.rint(real(centred * x[1]) * 2.0**bits) + zero
+    return np.clip(codes, -128, 127), np.clip(nearest, -128, 127)
+
+
+def real_logistic(x: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-x)), of any x."""
+    return np.asarray(0.5 + 0.5 * np.tanh(x / 2))
+
+
+# The runtime's function, the real one, and the bits of a result's unit
+CURVES: dict[str, tuple[Curve, Curve, int]] = {
+    "LOGISTIC": (logistic_of, real_logistic, 8),
+    "TANH": (tanh_of, np.tanh, 7),
+}
 
 
 def hard_swish(otherwise: Convert) -> Convert:

@@ -42,11 +42,11 @@ def _halved(x: np.ndarray, times: int) -> np.ndarray:
     return rescale(x, ONE + 1, -times)
 
 
-def exp_negative(a: np.ndarray) -> np.ndarray:
-    """exp(a) with 31 fraction bits, of a <= 0 with 26."""
-    quarter = 1 << (MULTIPLIER_BITS - INTEGER_BITS - 2)
+def exp_negative(a: np.ndarray, integer_bits: int = INTEGER_BITS) -> np.ndarray:
+    """exp(a) with 31 fraction bits, of a <= 0 with `integer_bits` fewer."""
+    quarter = 1 << (MULTIPLIER_BITS - integer_bits - 2)
     part = (a & (quarter - 1)) - quarter  # -1/4..0; Taylor's series around -1/8
-    x = (part << INTEGER_BITS) + (1 << (MULTIPLIER_BITS - 3))
+    x = (part << integer_bits) + (1 << (MULTIPLIER_BITS - 3))
     square = _times(x, x)
     terms = _times(_halved(_times(square, square), 2) + _times(square, x), THIRD) + square
     result = EXP_EIGHTH + _times(x + _halved(terms, 1), EXP_EIGHTH)
@@ -79,10 +79,27 @@ def reciprocal(total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def reciprocal_of(half: np.ndarray) -> np.ndarray:
     """1 / (2 * half) of halves of numbers from 1 to 2, with 31 fraction bits, by three steps of Newton's method."""
+    return np.minimum(_newton(half) << 1, ONE)
+
+
+def logistic_of(x: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-x)) with 31 fraction bits, of x with 27 (gemmlowp's logistic)."""
+    above = reciprocal_of((exp_negative(-np.abs(x), 4) + ONE + 1) >> 1)
+    return np.where(x == 0, 1 << 30, np.where(x > 0, above, ONE - above))
+
+
+def tanh_of(x: np.ndarray) -> np.ndarray:
+    """tanh(x) with 31 fraction bits, of x with 27 (gemmlowp's tanh)."""
+    above = (_newton((exp_negative(-np.abs(x)) + ONE + 1) >> 1) - (1 << 29)) << 2
+    return np.sign(x) * np.minimum(above, ONE)
+
+
+def _newton(half: np.ndarray) -> np.ndarray:
+    """1 / half with 29 fraction bits."""
     x = FORTY_EIGHT_17THS + _times(half, MINUS_32_17THS)
     for _ in range(3):
         x = x + (_times(x, (1 << (MULTIPLIER_BITS - 2)) - _times(half, x)) << 2)
-    return np.minimum(x << 1, ONE)
+    return x
 
 
 def _execute(op: Op, arrays: Arrays, _: Format) -> tuple[np.ndarray, np.ndarray]:
