@@ -236,3 +236,17 @@ def test_what_products_alone_exceed_is_refused_before_anything_is_built(
     assert done.returncode == EXIT_BUILD
     assert "its products alone take" in done.stderr
     assert "built" not in done.stderr
+
+
+def test_an_answer_is_measured_as_the_file_has_it_planned(tmp_path: Path) -> None:
+    """A search that computes products again to keep to its RAM had measured the image that does not."""
+    answer = printed(
+        tmp_path, "search", "--model", "digits_cnn", "--board", "due", "--ram", "1200", "--strategy", "haunter",
+        "--out", "widths.yaml", "--device-samples", "4",
+    )  # fmt: skip
+    assert load_conditions(tmp_path / "widths.yaml").arena == answer["arena_bytes"]
+    record = printed(tmp_path, "run", "--model", "digits_cnn", "--board", "due", "--assignment", "widths.yaml")
+    assert record["memory"]["arena_bytes"] == answer["arena_bytes"]
+    assert record["flash_bytes"] == answer["flash_bytes"]
+    worst_us = record["latency"]["max"] / record["latency"]["clock_hz"] * 1e6
+    assert worst_us == pytest.approx(answer["latency_us"], rel=0.05)

@@ -410,7 +410,8 @@ def trial_log(task: Task, stem: str) -> TrialLog:
 
 
 def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
-    """The board with the samples it measures on, `samples` of them; its emulator if the board itself is not wanted."""
+    """The board with the samples it measures on, `samples` of them; its emulator if the board itself is not wanted.
+    What counts in planning, and for how many bytes, it reads in the assignments that it is given."""
     request, split = task.request, task.split
     assert task.boards is not None
     assert task.board is not None
@@ -422,7 +423,6 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
         inputs=request.inputs,
         calibrate=request.calibrate,
         calibrate_by=request.calibrate_by,
-        prefer=request.prefer,
         port=request.port,
         wait_s=request.wait_s,
         results=request.results,
