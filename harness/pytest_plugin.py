@@ -51,6 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--hil-summary", type=Path, default=None, metavar="PATH", help="write all results as Markdown")
     parser.addini("hil_boards", "boards to test on without --board", type="args", default=[])
     parser.addini("hil_golden", "folder of the golden records, relative to rootdir", default="golden")
+    parser.addini("hil_boards_file", "boards and chips beside those known, relative to rootdir", default="")
 
 
 def _at_least_one(text: str) -> int:
@@ -206,7 +207,8 @@ class BoardUnderTest:
         from tinyhil.harness.settings.config import load_boards
 
         with _in_one_line():
-            boards = load_boards(bench=default_bench())
+            own = self.config.getini("hil_boards_file")
+            boards = load_boards(self.config.rootpath / own if own else None, default_bench())
         port = ports(self.config).get(self.name)
         return Bench(boards, default_cache_dir(), lambda line: None, port, self.config.rootpath)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -41,6 +43,26 @@ def test_a_model_of_ones_own_with_a_name_that_needs_quotes(tmp_path: Path) -> No
     assert listed == {path.relative_to(tmp_path) for path in folder.rglob("*") if path.is_file()}
     typed = [line for line in (folder / "README.md").read_text().splitlines() if line.startswith("hil run")]
     assert typed == ["hil run --board uno --model 'models/my \"tiny\".onnx' --inputs 'data/x 1.npy'"]
+
+
+def test_a_board_of_ones_own_goes_with_the_project(tmp_path: Path) -> None:
+    """Its tests had said that there is no such board."""
+    write_tiny_model(tmp_path / "tiny.onnx")
+    np.save(tmp_path / "x.npy", np.random.default_rng(1).normal(size=(2, 1, 32)).astype(np.float32))
+    (tmp_path / "own.yaml").write_text(
+        "boards:\n  ourboard: {title: Ours, chip: atmega328p, reset: on_open, upload: arduino}\n"
+    )
+    options = ("--model", "tiny.onnx", "--inputs", "x.npy", "--board", "ourboard", "--boards-file", "own.yaml")
+    done = hil("new", "pump", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "pump"
+    assert (folder / "boards.yaml").read_bytes() == (tmp_path / "own.yaml").read_bytes()
+    (typed,) = [line for line in (folder / "README.md").read_text().splitlines() if line.startswith("hil run")]
+    assert typed == "hil run --board ourboard --model models/tiny.onnx --inputs data/x.npy --boards-file boards.yaml"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    for more in (["--hil-update"], []):
+        ran = subprocess.run([*command, *more], cwd=folder, capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stdout
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def new(
 
     from tinyhil.harness.offline.new import NewProject, write_project
 
-    wanted = NewProject(folder, model, inputs, calibrate, tuple(dict.fromkeys(names)))
+    wanted = NewProject(folder, model, inputs, calibrate, tuple(dict.fromkeys(names)), boards_file)
     written = write_project(wanted, read_boards(boards_file, bench_file), say)
     for path in written:
         click.echo(folder / path)

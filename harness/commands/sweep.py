@@ -41,6 +41,10 @@ def sweep(out: Path | None, md: Path | None, as_json: bool, **options: Any) -> N
     from tinyhil.harness.sweep import table
     from tinyhil.harness.sweep.session import SweepRequest, run_sweep
 
+    if out is not None:
+        from tinyhil.harness.report.page import charts_library
+
+        charts_library()  # what the page lacks is said before hours of cells
     request = SweepRequest(**options)
     executor = request.executor(say)
     swept = run_sweep(request, read_boards(request.boards_file, request.bench_file), executor, say)

@@ -24,6 +24,7 @@ PLACES = {
     "test_boards.py.in": "tests/test_boards.py",
     "boards.yml.in": ".github/workflows/boards.yml",
 }
+BOARDS_FILE = "boards.yaml"
 IGNORED = "results/\n__pycache__/\n.pytest_cache/\n"
 
 
@@ -36,6 +37,7 @@ class NewProject:
     inputs: Path | None = None
     calibrate: Path | None = None
     boards: Sequence[str] = ("uno",)
+    boards_file: Path | None = None  # beside the boards known, copied into the project
 
 
 def write_project(wanted: NewProject, boards: Boards, say: Say) -> list[Path]:
@@ -50,6 +52,7 @@ def write_project(wanted: NewProject, boards: Boards, say: Say) -> list[Path]:
     texts = _texts(wanted, model, inputs, calibrate)
     copies = {f"models/{model.name}": model}
     copies |= {f"data/{path.name}": path for path in (inputs, calibrate) if path is not None}
+    copies |= {} if wanted.boards_file is None else {BOARDS_FILE: wanted.boards_file}
     for place, text in texts.items():
         path = wanted.folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,6 +83,7 @@ def _sources(wanted: NewProject) -> tuple[Path, Path | None, Path | None]:
 def _texts(wanted: NewProject, model: Path, inputs: Path | None, calibrate: Path | None) -> dict[str, str]:
     """The files that are written for this project, by their places."""
     given = [(n, p) for n, p in (("inputs", inputs), ("calibrate", calibrate)) if p is not None]
+    own = wanted.boards_file is not None
     values = {
         "name": wanted.folder.resolve().name,
         "package": re.sub(r"[^a-z0-9]+", "-", wanted.folder.resolve().name.lower()).strip("-") or "model",
@@ -90,7 +94,9 @@ def _texts(wanted: NewProject, model: Path, inputs: Path | None, calibrate: Path
         "quoted_boards": ", ".join(f'"{name}"' for name in wanted.boards),
         "model_word": shlex.quote(f"models/{model.name}"),
         "quoted_model": json.dumps(f"models/{model.name}"),
-        "options": "".join(f" --{name} {shlex.quote(f'data/{path.name}')}" for name, path in given),
+        "options": "".join(f" --{name} {shlex.quote(f'data/{path.name}')}" for name, path in given)
+        + (f" --boards-file {BOARDS_FILE}" if own else ""),
+        "boards_file": f'\nhil_boards_file = "{BOARDS_FILE}"' if own else "",
         "arguments": "".join(f", {name}={json.dumps(f'data/{path.name}')}" for name, path in given),
     }
     texts = {
