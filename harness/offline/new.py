@@ -96,7 +96,7 @@ def _texts(wanted: NewProject, model: Path, inputs: Path | None, calibrate: Path
         "quoted_model": json.dumps(f"models/{model.name}"),
         "options": "".join(f" --{name} {shlex.quote(f'data/{path.name}')}" for name, path in given)
         + (f" --boards-file {BOARDS_FILE}" if own else ""),
-        "boards_file": f'\nhil_boards_file = "{BOARDS_FILE}"' if own else "",
+        "boards_file": BOARDS_FILE if own else "",
         "arguments": "".join(f", {name}={json.dumps(f'data/{path.name}')}" for name, path in given),
     }
     texts = {
