@@ -40,19 +40,8 @@ PASSES = (
     *("dead-channels", "masks", "part-scales", "columns", "result-scales", "cell-scales", "shared-scales"),
     *("bias", "distance", "exponent", "gathered", "pair", "residual", "activation", "clamp", "sparse", "direct"),
     *("constant-channels", "tables", "folds", "joint-functions", "linear-sums", "linear-channels", "ranges", "signs"),
-    *(
-        "matrices",
-        "streams",
-        "softmax-tables",
-        "decided",
-        "nibbles",
-        "blocks",
-        "input",
-        "row-pairs",
-        "rows",
-        "in-place",
-    ),
-    *("views", "gaps", "order", "layouts", "chains", "hot"),
+    *("matrices", "streams", "softmax-tables", "decided", "nibbles", "blocks", "input", "row-pairs", "rows"),
+    *("in-place", "views", "gaps", "order", "layouts", "chains", "hot"),
 )
 FORMAT_OPTION = click.option(
     "--format",
