@@ -210,3 +210,5 @@ def test_what_has_changed_is_said_and_what_has_not_is_not(tmp_path: Path, monkey
     assert said == f"Measured at {'a' * 10}, 2026-01-01{since}. Measured at {'c' * 10}, 2026-01-01."
     assert stale.unmarked(said) == text
     assert stale.marked(said, "docs/measured/formats.md") == said
+    wrapped = f"Measured at {'c' * 10},\n{'a' * 10}"  # what the last of a long list says had been cut off
+    assert stale.marked(f"{wrapped}.", "docs/measured/formats.md") == f"{wrapped}{since}."

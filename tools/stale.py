@@ -27,7 +27,7 @@ DEPENDS = (
     ("docs/sweep", ("harness/sweep", "harness/wire")),
     ("docs/", BOARDS),
 )
-LINE = re.compile(r"(?:[Mm]easured at|commit) (?P<commits>[0-9a-f]{10}(?:, [0-9a-f]{10})*)(?:, \d{4}-\d\d-\d\d)?")
+LINE = re.compile(r"(?:[Mm]easured at|commit) (?P<commits>[0-9a-f]{10}(?:,\s[0-9a-f]{10})*)(?:, \d{4}-\d\d-\d\d)?")
 SAID = re.compile(r";\sstale since [0-9a-f]{10}, \d{4}-\d\d-\d\d \([^)]*\)")
 
 
@@ -61,9 +61,13 @@ def _day(said: str) -> str:
     return said.split(", ")[1]
 
 
+def _each(found: re.Match[str]) -> list[str]:
+    return re.split(r",\s", found["commits"])  # long lists are wrapped
+
+
 def tables(text: str) -> Iterable[tuple[str, ...]]:
     """The commits that each table of a page names."""
-    return [tuple(found["commits"].split(", ")) for found in LINE.finditer(text)]
+    return [tuple(_each(found)) for found in LINE.finditer(text)]
 
 
 def unmarked(text: str) -> str:
@@ -73,7 +77,7 @@ def unmarked(text: str) -> str:
 
 def marked(text: str, page: str) -> str:
     """The page with what the ledger says of each of its tables."""
-    return LINE.sub(lambda found: found[0] + phrase(found["commits"].split(", "), page), unmarked(text))
+    return LINE.sub(lambda found: found[0] + phrase(_each(found), page), unmarked(text))
 
 
 def pages() -> list[Path]:
