@@ -46,12 +46,14 @@ from tinyhil.harness.job.job import Request, open_model
 from tinyhil.harness.measure.profile import profile
 from tinyhil.harness.settings.config import Boards, load_boards
 from tinyhil.language.assignment import Assignment
+from tinyhil.preference import BALANCED, RAM, Wish
 from tools.measured import BOARDS, provenance
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN, NETWORKS = ROOT / "results" / "golden", ROOT / "results" / "networks.json"
 POINTS, TABLE = ROOT / "results" / "fit_points.json", ROOT / "harness" / "fit" / "costs.json"
-ZOO = {"transformer_fsdd": ("int8",), "bonsai_usps10": ("int8",), "protonn_usps10": ("int8",)}  # beside golden records
+INT8_ALONE = ("transformer_fsdd", "bonsai_usps10", "bonsai_usps2", "protonn_usps10", "protonn_usps2", "fastgrnn_dsa19")
+IN_ROWS = ("digits_cnn", "lenet5_mnist")  # of which golden records have each layer whole
 RIDGE = 1e-3  # of a cost, as a share of an image's time: what no image tells apart is shared
 NEAR = 1.0  # the same, towards the costs of a similar core
 OPERATION = 0.99  # the weight beside an image's of operations that take all of its time; of others less
@@ -114,6 +116,7 @@ class Image:
     flash_bytes: float
     beside_bytes: float | None = None
     operations: Mapping[str, float] | None = None  # cycles by the tensor that is written
+    prefer: str = BALANCED
 
 
 def points(boards: Boards, cores: Collection[str]) -> Iterator[Point]:
@@ -138,7 +141,7 @@ def points(boards: Boards, cores: Collection[str]) -> Iterator[Point]:
                 if costs is not None:
                     made = row["network"], str(network.model), network.inputs, row["board"], fmt
                     beside = costs.get("beside_bytes"), costs.get("operations")
-                    yield _point(boards, Image(*made, costs["cycles"], costs["flash_bytes"], *beside))
+                    yield _point(boards, Image(*made, costs["cycles"], costs["flash_bytes"], *beside, network.prefer))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,18 +153,27 @@ class Wanted:
     inputs: Path | None
     boards: Sequence[str]
     formats: Sequence[str] = FORMATS
+    prefer: str = BALANCED
 
 
 def _all(folder: Path) -> Iterator[Wanted]:
     yield from (Wanted(one.title, str(one.model), one.inputs, FEW) for one in networks(folder))
     yield from (Wanted(one.title, str(one.model), one.inputs, one.boards) for one in isolated(folder))
-    yield from (Wanted(name, name, None, (*BOARDS, *FEW), formats) for name, formats in ZOO.items())
+    yield from (Wanted(name, name, None, (*BOARDS, *FEW), ("int8",)) for name in INT8_ALONE)
+    yield from (Wanted(f"{name} in rows", name, None, (*BOARDS, *FEW), prefer=RAM) for name in IN_ROWS)
 
 
 def _point(boards: Boards, image: Image) -> Point:
     opened, chip = open_model(image.model), boards.board(image.board).chip
     ranges = opened.required_ranges(image.inputs)
-    compiled = compile_model(opened.model, Assignment(image.format), ranges, [boards.board(image.board)], [image.board])
+    compiled = compile_model(
+        opened.model,
+        Assignment(image.format),
+        ranges,
+        [boards.board(image.board)],
+        [image.board],
+        wish=Wish(image.prefer),
+    )
     program, plan = compiled.program, compiled.plan
     return Point(
         image.network, chip.core, time_features(program, plan), code_features(program, plan), image.cycles,
@@ -308,7 +320,9 @@ def measure(boards: Boards, measured_at: Mapping[str, Any]) -> None:
 def _measured(boards: Boards, wanted: Wanted, board: str, fmt: str, folder: Path) -> dict[str, Any] | None:
     """Cycles of a sample and of each operation in it, and bytes; None of what does not fit."""
     given = wanted.inputs
-    request = Request(board, wanted.model, fmt, inputs=given, calibrate=given, samples=1, results=folder / "r")
+    request = Request(
+        board, wanted.model, fmt, inputs=given, calibrate=given, samples=1, prefer=wanted.prefer, results=folder / "r"
+    )
     try:
         found = profile(request, boards, default_cache_dir(), lambda _: None, lambda *_: None)
     except HilError as error:

@@ -84,7 +84,7 @@ def test_floats_of_int8_and_code_for_them_take_what_was_measured() -> None:
     measured = json.loads((ROOT / "results" / "fit_points.json").read_text())["rows"]
     rows = {(row["network"], row["board"]): row["formats"]["int8"] for row in measured if "int8" in row["formats"]}
     boards = load_boards()
-    for model in latency_table.ZOO:
+    for model in latency_table.INT8_ALONE:
         for said in fits(model, ("due", "nucleo_g0b1", "h747"), "int8", prefer="balanced"):
             took = rows[model, said.board]
             latency_us = took["cycles"] / boards.board(said.board).chip.clock_hz * 1e6

@@ -20,8 +20,9 @@ from tinyhil.passes.chains import Chain, carried_out
 
 IMAGE, CALL, RESULT, ELEMENT, SPARSE = "image", "call", "result", "element", "sparse"
 PRODUCT, REDUCE, FUNCTION, NORM, OTHER = "product", "reduce", "function", "norm", "other"
-KERNEL, LIBRARY = "kernel", "library"
+KERNEL, LIBRARY, ROWS = "kernel", "library", "rows"
 IN_FLOATS = (Arithmetic.SINGLE, Arithmetic.DECIDED)
+BY_MULTIPLIERS = (Arithmetic.AFFINE, Arithmetic.RESCALED, Arithmetic.FACTORED)
 OF_ITS_OWN = {"length", "units"}  # transforms and cells of recurrent networks: nothing here says how much they do
 DEPEND = {"count", "along"}  # one of these beside "outer": as many results as operands, which depend on each other
 WIDE, ZERO_POINTS, ALIGNED = "wide sum", "zero points", "aligned distance"
@@ -106,14 +107,17 @@ def _work(program: Program, op: Op, elements: int, executions: int) -> Mapping[s
 
 
 def code_features(program: Program, plan: Plan) -> Mapping[str, float]:
-    """Of an image: operations, kernels, layers, whose loops are compiled for each shape, and whether it computes with
-    floats, for which a core without them has a library. Constants count apart."""
+    """Of an image: operations, those that make their results in rows, kernels, layers, whose loops are compiled for each
+    shape, and whether it computes with floats, for which a core without them has a library. Constants count apart."""
     items = list(carried_out(program, plan, program.body))
     every = [op for item in items for op in ops_of(item)]
     found: Counter[str] = Counter({IMAGE: 1, CALL: len(items)})
     found.update(f"{KERNEL} {kind}" for _, kind in {(op.kernel, _code_kind(op)) for op in every})
     if any(op.domain == SINGLE for op in every):
         found[LIBRARY] = 1
+    in_rows = sum(op.kernel.rows for op in every)
+    if in_rows:
+        found[ROWS] = in_rows
     layers = [last_of(item) for item in items if macs_of(program, item, 1) is not None]
     found.update(f"{_layer(program, op)} layer" for op in layers)
     found.update(f"{kind} code" for kind, _ in {(_layer(program, op), op.kernel) for op in layers})
@@ -123,6 +127,8 @@ def code_features(program: Program, plan: Plan) -> Mapping[str, float]:
 def _code_kind(op: Op) -> str:
     if op.kernel.arithmetic in IN_FLOATS:
         return "function"
+    if op.kernel.arithmetic in BY_MULTIPLIERS:
+        return "rescaled"
     return "float" if op.domain == SINGLE else "integer"
 
 
