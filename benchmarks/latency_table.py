@@ -127,7 +127,7 @@ def points(boards: Boards, cores: Collection[str]) -> Iterator[Point]:
 
     for path in sorted(GOLDEN.rglob("*.json")):
         record = json.loads(path.read_text())
-        if record["order"]["assignment"] is None and has(record["board"]):
+        if record["format"] in FORMATS and record["order"]["assignment"] is None and has(record["board"]):
             memory = record["memory"]
             beside = memory["total_bytes"] - memory["arena_bytes"] - memory["input_bytes"]
             how = record["model"], record["model"], None, record["board"], record["format"]

@@ -16,18 +16,20 @@ from tinyhil.language.form import Arithmetic, Weights
 from tinyhil.language.program import Op, Program, Role
 from tinyhil.memplan import Plan
 from tinyhil.ops.distance import SQUARED_DISTANCE
+from tinyhil.ops.index import GATHER_AT
 from tinyhil.passes.chains import Chain, carried_out
 
-IMAGE, CALL, RESULT, ELEMENT, SPARSE = "image", "call", "result", "element", "sparse"
-PRODUCT, REDUCE, FUNCTION, NORM, OTHER = "product", "reduce", "function", "norm", "other"
+IMAGE, CALL, RESULT, ELEMENT, SPARSE, LISTED = "image", "call", "result", "element", "sparse", "listed"
+PRODUCT, PACKED, REDUCE, FUNCTION, NORM, OTHER = "product", "packed", "reduce", "function", "norm", "other"
 KERNEL, LIBRARY, ROWS = "kernel", "library", "rows"
 IN_FLOATS = (Arithmetic.SINGLE, Arithmetic.DECIDED)
 BY_MULTIPLIERS = (Arithmetic.AFFINE, Arithmetic.RESCALED, Arithmetic.FACTORED)
 OF_ITS_OWN = {"length", "units"}  # transforms and cells of recurrent networks: nothing here says how much they do
 DEPEND = {"count", "along"}  # one of these beside "outer": as many results as operands, which depend on each other
-WIDE, ZERO_POINTS, ALIGNED = "wide sum", "zero points", "aligned distance"
-ODD_WINDOW, ODD_DEPTHWISE = "odd window", "odd depthwise window"
-ADDITIONS = (WIDE, ZERO_POINTS, ALIGNED, ODD_WINDOW, ODD_DEPTHWISE)  # to what they are part of; some cost nothing
+WIDE, WIDE_DENSE, ZERO_POINTS, ALIGNED = "wide sum", "wide dense sum", "zero points", "aligned distance"
+ODD_WINDOW, ODD_DEPTHWISE, ODD_RESCALED = "odd window", "odd depthwise window", "odd depthwise window rescaled"
+# To what they are part of; some cost nothing.
+ADDITIONS = (WIDE, WIDE_DENSE, ZERO_POINTS, ALIGNED, ODD_WINDOW, ODD_DEPTHWISE, ODD_RESCALED)
 FAST_WIDTHS = (1, 3)  # of windows, for which a Cortex-M has loops of its own
 REGISTER_BITS = 32
 
@@ -60,24 +62,28 @@ def _counts(program: Program, item: Op | Chain, executions: int) -> Mapping[str,
     found[f"{RESULT} {_width(program, op)}"] += elements
     if streamed:
         found[f"{SPARSE} {_width(program, op)}"] += streamed * executions
+    elif op.kernel.weights is Weights.LISTS:
+        entries = sum(program.tensors[name].count for name in op.inputs if program.tensors[name].role == Role.TABLE)
+        found[f"{LISTED} {_operands(program, op)}"] += entries * executions * op.params.get("rows", 1)
     else:
         found[f"{_layer(program, op)} {_operands(program, op)}"] += macs
-        found.update(_dearer(op, macs))
+        found.update(_dearer(op, macs, "kernel_y" not in op.params))
     return found
 
 
-def _dearer(op: Op, products: int) -> Mapping[str, float]:
+def _dearer(op: Op, products: int, dense: bool = False) -> Mapping[str, float]:
     """What some products cost beside the rest: sums that may exceed a register, zero points that are subtracted, codes
     that are shifted first, windows without a loop of their own."""
     if op.domain == SINGLE:
         return {}
-    p = op.params
+    p, is_rescaled = op.params, op.kernel.arithmetic is Arithmetic.AFFINE
+    is_odd = p.get("kernel_x", 3) not in FAST_WIDTHS
     reasons = {
-        WIDE: op.accumulator_bits > REGISTER_BITS,
-        ZERO_POINTS: op.kernel.arithmetic is Arithmetic.AFFINE,
+        WIDE_DENSE if dense else WIDE: op.accumulator_bits > REGISTER_BITS,
+        ZERO_POINTS: is_rescaled,
         ALIGNED: op.kernel == SQUARED_DISTANCE.form and not p["drop"] and p["a_shift"] != p["b_shift"],
-        ODD_WINDOW: p.get("kernel_x", 3) not in FAST_WIDTHS and not _is_depthwise(op),
-        ODD_DEPTHWISE: p.get("kernel_x", 3) not in FAST_WIDTHS and _is_depthwise(op),
+        ODD_WINDOW: is_odd and not _is_depthwise(op),
+        ODD_RESCALED if is_rescaled else ODD_DEPTHWISE: is_odd and _is_depthwise(op),
     }
     return {name: products for name, holds in reasons.items() if holds}
 
@@ -87,13 +93,16 @@ def _is_depthwise(op: Op) -> bool:
 
 
 def _work(program: Program, op: Op, elements: int, executions: int) -> Mapping[str, float]:
-    """What an operation that is no layer goes through: products of computed tensors and their results, operands of what
-    reduces them, places of a window, or its elements."""
+    """What an operation that is no layer goes through: products of computed tensors, of which one is packed in columns
+    where many are made at once, and their results, operands of what reduces them, places of a window, or its
+    elements."""
     p, width = op.params, _width(program, op)
     if "columns" in p and "inner" in p:
         products = elements * p["inner"]
-        return {f"{PRODUCT} {_operands(program, op)}": products, f"{RESULT} {width}": elements, **_dearer(op, products)}
-    if OF_ITS_OWN & p.keys():
+        found = {f"{PRODUCT} {_operands(program, op)}": products, f"{RESULT} {width}": elements}
+        packed = {PACKED: products / p["rows"]} if op.scratch else {}
+        return {**found, **packed, **_dearer(op, products)}
+    if OF_ITS_OWN & p.keys() or (op.domain == SINGLE and op.kernel == GATHER_AT.form):
         return {f"{OTHER} {op.kernel}": elements}
     read = p["outer"] * p["along"] * p.get("inner", 1) * executions if "along" in p else elements
     if read != elements:
@@ -107,17 +116,19 @@ def _work(program: Program, op: Op, elements: int, executions: int) -> Mapping[s
 
 
 def code_features(program: Program, plan: Plan) -> Mapping[str, float]:
-    """Of an image: operations, those that make their results in rows, kernels, layers, whose loops are compiled for each
-    shape, and whether it computes with floats, for which a core without them has a library. Constants count apart."""
+    """Of an image: operations, those that make rows of their results, kernels, layers, whose loops are compiled for
+    each shape, and whether it computes with floats, for which a core without them has a library. Constants count
+    apart."""
     items = list(carried_out(program, plan, program.body))
     every = [op for item in items for op in ops_of(item)]
     found: Counter[str] = Counter({IMAGE: 1, CALL: len(items)})
     found.update(f"{KERNEL} {kind}" for _, kind in {(op.kernel, _code_kind(op)) for op in every})
     if any(op.domain == SINGLE for op in every):
         found[LIBRARY] = 1
-    in_rows = sum(op.kernel.rows for op in every)
-    if in_rows:
-        found[ROWS] = in_rows
+    found.update({ROWS: count for count in [sum(op.kernel.rows for op in every)] if count})
+    found.update(
+        dict.fromkeys((f"{PACKED} {_code_kind(op)}" for op in every if op.scratch and "columns" in op.params), 1)
+    )
     layers = [last_of(item) for item in items if macs_of(program, item, 1) is not None]
     found.update(f"{_layer(program, op)} layer" for op in layers)
     found.update(f"{kind} code" for kind, _ in {(_layer(program, op), op.kernel) for op in layers})
