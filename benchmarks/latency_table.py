@@ -53,7 +53,7 @@ ROOT = Path(__file__).resolve().parent.parent
 GOLDEN, NETWORKS = ROOT / "results" / "golden", ROOT / "results" / "networks.json"
 POINTS, TABLE = ROOT / "results" / "fit_points.json", ROOT / "harness" / "fit" / "costs.json"
 INT8_ALONE = ("transformer_fsdd", "bonsai_usps10", "bonsai_usps2", "protonn_usps10", "protonn_usps2", "fastgrnn_dsa19")
-IN_ROWS = ("digits_cnn", "lenet5_mnist")  # of which golden records have each layer whole
+SAVING = ("digits_cnn", "lenet5_mnist", "protonn_letter26")  # of which golden records have layers and samples whole
 RIDGE = 1e-3  # of a cost, as a share of an image's time: what no image tells apart is shared
 NEAR = 1.0  # the same, towards the costs of a similar core
 OPERATION = 0.99  # the weight beside an image's of operations that take all of its time; of others less
@@ -160,7 +160,7 @@ def _all(folder: Path) -> Iterator[Wanted]:
     yield from (Wanted(one.title, str(one.model), one.inputs, FEW) for one in networks(folder))
     yield from (Wanted(one.title, str(one.model), one.inputs, one.boards) for one in isolated(folder))
     yield from (Wanted(name, name, None, (*BOARDS, *FEW), ("int8",)) for name in INT8_ALONE)
-    yield from (Wanted(f"{name} in rows", name, None, (*BOARDS, *FEW), prefer=RAM) for name in IN_ROWS)
+    yield from (Wanted(f"{name} --prefer ram", name, None, (*BOARDS, *FEW), prefer=RAM) for name in SAVING)
 
 
 def _point(boards: Boards, image: Image) -> Point:

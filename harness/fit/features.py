@@ -125,10 +125,8 @@ def code_features(program: Program, plan: Plan) -> Mapping[str, float]:
     found.update(f"{KERNEL} {kind}" for _, kind in {(op.kernel, _code_kind(op)) for op in every})
     if any(op.domain == SINGLE for op in every):
         found[LIBRARY] = 1
-    found.update({ROWS: count for count in [sum(op.kernel.rows for op in every)] if count})
-    found.update(
-        dict.fromkeys((f"{PACKED} {_code_kind(op)}" for op in every if op.scratch and "columns" in op.params), 1)
-    )
+    found.update(ROWS for op in every if op.kernel.rows)
+    found.update({f"{PACKED} {_code_kind(op)}" for op in every if op.scratch and "columns" in op.params})
     layers = [last_of(item) for item in items if macs_of(program, item, 1) is not None]
     found.update(f"{_layer(program, op)} layer" for op in layers)
     found.update(f"{kind} code" for kind, _ in {(_layer(program, op), op.kernel) for op in layers})
