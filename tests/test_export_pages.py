@@ -75,7 +75,7 @@ def test_cmake_optimizes_where_nobody_says_how(as_part: bool, options: list[str]
     assert re.findall(r" (-O\w+)", compiled["command"]) == ([flag] if flag else [])
 
 
-def test_a_sketch_that_leaves_little_ram_is_told_with_what_helps(tmp_path: Path) -> None:
+def test_a_sketch_that_leaves_little_ram_is_found_with_what_helps(tmp_path: Path) -> None:
     def said(*options: str) -> list[str]:
         done = hil("export", *options, "--out", "x.zip", cwd=tmp_path)
         assert done.returncode == 0
@@ -85,10 +85,10 @@ def test_a_sketch_that_leaves_little_ram_is_told_with_what_helps(tmp_path: Path)
     assert "RAM are left" in line
     assert line.endswith("; if it is for another board: --board")
     (line,) = said("arduino", "digits_cnn", "--board", "uno")
-    told = re.fullmatch(r"uno: (\d+) B of 2,048 B RAM .*; (--prefer \w+) takes .* less", line)
-    assert told is not None
-    assert 0 < int(told[1]) < 256
-    assert said("arduino", "digits_cnn", "--board", "uno", *told[2].split()) == []
+    found = re.fullmatch(r"uno: (\d+) B of 2,048 B RAM .*; (--prefer \w+) takes .* less", line)
+    assert found is not None
+    assert 0 < int(found[1]) < 256
+    assert said("arduino", "digits_cnn", "--board", "uno", *found[2].split()) == []
     (line,) = said("platformio", "digits_cnn", "--format", "float32")
     assert "too large" in line
     assert "a narrower --format" in line
