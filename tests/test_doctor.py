@@ -83,7 +83,7 @@ def test_an_extra_that_is_not_here_is_named_with_its_use_and_its_line(monkeypatc
     assert all(check.remedy in out.getvalue() for check in found), "brackets are no markup"
     assert lines_to_type(found) == []
     assert exit_code(found) == EXIT_OK
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "999")
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2030.1")
     every, other = extras("tinyhil")
     assert (every.status, every.found) == ("ok", ", ".join(USES).replace(", emulators", ""))
     assert other.name == "extra emulators", "of exactly one version"
