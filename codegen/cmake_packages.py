@@ -148,10 +148,14 @@ cmake_minimum_required(VERSION 3.13)
 project({x} VERSION {version} LANGUAGES CXX)
 include(GNUInstallDirs)
 
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES AND CMAKE_SOURCE_DIR STREQUAL PROJECT_SOURCE_DIR)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, RelWithDebInfo or MinSizeRel" FORCE)
+endif()
 add_library({x} STATIC src/{x}.cpp)
 add_library({x}::{x} ALIAS {x})
 target_compile_features({x} PRIVATE cxx_std_11)
 target_compile_options({x} PRIVATE -ffp-contract=off -fno-exceptions -fno-rtti -ffunction-sections -fdata-sections)
+target_compile_options({x} PRIVATE $<$<CONFIG:>:-O2>)  # in a project that names no build type
 target_include_directories({x} PUBLIC $<BUILD_INTERFACE:${{CMAKE_CURRENT_SOURCE_DIR}}/src> $<INSTALL_INTERFACE:include>)
 
 install(TARGETS {x} EXPORT {x}-targets ARCHIVE DESTINATION ${{CMAKE_INSTALL_LIBDIR}})

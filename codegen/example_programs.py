@@ -81,7 +81,7 @@ def sketch(library: Library) -> str:
 #include <{x}.h>
 
 const int WANTED = 0;
-const unsigned long PERIOD_MS = 20;  // as the model was trained
+const unsigned long PERIOD_MS = 20;  // from sample to sample: set it to that of the samples the model learned from
 #ifdef NUM_ANALOG_INPUTS
 const int ANALOG_PINS = NUM_ANALOG_INPUTS;  // by the board's core: 6 of an Uno, 4 of a Pico
 #else
@@ -90,7 +90,7 @@ const int ANALOG_PINS = 1;
 {declared}static float result[{up}_OUTPUTS];
 static unsigned long due;
 
-// One channel in the unit the model was trained with: replace it by that of your sensor.
+// One channel, -1 to 1 here: replace it by that of your sensor, in the unit of the samples the model learned from.
 static float read_channel(int channel) {{
     return (analogRead(A0 + channel % ANALOG_PINS) - 512) / 512.0f;
 }}

@@ -47,6 +47,7 @@ class Library:
     results: tuple[Part, ...] = ()  # several outputs; the first names the class
     board: str = ""  # for which it is arranged, with its core; empty: for any
     core: str = ""
+    compiler: tuple[str, ...] = ()  # of that board, C++, with the options for its processor
     stream: bool = False  # a model of one step: a sample is as many as the bench takes, an application's has no end
     temperature: int = 0  # per cent, of a model that speaks: a letter in, its own out
 

@@ -23,12 +23,16 @@ def in_src(library: Library, sources: Mapping[str, str]) -> dict[str, str]:
 @dataclass(frozen=True, slots=True)
 class Package:
     """A kind of package. `use`: how its user gets it into a program (Markdown); `around`: path -> text of what lies
-    beside the sources, which `sources` places. `own_memory`: its C code brings the arena, no user can."""
+    beside the sources, which `sources` places. `own_memory`: its C code brings the arena, no user can. `source`: the
+    file that a compiler takes, `header`: the folder of the header; `has_main`: a computer runs examples/main.c."""
 
     use: str
     around: Callable[[Library, str], dict[str, str]]
     sources: Callable[[Library, Mapping[str, str]], dict[str, str]] = in_src
     own_memory: bool = False
+    source: str = "{x}/src/{x}.cpp"
+    header: str = "{x}/src"
+    has_main: bool = False
 
 
 PACKAGES = {
@@ -39,27 +43,32 @@ PACKAGES = {
     ),
     PLATFORMIO: Package(
         "Unpack it into `lib/` of a PlatformIO project, or name the archive under `lib_deps`. Then\n"
-        "`#include <{x}.h>`.",
+        "`#include <{x}.h>`; `examples/{x}_sensor/main.cpp` is a program for `src/`.",
         platformio,
     ),
     CMAKE: Package(
         "Unpack it, `cmake -S {x} -B build && cmake --build build && cmake --install build --prefix PREFIX`, then\n"
         "`find_package({x} REQUIRED)` and `target_link_libraries(app PRIVATE {x}::{x})`; or `add_subdirectory({x})`.",
         cmake,
+        has_main=True,
     ),
     PICO_SDK: Package(
         "Unpack it beside a project of the Pico's SDK; behind `pico_sdk_init()`: `add_subdirectory({x})` and\n"
-        "`target_link_libraries(app {x})`. `examples/` is such a project (`PICO_SDK_PATH` says where the SDK is).",
+        "`target_link_libraries(app {x})`. `examples/` is such a project (`PICO_SDK_PATH` says where the SDK is):\n"
+        "`cmake -S {x}/examples -B build -DPICO_BOARD=pico && cmake --build build`; its `main.c` answers by UART\n"
+        "and USB.",
         pico_sdk,
     ),
     ZEPHYR: Package(
         "A module of Zephyr: name its folder in `ZEPHYR_EXTRA_MODULES` (or in your manifest) and set `CONFIG_{up}=y`;\n"
-        "`samples/{x}` does both.",
+        "`samples/{x}` does both: `west build -b BOARD {x}/samples/{x}`; its `main.c` prints the class of a sample of\n"
+        "zeros.",
         zephyr,
     ),
     ESP_IDF: Package(
         "A component of ESP-IDF: unpack it into `components/` of a project, `REQUIRES {x}` in its `CMakeLists.txt`.\n"
-        "`examples/{x}` is such a project.",
+        "`examples/{x}` is such a project: `idf.py -C {x}/examples/{x} build`; its `main.c` prints the class of a\n"
+        "sample of zeros.",
         esp_idf,
     ),
     MICROPYTHON: Package(
@@ -74,6 +83,9 @@ PACKAGES = {
         "`#define {up}_IMPLEMENTATION` before it and nothing else, and holds the code.",
         one_header_example,
         one_header,
+        source="{x}/examples/{x}.cpp",
+        header="{x}",
+        has_main=True,
     ),
 }
 
@@ -116,6 +128,8 @@ one program.
 
 {use}
 
+{by_hand}
+
 | | |
 |---|---|
 {rows}
@@ -133,6 +147,23 @@ in RAM as a whole.
 def _passed(library: Library) -> dict[str, str]:
     """What comes before the arguments of a function of the library, and what stands where it has none."""
     return {"arena": "arena, ", "only": "arena"} if library.arena == CALLER else {"arena": "", "only": ""}
+
+
+_ON_A_COMPUTER = ("g++", "-std=c++11", "-O2")
+_COMPILED = "Compiled by hand, beside the unpacked folder: `{compiler} -c -I{header} {source}`"
+_RUN = """\
+; with the example, which reads
+{count} numbers and prints their class: `gcc -O2 -c -I{header} {x}/examples/main.c && g++ main.o {x}.o -o main`,
+`seq {count} | ./main`"""
+
+
+def _by_hand(kind: str, library: Library) -> str:
+    """Lines for a shell that compile the library, and run the example where this computer can."""
+    row, x = PACKAGES[kind], library.prefix
+    compiler = (*library.compiler, "-std=gnu++11", "-Os") if library.compiler else _ON_A_COMPUTER
+    names = {"x": x, "source": row.source.format(x=x), "header": row.header.format(x=x), "count": library.input.count}
+    text = _COMPILED.format(compiler=" ".join(compiler), **names)
+    return text + (_RUN.format(**names) if row.has_main and not library.compiler else "") + "."
 
 
 def _readme(kind: str, library: Library, about: Sequence[str]) -> str:
@@ -153,6 +184,7 @@ def _readme(kind: str, library: Library, about: Sequence[str]) -> str:
         x=x,
         origin=markdown(library.origin),
         use=PACKAGES[kind].use.format(x=x, up=up),
+        by_hand=_by_hand(kind, library),
         rows="\n".join(f"| {name} | {value} |" for name, value in rows),
         arena=_passed(library)["arena"],
         streaming=_STREAMING.format(x=x, up=up, **_passed(library)) if library.loop else "",

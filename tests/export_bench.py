@@ -15,7 +15,7 @@ from tinyhil.codegen.exported_library import STATIC, Library
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.pipeline import Compiled, compile_model
 from tinyhil.harness.job.job import NO_STREAM, Streamed, open_model
-from tinyhil.harness.offline.export import library_of, packed
+from tinyhil.harness.offline.export import compiler_of, library_of, packed
 from tinyhil.harness.settings.config import load_boards
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,7 +71,8 @@ def export(
     library = library_of(compiled, opened.source.name, name, arena, opened.source.classes)
     if endless and opened.source.text is not None:
         library = replace(library, temperature=opened.source.text.temperature)
-    library = replace(library, board=boards[0].name, core=boards[0].chip.core) if boards else library
+    for one in boards:
+        library = replace(library, board=one.name, core=one.chip.core, compiler=compiler_of(one.chip))
     return Exported(compiled, library, packed(kind, library, []))
 
 

@@ -75,9 +75,10 @@ locks: {wait_s: -1}
         "bench.yaml:7:3: duplicate key left",
         "bench.yaml:10:3: boards.nowhere: needs one way to reach it: serial and/or port, address, or labgrid",
         "bench.yaml:11:3: boards.both: needs one way to reach it: serial and/or port, address, or labgrid",
-        "bench.yaml:12:3: boards.Far: 'Far' does not match ^[a-z][a-z0-9_]*$",
-        "bench.yaml:12:30: boards.Far.address: 'http://h:1' does not match ^(rfc2217|socket)://[^/:]+:[0-9]+([/?].*)?$",
-        "bench.yaml:13:48: boards.hub.power.hub: 'usb' does not match ^[0-9]+(-[0-9]+(\\.[0-9]+)*)?$",
+        "bench.yaml:12:3: boards.Far: 'Far' is wrong; it takes lower-case letters, digits and _, a letter first",
+        "bench.yaml:12:30: boards.Far.address: 'http://h:1' is wrong; it takes rfc2217://HOST:PORT or "
+        "socket://HOST:PORT",
+        "bench.yaml:13:48: boards.hub.power.hub: 'usb' is wrong; it takes a hub as uhubctl prints it, such as 1-1.4",
         "bench.yaml:13:61: boards.hub.power.port: Input should be greater than 0",
         "bench.yaml:14:17: locks.wait_s: Input should be greater than or equal to 0",
     ]

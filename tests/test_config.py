@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from boards_under_test import EMULATED
 
 from tinyhil import files
 from tinyhil.errors import EXIT_NO_BOARD, EXIT_USAGE, BoardError, ConfigError
+from tinyhil.harness.commands.schema import schema_text
 from tinyhil.harness.settings.config import Boards, BoardSpec, load_boards, parse_boards
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -114,14 +116,37 @@ boards:
         'boards.yaml:8:11: quote the USB identity: "2341:0043" (VID:PID, as in "2341:0043")',
         'boards.yaml:8:22: quote the USB identity: "2341:43" (VID:PID, as in "2341:0043")',
         'boards.yaml:8:31: quote the USB identity: "0043" (VID:PID, as in "2341:0043")',
-        "boards.yaml:8:37: boards.uno.usb.3: '2341:43' does not match ^[0-9A-F]{4}:[0-9A-F]{4}$",
+        "boards.yaml:8:37: boards.uno.usb.3: '2341:43' is wrong; it takes "
+        'VID:PID, four hexadecimal digits each: "2341:0043"',
         "boards.yaml:9:11: boards.uno.baud: Input should be greater than 0",
         "boards.yaml:10:13: boards.uno.colour: unknown key",
         "boards.yaml:12:3: boards.Bad.chip: missing",
         "boards.yaml:12:3: boards.Bad.reset: missing",
         "boards.yaml:12:3: boards.Bad.upload: missing",
-        "boards.yaml:12:3: boards.Bad: 'Bad' does not match ^[a-z][a-z0-9_]*$",
+        "boards.yaml:12:3: boards.Bad: 'Bad' is wrong; it takes lower-case letters, digits and _, a letter first",
     ]
+
+
+@pytest.mark.parametrize("written", ["2341:003d", "2341:003D"])
+def test_an_identity_of_usb_is_one_in_either_case(written: str) -> None:
+    """As lsusb prints it, and as a port says it."""
+    parsed = parse_boards(f'{CHIP}boards:\n  mine: {{{BOARD}, usb: ["{written}"]}}\n', Path("boards.yaml"))
+    assert parsed.board("mine").usb == ("2341:003D",)
+
+
+@pytest.mark.parametrize("kind", ["boards", "bench"])
+def test_no_spelling_is_told_as_a_pattern_alone(kind: str) -> None:
+    """Whoever mistypes a word reads what to write; an editor shows the same."""
+
+    def patterns(part: object) -> list[dict]:
+        if isinstance(part, dict):
+            found = [part] if isinstance(part.get("pattern"), str) else []
+            return found + [one for value in part.values() for one in patterns(value)]
+        return [one for value in part for one in patterns(value)] if isinstance(part, list) else []
+
+    found = patterns(json.loads(schema_text(kind)))
+    assert len(found) > 5
+    assert [one for one in found if not one.get("description")] == []
 
 
 @pytest.mark.parametrize(

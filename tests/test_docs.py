@@ -12,6 +12,7 @@ import pytest
 
 from tinyhil import errors
 from tinyhil.harness.cli import hil
+from tinyhil.harness.settings.config import load_boards
 from tools import readme_run
 from tools.docs import PAGES
 from tools.stale import unmarked
@@ -72,6 +73,22 @@ def test_lines_can_be_read_in_an_editor(page: Path) -> None:
     lines = enumerate(page.read_text().splitlines(), 1)
     long = [number for number, line in lines if len(line) > LONGEST_LINE and not line.startswith("|")]
     assert not long, f"longer than {LONGEST_LINE} characters"
+
+
+def test_cycles_are_trusted_on_cores_that_were_held_against_hardware() -> None:
+    """The row of docs/trust.md names those of the table of errors, and the boards of no other core but as unchecked."""
+    page, row = ((ROOT / "docs" / name).read_text() for name in ("cycle_model.md", "trust.md"))
+    (row,) = (line for line in row.splitlines() if line.startswith("| Cycles on ARM"))
+    checked = set(re.findall(r"^\| Cortex-(M\S+) \| all", page, re.MULTILINE))
+    right, _, wrong = row.partition("**not")
+    assert set(re.findall(r"\b(M\d+\+?)(?!\w)", right)) == checked
+    boards = load_boards()
+    chips = {boards.board(name).title.split()[-1]: boards.board(name).chip for name in boards.names}
+    cores = {name: chip.core for name, chip in chips.items() if chip.emulator and chip.emulator.kind == "process"}
+    named = {core: core.removeprefix("cortex-").upper().replace("PLUS", "+") for core in cores.values()}
+    unchecked = {name for name, core in cores.items() if core != "avr" and named[core] not in checked}
+    assert unchecked == {"Due"}
+    assert all(name in wrong for name in unchecked)
 
 
 def test_the_docs_are_no_longer_than_somebody_reads() -> None:

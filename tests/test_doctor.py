@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import io
 import json
 import os
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,10 @@ from hil_command import hil
 from rich.console import Console
 
 from tinyhil.errors import EXIT_GATE, EXIT_OK
+from tinyhil.harness.cli import hil as commands
 from tinyhil.harness.doctor import serial_ports
 from tinyhil.harness.doctor.checks import Check
+from tinyhil.harness.doctor.extras import DEVELOPERS, USES, extras
 from tinyhil.harness.doctor.installed import checks, exit_code, lines_to_type, report
 
 COMPILERS = ("avr-gcc", "arm-none-eabi-gcc", "g++")
@@ -54,6 +58,44 @@ def test_every_flashing_program_that_is_here_tells_its_version() -> None:
     here = [check for name, check in by_name().items() if name in FLASHERS and check.status == "ok"]
     assert here
     assert [check for check in here if not re.match(r"\d+\.\d", check.found)] == []
+
+
+def test_an_extra_that_is_not_here_is_named_with_its_use_and_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a user meets it who has installed the wheel alone; `--fix | sh` fetches none of them."""
+    project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+    assert {*USES, *DEVELOPERS} == set(project["optional-dependencies"])
+    needed = {re.split(r"[><=]", one)[0] for extra in USES for one in project["optional-dependencies"][extra]}
+    known = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name in needed:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return known(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    found = extras("tinyhil")
+    assert [check.name for check in found] == [f"extra {name}" for name in USES]
+    assert {check.status for check in found} == {"optional"}
+    report_ = found[0]
+    assert report_.found == "for `hil report`: pages for a browser; not here: vl-convert-python>=1.7"
+    assert report_.remedy == "pip install 'tinyhil[report]'"
+    report(found, Console(file=(out := io.StringIO()), width=200))
+    assert all(check.remedy in out.getvalue() for check in found), "brackets are no markup"
+    assert lines_to_type(found) == []
+    assert exit_code(found) == EXIT_OK
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2030.1")
+    every, other = extras("tinyhil")
+    assert (every.status, every.found) == ("ok", ", ".join(USES).replace(", emulators", ""))
+    assert other.name == "extra emulators", "of exactly one version"
+
+
+def test_what_an_extra_is_for_is_there_to_be_typed() -> None:
+    """Every command and option that the uses of extras name."""
+    for extra, use in USES.items():
+        for words in map(str.split, re.findall(r"`hil ([^`]+)`", use)):
+            command = commands.commands[words[0]]
+            options = {name for parameter in command.params for name in parameter.opts}
+            assert {word for word in words if word.startswith("--")} <= options, extra
 
 
 def test_without_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

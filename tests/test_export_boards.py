@@ -27,8 +27,11 @@ from tests.export_bench import (
 from tests.onnx_models import node, simple
 from tests.test_arm_kernels import sampled
 from tinyhil import data
+from tinyhil.codegen.library_source import emit_library
+from tinyhil.harness.build.pipeline import runtime_sources
 from tinyhil.harness.job.job import Streamed
-from tinyhil.harness.offline.export_sizes import PROCESSORS, measure
+from tinyhil.harness.offline.export_room import ARDUINO_CORE, REAL_BYTES
+from tinyhil.harness.offline.export_sizes import PROCESSORS, measure, predict_sizes
 from tinyhil.references.classes import classes_of
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
@@ -135,9 +138,11 @@ def test_every_sample(format_: str, core: list[Path], tmp_path: Path) -> None:
         on_arm(board, "fastgrnn_har", format_, 950, tmp_path / board)
 
 
-@pytest.mark.parametrize("model", ["fastgrnn_har", "digits_mlp"])
-def test_the_example_sketch_compiles_as_arduino_does(model: str, core: list[Path], tmp_path: Path) -> None:
-    exported = export(model, "fixed8", kind="arduino")
+@pytest.mark.parametrize(("model", "board"), [("fastgrnn_har", "uno"), ("digits_mlp", None)])
+def test_the_example_sketch_compiles_as_arduino_does(
+    model: str, board: str | None, core: list[Path], tmp_path: Path
+) -> None:
+    exported = export(model, "fixed8", kind="arduino", board=board)
     x = exported.prefix
     sketch = exported.files[f"{x}/examples/{x}_sensor/{x}_sensor.ino"]
     image = arduino_build(exported, sketch, core, tmp_path)
@@ -145,6 +150,13 @@ def test_the_example_sketch_compiles_as_arduino_does(model: str, core: list[Path
     text, in_data, bss = map(int, sizes.stdout.splitlines()[1].split()[:3])
     assert text + in_data <= 32768 - 512
     assert in_data + bss <= 2048 - 400
+    library, core_bytes = exported.library, ARDUINO_CORE["avr"]
+    own, reals = predict_sizes(library, emit_library(library, runtime_sources()), "avr"), library.output.count
+    assert own is not None
+    reals += 0 if library.loop else library.input.count  # one row is on the stack
+    beside = in_data + bss - own.ram_bytes - REAL_BYTES * reals, text + in_data - own.flash_bytes
+    assert core_bytes.ram_bytes - 8 <= beside[0] <= core_bytes.ram_bytes + 8
+    assert core_bytes.flash_bytes - 500 <= beside[1] <= core_bytes.flash_bytes + 500
 
 
 @pytest.mark.parametrize(

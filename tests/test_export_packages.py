@@ -71,15 +71,17 @@ def test_on_processors_that_no_board_has(target: str, model: str, format_: str, 
     "kind", ["zephyr", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("pico-sdk", "esp-idf"))]
 )
 def test_the_project_of_a_package_builds_and_classifies(kind: str, tmp_path: Path) -> None:
-    """By CMake, with the functions of its SDK (tests/firmware_export/sdks says which)."""
+    """By the line of its page, with the functions of its SDK (tests/firmware_export/sdks says which)."""
     exported = export("digits_mlp", "fixed8", kind=kind)
     exported.write(tmp_path)
     folder, program, variable = PROJECTS[kind]
-    project, build = tmp_path / "digits_mlp" / folder, tmp_path / "build"
-    environment = {**os.environ, variable: str(SDKS / kind)}
-    for command in (["cmake", "-S", project, "-B", build], ["cmake", "--build", build]):
-        subprocess.run(command, cwd=project, env=environment, check=True, capture_output=True)
-    (made,) = [path for path in build.rglob(program) if path.is_file()]
+    page = (tmp_path / "digits_mlp" / "README.md").read_text()
+    (line,) = re.findall(r"`((?:cmake -S|west|idf\.py) [^`]*)`", page)
+    path = f"{SDKS / kind / 'bin'}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, variable: str(SDKS / kind)}
+    subprocess.run(line, shell=True, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    assert (tmp_path / "digits_mlp" / folder / "CMakeLists.txt").is_file()
+    (made,) = [path for path in tmp_path.rglob(program) if path.is_file()]
     x = digits(3) if kind == "pico-sdk" else np.zeros((1, 64), np.float32)
     done = subprocess.run([made], input=typed(x), capture_output=True, text=True, check=False)
     library = OnHost(exported, tmp_path / "host")

@@ -119,7 +119,7 @@ def test_labels_that_would_lie_on_another_are_what_the_test_sees(pages: dict[str
 @pytest.mark.skipif(not AXE.is_file(), reason="no axe-core: npm ci --prefix tests/axe")
 @pytest.mark.parametrize("name", ["profile", "searches", "many"])
 def test_axe_finds_nothing(name: str, pages: dict[str, Path], tab: Page) -> None:
-    for width, dark in ((390, False), (1280, True)):
+    for width, dark in LOOKS:
         tab.show(pages[name], width, dark)
         assert faults(tab) == [], (width, dark)
     tab.evaluate("document.querySelector('h2').style.color = 'rgb(60, 66, 74)'; 0")

@@ -23,7 +23,7 @@ from browser import browser, chromium
 from given_data import needs_set
 from hil_command import hil, pytest_typed, typed_lines, wait_until
 from test_examples import check_hil
-from test_report_looks import AXE, faults
+from test_report_looks import AXE, LOOKS, faults
 from wire_bench import ROOT
 
 import tinyhil
@@ -160,8 +160,9 @@ def test_the_site_is_searched(site: Path) -> None:
 @pytest.mark.parametrize("name", ["", "measured/figures/", "trust/", "questions/"])
 def test_axe_finds_nothing_on_the_site(site: Path, name: str) -> None:
     with browser() as page:
-        for width, dark in ((390, False), (1280, True)):
+        for width, dark in LOOKS:
             page.show(site / f"{name}index.html", width, dark)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
             assert faults(page) == [], (width, dark)
 
 

@@ -16,12 +16,11 @@ FIGURES = ("cycles", "arena", "flash")
 LEAST = 0.0005  # of a figure that counts as a change in the table
 TITLE = "# What each pass gains"
 HEAD = (
-    "What is lost where one pass of the compiler is left out? Each alone is left out of all, by "
-    "`python -m benchmarks.passes`. Shares of the cycles and the bytes of the arena without it, and of the flash of "
-    "the whole image; a negative one is the pass's price. `hil plan --passes` says the bytes for one model, "
-    "`--without NAME` leaves a pass out."
+    "What is lost where one pass is left out, by `python -m benchmarks.passes`: shares of the cycles and the arena "
+    "without it, and of the image's flash; a negative one is its price. `hil plan --passes` says the bytes for one "
+    "model, `--without NAME` leaves a pass out."
 )
-WITHOUT = "Passes that change none of these, for networks of other kinds (`hil plan --passes` says what each does)"
+WITHOUT = "Passes that change none of these, for other kinds of networks"
 
 
 def page() -> str:

@@ -23,7 +23,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 BOARDS_OPTION = click.option(
-    "--boards-file", type=click.Path(path_type=Path), help="Boards and chips beside those of boards.yaml."
+    "--boards-file",
+    type=click.Path(path_type=Path),
+    help="A file of your own boards and chips, beside those that ship; its keys: `hil schema boards`.",
 )
 
 

@@ -32,6 +32,7 @@ from tinyhil.harness.commands import common
     "--record", type=click.Path(path_type=Path), help="Record of `hil run` whose figures go into the read-me."
 )
 @click.option("--board", help="Arrange and optimize it for the processor of this board, as `hil run` does.")
+@common.prefer_option()
 @common.BOARDS_OPTION
 @click.option(
     "--sizes", is_flag=True, help="Compile it with the compilers here; print flash and RAM, also into the read-me."

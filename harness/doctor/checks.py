@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Status = Literal["ok", "missing", "old", "warn"]
+Status = Literal["ok", "missing", "old", "warn", "optional"]
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`missing` and `old` prevent emulated runs; `warn` does not. `remedy` is a line to type."""
+    """`missing` and `old` prevent emulated runs; `warn` and `optional` do not, and `--fix` leaves out the latter.
+    `remedy` is a line to type."""
 
     name: str
     status: Status

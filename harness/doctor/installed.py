@@ -19,6 +19,7 @@ from tinyhil.harness.build.emulators import check_emulator
 from tinyhil.harness.build.toolchain import PACKAGES, default_cache_dir
 from tinyhil.harness.doctor import serial_ports
 from tinyhil.harness.doctor.checks import Check
+from tinyhil.harness.doctor.extras import extras
 from tinyhil.harness.settings.config import BoardSpec, load_boards
 from tinyhil.processes import run
 
@@ -41,7 +42,7 @@ DOUBTFUL = {
     "openocd": (((0,), OPENOCD_MINIMUM, "too old: sudo apt-get install openocd (0.12 or newer)"),),
 }
 APT = "sudo apt-get install "
-STYLES = {"ok": "green", "warn": "yellow", "old": "red", "missing": "red"}
+STYLES = {"ok": "green", "warn": "yellow", "optional": "dim", "old": "red", "missing": "red"}
 VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 
@@ -58,6 +59,7 @@ def checks() -> list[Check]:
         _optiboot(),
         _uhubctl(),
         *serial_ports.checks(),
+        *extras(DISTRIBUTION),
     ]
 
 
@@ -68,11 +70,11 @@ def exit_code(results: Iterable[Check]) -> int:
 
 def lines_to_type(results: Iterable[Check]) -> list[str]:
     """What gets all that is missing or too old, as `| sh` can type it: one line of apt-get, which asks nothing, then
-    the other commands, each once; what no command can do as a remark."""
+    the other commands, each once; what no command can do as a remark. Not what is optional: some of it is large."""
     packages: dict[str, None] = {}
     others: dict[str, None] = {}
     for check in results:
-        if check.status == "ok" or not check.remedy:
+        if check.status in ("ok", "optional") or not check.remedy:
             continue
         _, apt, names = check.remedy.partition(APT)
         if apt:
@@ -94,13 +96,14 @@ def _apt_line(packages: Iterable[str]) -> str:
 def report(results: Sequence[Check], console: Console) -> None:
     """Print the checks as a table, and whether emulated runs are ready."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     for heading in ("what", "status", "found", "remedy"):
         table.add_column(heading, overflow="fold")
     for check in results:
-        style = STYLES[check.status]
-        table.add_row(check.name, f"[{style}]{check.status}[/{style}]", check.found, check.remedy)
+        status = Text(check.status, STYLES[check.status])
+        table.add_row(Text(check.name), status, Text(check.found), Text(check.remedy))
     console.print(table)
     bad = sum(check.status in ("missing", "old") for check in results)
     console.print("emulated runs: ready" if not bad else f"emulated runs: {bad} thing(s) to fix, see above")

@@ -8,7 +8,8 @@ from typing import Annotated
 from pydantic import Field
 
 from tinyhil.errors import ConfigError, did_you_mean
-from tinyhil.harness.settings.yaml_file import Name, NonEmpty, PositiveInt, Record, parse, read_text
+from tinyhil.harness.settings.spelled import Name
+from tinyhil.harness.settings.yaml_file import NonEmpty, PositiveInt, Record, parse, read_text
 
 TABLE = Path(__file__).with_name("technologies.yaml")
 Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]

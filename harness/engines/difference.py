@@ -165,6 +165,7 @@ def lines(found: EngineDiff) -> list[str]:
 def print_pairs(found: EngineDiff, console: Console) -> None:
     """One row per tensor that two engines have, in the order of the model."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(title=None)
     for title in ("tensor", "elements", "different", "largest", *(f"{one} from float" for one in found.engines)):
@@ -172,5 +173,5 @@ def print_pairs(found: EngineDiff, console: Console) -> None:
     for pair in found.tensors:
         largest = f"{pair.largest:.3g}" + ("" if pair.step is None else " units")
         row = (str(pair.elements), str(pair.different), largest, *(f"{error:.4g}" for error in pair.errors))
-        table.add_row(pair.tensor, *row)
+        table.add_row(Text(pair.tensor), *row)
     console.print(table)

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 def print_diff(found: Diff, console: Console) -> None:
     """One row per tensor in the order of computation."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(title=None)
     for title in ("tensor", "format", "written", "elements", "different"):
         table.add_column(title, justify="left" if title in ("tensor", "format") else "right")
     for tensor in found.tensors:
         row = (tensor.executions, tensor.elements, tensor.different)
-        table.add_row(tensor.tensor, tensor.format, *(str(number) for number in row))
+        table.add_row(Text(tensor.tensor), tensor.format, *(str(number) for number in row))
     console.print(table)
     equal = sum(tensor.different == 0 for tensor in found.tensors)
     console.print(f"{equal} of {len(found.tensors)} tensors equal (sample {found.sample})", soft_wrap=True)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 def print_profile(found: Profile, console: Console) -> None:
     """One row per operation in the order of computation, then the sum against the image without a profile."""
     from rich.table import Table
+    from rich.text import Text
 
     counted = found.whole_instructions is not None
     each = "instructions/MAC" if counted else f"{found.unit}/MAC"
@@ -28,7 +29,7 @@ def print_profile(found: Profile, console: Console) -> None:
         more = [f"{operation.instructions:,.0f}"] if operation.instructions is not None else []
         if operation.name in layers:
             more += [f"{layers[operation.name]['energy_uj']:.4g}", f"{layers[operation.name]['crossbars']:,}"]
-        table.add_row(*row, *more)
+        table.add_row(*map(Text, (*row, *more)))
     table.add_row(
         "", "between operations", "", "", "", f"{found.outside:,.0f}", _share(found.outside, found.summed), "", ""
     )

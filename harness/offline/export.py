@@ -11,27 +11,41 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
+from tinyhil.codegen.export_kinds import ARDUINO, PLATFORMIO
 from tinyhil.codegen.exported_library import CALLER, STATIC, Library
 from tinyhil.codegen.identifiers import identifiers
 from tinyhil.codegen.library_source import emit_library
 from tinyhil.codegen.packages import package, source_of
+from tinyhil.compiler.calibrate import Ranges
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.files import write_bytes
 from tinyhil.harness.build.pipeline import Compiled, compile_model, runtime_sources
-from tinyhil.harness.job.job import Streamed, method_of, open_model, say_other_ranges, wish_for
+from tinyhil.harness.job.job import (
+    Opened,
+    Streamed,
+    method_of,
+    open_model,
+    preference_of,
+    say_other_ranges,
+    wish_for,
+)
 from tinyhil.harness.measure.record import formats_of
+from tinyhil.harness.offline.export_room import little_room
 from tinyhil.harness.offline.export_sizes import compilers_for, state_sizes
 from tinyhil.harness.records.schema import Run, read_record
 from tinyhil.harness.records.verdict import invalid_because
 from tinyhil.harness.settings.assets import asset
-from tinyhil.harness.settings.config import Boards, BoardSpec
+from tinyhil.harness.settings.config import Boards, BoardSpec, ChipSpec, load_boards
 from tinyhil.harness.settings.limits import AtLeast, OneOf, require
 from tinyhil.passes.laid import laid_out
+from tinyhil.preference import PREFERENCES
 from tinyhil.quoting import markdown
 from tinyhil.references.classes import deciding, ends_in_argmax
 
 Say = Callable[[str], None]
 MAX_PREFIX = 48
+SKETCHES = (ARDUINO, PLATFORMIO)  # packages whose example stands on Arduino's core
+USUAL = "uno"  # board of a sketch, where none is named
 TIME = (1980, 1, 1, 0, 0, 0)  # of every file in the archive: the same library is the same bytes
 
 
@@ -52,6 +66,7 @@ class Wanted:
     record: Path | None = None
     sizes: bool = False
     board: str | None = None  # to be as fast as `hil run` there
+    prefer: Annotated[str, OneOf(PREFERENCES)] | None = None  # None: as the assignment file says, else balanced
     states: tuple[str, ...] | None = None
     steps: Annotated[int, AtLeast(1)] | None = None
 
@@ -72,14 +87,43 @@ def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
     streamed = Streamed(wanted.states, wanted.steps, wanted.calibrate)
     by = method_of(wanted.assignment, wanted.calibrate_by)
     opened = open_model(wanted.model, say, streamed, by=by, endless=True)
-    assignment = opened.assignment(wanted.assignment, wanted.format)
     board = None if wanted.board is None or boards is None else board_of(wanted.board, boards)
-    wide = [] if board is None else [board]
     ranges = opened.required_ranges(wanted.calibrate)
     say_other_ranges(wanted.assignment, ranges, say)
-    names = [one.name for one in wide]
-    wish = replace(wish_for(wanted.assignment), keeps_input=True)  # samples are the caller's
-    compiled = compile_model(opened.model, assignment, ranges, wide, names, wish=wish)
+
+    def made(prefer: str | None) -> tuple[Compiled, Library]:
+        return _library_for(wanted, opened, ranges, board, prefer)
+
+    compiled, library = made(wanted.prefer)
+    sources = emit_library(library, runtime_sources())
+    about = [] if wanted.record is None else measured(read_record(wanted.record, Run), compiled, wanted.record)
+    if wanted.sizes or (board is not None and compilers_for(library)):
+        sizes = state_sizes(library, sources)
+        about = [*sizes, *about]
+        if wanted.sizes:
+            for line in sizes[1:]:
+                say(line)
+    write_archive(wanted.out, packed(wanted.kind, library, about))
+    is_sketch = wanted.kind in SKETCHES
+    tried = load_boards().board(USUAL) if board is None and is_sketch else board
+    if tried is not None:
+        prefer = preference_of(wanted.assignment, wanted.prefer)
+        line = little_room(
+            library, tried, sources, prefer, lambda other: made(other)[1].predict_bytes, is_sketch=is_sketch
+        )
+        if line:
+            say(f"{line}{'' if board else '; if it is for another board: --board'}")
+    return library
+
+
+def _library_for(
+    wanted: Wanted, opened: Opened, ranges: Ranges, board: BoardSpec | None, prefer: str | None
+) -> tuple[Compiled, Library]:
+    """The model as `prefer` plans it. ConfigError as `library_of`, DoesNotFit on the board."""
+    wide = [] if board is None else [board]
+    wish = replace(wish_for(wanted.assignment, prefer), keeps_input=True)  # samples are the caller's
+    assignment = opened.assignment(wanted.assignment, wanted.format)
+    compiled = compile_model(opened.model, assignment, ranges, wide, [one.name for one in wide], wish=wish)
     classes = opened.source.classes or opened.model.classes
     if wanted.classes is not None:
         classes = tuple(name.strip() for name in wanted.classes.split(","))
@@ -87,16 +131,13 @@ def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
     if opened.source.text is not None:
         library = replace(library, temperature=opened.source.text.temperature)
     if board is not None:
-        library = replace(library, board=board.name, core=board.chip.core)
-    about = [] if wanted.record is None else measured(read_record(wanted.record, Run), compiled, wanted.record)
-    if wanted.sizes or (board is not None and compilers_for(library)):
-        sizes = state_sizes(library, emit_library(library, runtime_sources()))
-        about = [*sizes, *about]
-        if wanted.sizes:
-            for line in sizes[1:]:
-                say(line)
-    write_archive(wanted.out, packed(wanted.kind, library, about))
-    return library
+        library = replace(library, board=board.name, core=board.chip.core, compiler=compiler_of(board.chip))
+    return compiled, library
+
+
+def compiler_of(chip: ChipSpec) -> tuple[str, ...]:
+    """The C++ compiler of a chip, with the options for its processor."""
+    return (chip.compiler.replace("gcc", "g++"), *chip.machine.split())
 
 
 def library_of(compiled: Compiled, model: str, name: str | None, arena: str, class_names: tuple[str, ...]) -> Library:

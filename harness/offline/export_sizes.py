@@ -73,6 +73,23 @@ class Sizes:
     ram_bytes: int
 
 
+def predict_sizes(library: Library, sources: Mapping[str, str], core: str) -> Sizes | None:
+    """Of a program for a core that only calls `predict`; None where no compiler is here; BuildError if it does not
+    compile or fits no chip of the core."""
+    found = next((one for one in PROCESSORS if one.core == core and shutil.which(one.compiler) is not None), None)
+    if found is None:
+        return None
+    with tempfile.TemporaryDirectory() as name:
+        return measure(library, found, _written(sources, Path(name)), "predict")
+
+
+def _written(sources: Mapping[str, str], folder: Path) -> Path:
+    for path, text in sources.items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    return folder
+
+
 def compilers_for(library: Library) -> list[Processor]:
     """The processors that the library is for and whose compiler is here."""
     wanted = [processor for processor in PROCESSORS if library.core in ("", processor.core)]
@@ -83,10 +100,7 @@ def state_sizes(library: Library, sources: Mapping[str, str]) -> list[str]:
     """Markdown: flash and RAM for every processor whose compiler is here, or why it can not take the library;
     BuildError if no compiler is here, or none takes it."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for path, text in sources.items():
-            (folder / path).parent.mkdir(exist_ok=True)
-            (folder / path).write_text(text, encoding="utf-8")
+        folder = _written(sources, Path(name))
         rows, refused = list[str](), list[str]()
         for processor in compilers_for(library):
             try:

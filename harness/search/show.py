@@ -79,7 +79,7 @@ def print_outcome(outcome: SearchOutcome | ParetoOutcome, console: Console) -> N
         "assignment": r["assignment_file"],
     }
     for name, text in (*lines.items(), *(("on the board", _on_board(board)) for board in outcome.measured)):
-        console.print(f"{name:14} {text}", soft_wrap=True)
+        console.print(f"{name:14} {text}", soft_wrap=True, markup=False)
     if r["uniform"]:  # not where it was stopped before
         console.print(_beside(r))
 
@@ -109,7 +109,7 @@ def _print_front(outcome: ParetoOutcome, console: Console) -> None:
     console.print(table)
     console.print(f"float {_percent(r['float_accuracy'])}; {r['evaluations']:g} evaluations, {r['seconds']:.1f} s")
     for point in r["points"]:
-        console.print(f"point {point['number']:<8} {point['assignment_file']}", soft_wrap=True)
+        console.print(f"point {point['number']:<8} {point['assignment_file']}", soft_wrap=True, markup=False)
 
 
 def _beside(r: dict[str, Any]) -> Any:

@@ -12,13 +12,10 @@ from pathlib import Path
 from typing import Annotated
 
 import yaml
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from tinyhil.harness.settings.yaml_file import Fault, Line, Name, NonEmpty, PositiveInt, Record, UsbId, mark, parse
-
-Address = Annotated[Line, StringConstraints(pattern=r"^(rfc2217|socket)://[^/:]+:[0-9]+([/?].*)?$")]
-Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-HostWord = Annotated[str, StringConstraints(pattern=r"^(ws://)?[A-Za-z0-9\[][A-Za-z0-9_.:/\]-]*$")]
+from tinyhil.harness.settings.spelled import Address, DottedWord, HostWord, Hub, Name, Place, UsbId
+from tinyhil.harness.settings.yaml_file import Fault, NonEmpty, PositiveInt, Record, mark, parse
 
 
 def _path(port: str) -> str:
@@ -31,7 +28,7 @@ def _path(port: str) -> str:
 class Power(Record):
     """A hub port that uhubctl can switch: `hub` and `port` as uhubctl prints them."""
 
-    hub: Annotated[str, StringConstraints(pattern=r"^[0-9]+(-[0-9]+(\.[0-9]+)*)?$")]
+    hub: Hub
     port: PositiveInt
     off_s: PositiveInt = 2
 
@@ -39,23 +36,23 @@ class Power(Record):
 class Labgrid(Record):
     """A place of a labgrid coordinator. `coordinator`: HOST[:PORT], else that of LG_COORDINATOR."""
 
-    place: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_*][A-Za-z0-9_.*/@-]*$")]
+    place: Place
     coordinator: HostWord | None = None
-    options: Word | None = None  # of pyserial's URL: ign_set_control, for a port without modem lines
+    options: DottedWord | None = None  # of pyserial's URL: ign_set_control, for a port without modem lines
 
 
 class Instance(Record):
     """One board. Local by `serial` number, `port` or both; or remote by `address`, or as a `labgrid` place."""
 
     board: Name
-    serial: Word | None = None
+    serial: DottedWord | None = None
     usb: UsbId | None = None  # of an adapter that boards.yaml does not list
     port: Annotated[NonEmpty, AfterValidator(_path)] | None = None
     address: Address | None = None
     labgrid: Labgrid | None = None
-    role: Word | None = None
+    role: DottedWord | None = None
     power: Power | None = None
-    lock: Word | None = None  # boards that name the same lock are never used at the same time
+    lock: DottedWord | None = None  # boards that name the same lock are never used at the same time
 
     @model_validator(mode="after")
     def _one_way_to_reach_it(self) -> Instance:

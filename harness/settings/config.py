@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import yaml
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tinyhil.crossbars.hardware import Hardware
 from tinyhil.errors import BoardError, did_you_mean
@@ -17,29 +17,25 @@ from tinyhil.harness.settings.bench_file import Bench, parse_bench
 from tinyhil.harness.settings.chip_like import complete_chips
 from tinyhil.harness.settings.crossbars import WithCrossbars, make_hardware, require_known
 from tinyhil.harness.settings.emulator_entry import Emulator, Machine, Upload
+from tinyhil.harness.settings.spelled import Name, Pin, Reset, SerialPort, UartName, UsbId, Word
 from tinyhil.harness.settings.yaml_file import (
     Fault,
     Line,
-    Name,
     NonEmpty,
-    Pin,
     PositiveInt,
     Record,
-    UsbId,
     mark,
     parse,
     read_text,
 )
 
 Supply = Literal["smps", "ldo"]
-Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]  # of a command line
-SerialPort = Annotated[str, StringConstraints(pattern=r"^(/dev/[A-Za-z0-9_-][A-Za-z0-9._-]*|COM[0-9]+)$")]
 
 
 class Uart(Record):
     """The serial port through which a chip talks."""
 
-    name: Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9]*$")]
+    name: UartName
 
 
 class DebugId(Record):
@@ -133,9 +129,7 @@ class _Board(Record):
     upload_port: SerialPort | None = None  # of the boot loader, if it is not that of the wire
     programmer_part: Word | None = None  # the chip's name for avrdude, if it is not the chip's own
     drive_id: Word | None = None  # by which the drive of the board's UF2 boot loader is known
-    probe_reset: Annotated[str, StringConstraints(pattern=r"^[a-z_]+( [a-z_]+)*$")] | None = (
-        None  # openocd's reset_config of this board
-    )
+    probe_reset: Reset | None = None  # openocd's reset_config of this board
     flash_deadline_s: PositiveInt = 60
     supply: Supply | None = None  # how the board is wired; None: the firmware leaves it alone
     gate: Pin | None = None  # high while an inference is computed, for a power meter

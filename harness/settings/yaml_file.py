@@ -21,9 +21,6 @@ def _one_line(text: str) -> str:
 
 Line = Annotated[str, AfterValidator(_one_line)]  # it is shown on terminals and written into files of others
 NonEmpty = Annotated[Line, StringConstraints(min_length=1)]
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
-UsbId = Annotated[str, StringConstraints(pattern=r"^[0-9A-F]{4}:[0-9A-F]{4}$")]
-Pin = Annotated[str, StringConstraints(pattern=r"^P[A-K]([0-9]|[12][0-9]|3[01])$")]  # PA0 to PK31
 PositiveInt = Annotated[int, Field(gt=0)]
 Location = tuple[str | int, ...]
 Fault = tuple[int, int, str]
@@ -166,7 +163,6 @@ def _wording(error: Any) -> str:
     message = {
         "missing": "missing",
         "extra_forbidden": "unknown key",
-        "string_pattern_mismatch": f"{error['input']!r} does not match {error.get('ctx', {}).get('pattern')}",
     }.get(error["type"], str(error["msg"]).removeprefix("Value error, "))
     return f"{location}: {message}" if location else message
 

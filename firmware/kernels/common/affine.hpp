@@ -22,18 +22,10 @@ struct Channels {
 };
 
 #ifdef __AVR__
-// Not inlined: beside multipliers no registers are left for it.
-__attribute__((noinline)) inline void words_apart(int32_t &sum, Flash<int8_t> a, Ram<int16_t> b, Size count) {
-    accumulate(sum, a, b, count);
-}
 template <class M, class S, bool Once>
-inline void accumulate_before(const Channels<M, S, Once> &, int32_t &sum, Flash<int8_t> a, Ram<int16_t> b, Size count) {
-    words_apart(sum, a, b, count);
-}
-template <class M, class S, bool Once>
-inline void accumulate_apart_before(const Channels<M, S, Once> &, int32_t &sum, Flash<int8_t> a, Ram<int16_t> b, Size count) {
-    words_apart(sum, a, b, count);
-}
+struct IsApart<Channels<M, S, Once>, Flash<int8_t>, Ram<int16_t>> {
+    static constexpr bool value = true;
+};
 #endif
 template <bool Once>
 struct Rescale {

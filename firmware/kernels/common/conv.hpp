@@ -95,10 +95,10 @@ inline void channels_of_pixel(Out *out, Size pixels, W row, X patch, B bias, Siz
     for (; n < end; ++n, row = row + inner, out += pixels) {
         Acc sum = start(n);
 #ifdef __AVR__
-        accumulate_apart_before(shift, sum, row, patch, inner);
-#else
-        accumulate_apart(sum, row, patch, inner);
+        if (IsApart<Shift, W, X>::value) accumulate_called(sum, row, patch, inner);
+        else
 #endif
+            accumulate_apart(sum, row, patch, inner);
         *out = requantize<Out>(sum, of_channel(shift, n));
     }
 }

@@ -56,10 +56,10 @@ void dense_bias(Out *out, W weights, X x, B bias, Size rows, Size outputs, Size 
         for (; n < end; ++n, row = row + inner) {
             Acc sum = start(n);
 #ifdef __AVR__
-            accumulate_before(shift, sum, row, x, inner);
-#else
-            accumulate(sum, row, x, inner);
+            if (IsApart<Shift, W, X>::value) accumulate_called(sum, row, x, inner);
+            else
 #endif
+                accumulate(sum, row, x, inner);
             *out++ = requantize<Out>(sum, of_channel(shift, n));
         }
     }

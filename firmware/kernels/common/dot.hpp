@@ -16,14 +16,14 @@ inline void accumulate_apart(Acc &sum, A a, B b, Size count) {
 }
 
 #ifdef __AVR__
-// Both of a sum that `shift` brings to the result's scale; what that needs of an AVR's registers it says itself (affine.hpp).
-template <class Shift, class Acc, class A, class B>
-inline void accumulate_before(const Shift &, Acc &sum, A a, B b, Size count) {
+// Sums of these operands that `Shift` brings to the result's scale leave no registers for a loop inside (affine.hpp).
+template <class Shift, class A, class B>
+struct IsApart {
+    static constexpr bool value = false;
+};
+template <class Acc, class A, class B>
+__attribute__((noinline)) void accumulate_called(Acc &sum, A a, B b, Size count) {
     accumulate(sum, a, b, count);
-}
-template <class Shift, class Acc, class A, class B>
-inline void accumulate_apart_before(const Shift &, Acc &sum, A a, B b, Size count) {
-    accumulate_apart(sum, a, b, count);
 }
 #endif
 
