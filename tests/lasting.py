@@ -8,7 +8,9 @@ import numpy as np
 
 # Not times of this computer, file names, or how the link fared
 PASSING = ("wall_seconds", "provenance", "link", "flaky")
-HISTORY = 1e-3  # share of modelled cycles that depends on what ran before: what buffers hold
+# Share of modelled cycles that depends on what ran before. An RP2040 fills its flash's cache anew in 17,000 of 9.2
+# million; how far the whole run's first sample lies from the median says less where samples differ by as much.
+HISTORY = 3e-3
 
 
 def assert_same(record: dict[str, Any], whole: dict[str, Any]) -> None:

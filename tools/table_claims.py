@@ -31,6 +31,7 @@ Row = dict[str, Any]
 # About, of one processor: a model of the zoo, a run on the host, one build, a wake word, rows of a table.
 ZOO_S, HOST_S, BUILD_S, WAKE_WORD_S, ROWS_S, LONG_S = 20.0, 3.0, 3.0, 10.0, 5.0, 60.0
 OF_THIS_MACHINE = ("median_us", "ticks", "flash_bytes")  # of a run on the host; no page shows them
+HISTORY = 1e-5  # share of modelled cycles that depends on how long a chip waited, hence on what its buffers hold
 OF_A_CLOCK = ("seconds", "processor_s")
 SECONDS_OF = "s: "  # begins the heads of seconds of several
 MLPERF = {
@@ -153,7 +154,8 @@ def _networks() -> Iterator[Claim]:
     for row in read("networks"):
         name = f"docs/measured/peers.md: {row['network']} on {row['board']}"
         measure = partial(_given, partial(peers.measured, row["network"], row["board"]))
-        yield Claim(name, "python -m benchmarks.peers", 6 * BUILD_S, row, measure, tries=STACK_TRIES)
+        far = 0.0 if row["board"] == "uno" else HISTORY
+        yield Claim(name, "python -m benchmarks.peers", 6 * BUILD_S, row, measure, tolerance=far, tries=STACK_TRIES)
 
 
 def _peers() -> Iterator[Claim]:
