@@ -132,7 +132,7 @@ def test_the_reference_is_what_the_code_says(site: Path) -> None:
     commands = (site / "reference/commands/index.html").read_text()
     for name, command in commands_of_hil.commands.items():
         assert f">hil {name}" in commands or command.hidden, name
-    assert "<code>--tflite-rounding [tflm&#124;litert&#124;cmsis-nn]</code>" in commands
+    assert ">--tflite-rounding [tflm&#124;<wbr>litert&#124;<wbr>cmsis-nn]</code>" in commands
     calls = (site / "reference/python/index.html").read_text()
     for name in tinyhil.__all__:
         assert f">tinyhil.{name}<" in calls
@@ -157,7 +157,9 @@ def test_the_site_is_searched(site: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(chromium() is None or not AXE.is_file(), reason="no chromium or no axe-core: make setup-dev")
-@pytest.mark.parametrize("name", ["", "measured/figures/", "trust/", "questions/"])
+@pytest.mark.parametrize(
+    "name", ["", "measured/figures/", "trust/", "questions/", "reference/commands/", "tutorials/arduino/"]
+)
 def test_axe_finds_nothing_on_the_site(site: Path, name: str) -> None:
     with browser() as page:
         for width, dark in LOOKS:
