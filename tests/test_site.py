@@ -62,6 +62,14 @@ def test_the_site_asks_for_nothing(site: Path) -> None:
     assert not list(site.rglob("*.py"))
 
 
+BARE = re.compile(r"</code></pre></div>\s*((?!</?(?:p|h\d|ul|ol|div|table|hr|li|article)\b)\S.{0,60})")
+
+
+def test_text_behind_code_is_a_paragraph(site: Path) -> None:
+    found = {page.parent.name: BARE.findall(page.read_text()) for page in sorted(site.rglob("index.html"))}
+    assert {name: texts for name, texts in found.items() if texts} == {}
+
+
 def test_every_golden_record_is_a_row_with_its_record_and_command(site: Path) -> None:
     page = (site / "measured/figures/index.html").read_text()
     golden = sorted((ROOT / "results/golden").glob("*/*.json"))
