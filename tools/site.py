@@ -72,7 +72,7 @@ def with_words_linked(markdown: str, folder: str) -> str:
 
 def with_code_apart(markdown: str) -> str:
     """A blank line behind each block of code: without one, mkdocs makes no paragraph of the text that follows."""
-    fenced, lines = False, []
+    fenced, lines = False, list[str]()
     for line in markdown.split("\n"):
         if lines and not fenced and lines[-1].startswith("```") and line.strip():
             lines.append("")
