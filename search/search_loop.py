@@ -86,6 +86,7 @@ class _Session:
 
     def __init__(self, problem: SearchProblem, budget: Budget, log: TrialLog | None, on_trial: OnTrial) -> None:
         self.begin = time.monotonic()
+        self._charged = problem.charge
         self.problem = replace(problem, charge=self._charge)
         self.trials: list[Trial] = []
         self.best: Trial | None = None
@@ -142,6 +143,7 @@ class _Session:
 
     def _charge(self, cost: float) -> None:
         self.cost += cost
+        self._charged(cost)
 
     def _cost(self, ask: Ask, trial: Trial) -> float:
         """In evaluations; an early stop counts as the whole of what was asked for."""

@@ -117,6 +117,27 @@ def uneven(path: Path) -> onnx.ModelProto:
     return model
 
 
+def test_samples_drawn_at_random_are_no_reason_for_another_format(tmp_path: Path) -> None:
+    load(depthwise(uneven=True), tmp_path)
+    np.savez(tmp_path / "seen.npz", x=X)
+    order = (
+        "golden",
+        "update",
+        "--model",
+        "m.onnx",
+        "--board",
+        "host",
+        "--format",
+        "fixed8",
+        "--calibrate",
+        "seen.npz",
+    )
+    done = hil(*order, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"of 16 decisions differ from float32, of samples drawn at random, which says not", done.stderr)
+    assert "--format" not in done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.data(PHOTOGRAPHS)
 def test_a_run_of_mobilenet_says_so(tmp_path: Path) -> None:

@@ -277,7 +277,7 @@ def test_a_limit_of_latency_is_kept_to_and_a_killed_search_goes_on(folder: Path)
     first = searched(folder, *LIMIT)
     record = record_of(first)
     assert record["latency_us"] <= record["latency_limit_us"] == 900
-    assert (record["flash_limit_bytes"], record["ram_limit_bytes"]) == (None, 48)
+    assert (record["flash_limit_bytes"], record["ram_limit_bytes"], record["arena_limit_bytes"]) == (None, None, 48)
     assert "pairs of formats covered" in first.stderr
     assert f"the firmware fits uno: {record['flash_bytes']:,} B of 32,256 B of flash" in first.stderr
     stored = json.loads(next((folder / "results" / "search" / "net").glob("*.json")).read_text())
@@ -361,7 +361,7 @@ def test_the_least_latency_within_some_points(folder: Path) -> None:
 def test_the_least_ram_needs_no_board(folder: Path) -> None:
     wide = record_of(searched(folder, "--ram", "64", "--json"))
     least_ = record_of(searched(folder, "--ram", "64", "--minimize", "ram", "--points", "10", "--json"))
-    assert least_["ram_bytes"] <= wide["ram_bytes"] <= 64 == least_["ram_limit_bytes"]
+    assert least_["arena_bytes"] <= wide["arena_bytes"] <= 64 == least_["arena_limit_bytes"]
 
 
 @pytest.mark.parametrize("limit", [("--ram", "2000", "--board", "uno"), ("--ram", "64")])

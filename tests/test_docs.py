@@ -128,7 +128,7 @@ def test_readme_s_run_is_what_the_golden_record_holds() -> None:
     assert (static, heap, limit) == (memory["static_bytes"], memory["heap_bytes"], memory["limit_bytes"])
     assert static + memory["stack_bytes"] <= worst  # how deep a run sees depends on when bytes arrive
     assert static + stack + heap == total <= worst
-    assert f"\narena          {memory['arena_bytes']} B, " in printed
+    assert f"\narena          {memory['arena_bytes']} B (--prefer balanced), " in printed
     assert f"\nflash          {record['flash_bytes']} B\n" in printed
     shown = re.search(r"median ([\d,]+) cycles", printed)
     assert shown is not None

@@ -15,6 +15,7 @@ from onnx_models import node, simple
 
 import tinyhil
 from benchmarks import latency_table
+from tinyhil import data
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE, ModelError
 from tinyhil.harness.fit.core_costs import Estimate, costs_of
 from tinyhil.harness.fit.session import NO, TIGHT, YES, Agreement, Fit, FitRequest, _verdict, _with_choice, run_fit
@@ -188,6 +189,23 @@ def test_the_verdict_follows_the_bands(
         return Estimate(value, low, high)
 
     assert _verdict(estimate(*flash), 100, estimate(*ram), 10)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"), [(True, "have label 4"), (False, "float model decides all 40 samples alike")]
+)
+def test_samples_of_one_class_are_said(labels: bool, said: str, tmp_path: Path) -> None:
+    """By `hil fit` and by `hil run`, once each: a model that always says the same is right about them, too."""
+    x = data.load("digits").x_test[:1].reshape(1, 1, 8, 8) + np.linspace(0, 0.1, 40).reshape(-1, 1, 1, 1)
+    y = {"y": np.full(40, 4)} if labels else {}
+    np.savez(tmp_path / "one.npz", x=x, **y)
+    np.savez(tmp_path / "all.npz", x=data.load("digits").x_test[:40].reshape(40, 1, 8, 8))
+    for name, count in (("one.npz", 1), ("all.npz", 0)):
+        fitted = hil_command.hil("fit", "digits_mlp", "--boards", "uno", "--inputs", name, cwd=tmp_path)
+        ran = hil_command.hil("run", "--model", "digits_mlp", "--board", "host", "--inputs", name, cwd=tmp_path)
+        for done in (fitted, ran):
+            assert done.returncode == 0, done.stderr
+            assert done.stderr.count(said) == count, done.stderr
 
 
 def test_what_to_take() -> None:

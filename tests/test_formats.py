@@ -180,6 +180,25 @@ def test_names() -> None:
         named("fixed17")
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("posit8", "there are posit8es0, posit8es1, posit8es2, posit8es3; "),
+        ("fp8", "there are fp8e4m3, fp8e5m2, "),
+        ("FP8", "there are fp8e4m3, fp8e5m2, "),
+        ("posit", "there are posit8es0, posit8es1, "),
+        ("int", "there are int8; "),
+        ("fixd8", "did you mean fixed8? "),
+        ("bf16", "did you mean bfloat16? "),
+    ],
+)
+def test_what_is_half_a_name_is_told_the_whole_ones(given: str, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        named(given)
+    assert f"'{given}'; {said}" in str(error.value)
+    assert str(error.value).endswith("`hil formats` lists them")
+
+
 def test_general_minifloats_have_names() -> None:
     assert named("e3m2").fit(1.0) == Minifloat(3, 2, 3, exponent=-4)
     assert named("e3m2b5").fit(0.0) == Minifloat(3, 2, 5)

@@ -15,6 +15,7 @@ from hil_command import check_failure, hil
 from wire_bench import write_tiny_model
 
 from tinyhil.errors import ConfigError
+from tinyhil.harness.settings.own_project import golden_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -63,6 +64,42 @@ def test_a_board_of_ones_own_goes_with_the_project(tmp_path: Path) -> None:
     for more in (["--hil-update"], []):
         ran = subprocess.run([*command, *more], cwd=folder, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stdout
+
+
+def test_commands_in_a_project_find_its_records_and_its_boards(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(
+        "boards:\n  ourboard: {title: Ours, chip: atmega328p, reset: on_open, upload: arduino}\n"
+    )
+    done = hil("new", "pump", "--board", "ourboard", "--boards-file", "own.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "pump"
+    check_failure(hil("golden", "check", cwd=folder), 2, "golden: no golden records", "pytest --hil-update")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--hil-update"]
+    assert subprocess.run(command, cwd=folder, capture_output=True).returncode == 0
+    held = hil("golden", "check", cwd=folder)
+    assert held.stdout == "golden/ourboard/vibration-fixed16.json: holds\n", held.stderr
+    samples = ("--inputs", "data/test.npz", "--calibrate", "data/train.npz", "--samples", "2")
+    more = hil("golden", "update", "--model", "models/vibration.onnx", "--board", "host", *samples, cwd=folder)
+    assert more.stdout.startswith("golden/host/vibration-fixed16.json: 2 samples"), more.stderr
+    assert not (folder / "results" / "golden").exists()
+    listed = hil("boards", cwd=folder)
+    fits = hil("fit", "models/vibration.onnx", "--boards", "ourboard", cwd=folder)
+    assert (listed.returncode, fits.returncode) == (0, 0), listed.stderr + fits.stderr
+    assert "ourboard" in listed.stdout
+    assert "ourboard" in fits.stdout
+
+
+def test_a_project_that_says_nothing_of_golden_records(tmp_path: Path) -> None:
+    """As pytest's plugin, `golden` if it is there; where both are, `results/golden` as ever."""
+    assert golden_folder(tmp_path) == Path("results/golden")
+    (tmp_path / "golden").mkdir()
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest]\nini_options = 3\n")
+    assert golden_folder(tmp_path) == Path("golden")
+    (tmp_path / "results" / "golden").mkdir(parents=True)
+    assert golden_folder(tmp_path) == Path("results/golden")
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest")
+    with pytest.raises(ConfigError, match=r"pyproject\.toml: not TOML"):
+        golden_folder(tmp_path)
 
 
 @pytest.mark.parametrize(

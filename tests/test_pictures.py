@@ -72,7 +72,7 @@ def record(scale: int) -> dict[str, Any]:
     tried = [{"number": n, "arena_bytes": scale * (5 + n), "quality": 0.95 + n / 1000} for n in range(20)]
     return {
         **{"model": "m", "strategy": "lagrange", "arena_bytes": 16 * scale, "latency_us": 160.0, "flash_bytes": 9016},
-        **{"ram_limit_bytes": 522_240, "latency_limit_us": None, "flash_limit_bytes": None},
+        **{"arena_limit_bytes": 522_240, "latency_limit_us": None, "flash_limit_bytes": None},
         **{"uniform": uniform, "tried": tried, "search": {"quality": 1.0}},
     }
 
@@ -80,7 +80,7 @@ def record(scale: int) -> dict[str, Any]:
 @pytest.mark.parametrize("scale", [1, 100])
 def test_pictures_of_searches(scale: int) -> None:
     """Three panels; a limit far away does not stretch the axis; uniform formats have names."""
-    figure = draw_search(record(scale), 1.0, of_arena=True)
+    figure = draw_search(record(scale), 1.0)
     assert len(figure.axes) == 3
     for axes in figure.axes:
         assert max(tick for tick in axes.get_yticks()) <= 100

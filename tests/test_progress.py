@@ -60,7 +60,7 @@ def test_a_search_that_nobody_watches_tells_where_it_is(tmp_path: Path) -> None:
     done = hil(*words, cwd=tmp_path, HIL_HEARTBEAT_S="0.001")
     assert done.returncode == 0, done.stderr
     assert re.search(r"^search: reading model and samples, 0 s$", done.stderr, re.MULTILINE)
-    standing = r"^search: trial \d+: (best \d+ differ, \d+ B|none fits yet), \d+ of 20 evaluations, \d+ s$"
+    standing = r"^search: trial \d+: (best \d+ differ, \d+ B of arena|none fits yet), \d+ of 20 evaluations, \d+ s$"
     assert re.search(standing, done.stderr, re.MULTILINE)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from hil_command import hil
 
 import tinyhil
 from tests.onnx_models import node, simple
@@ -50,6 +52,42 @@ def test_a_board_equals_the_host(host: tinyhil.Record) -> None:
     found = tinyhil.compare(host, record)
     assert found
     assert not [difference for difference in found if difference.fails]
+
+
+def texts(value: object) -> Iterator[str]:
+    """All there are in a record."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from texts(one)
+
+
+def test_a_record_says_what_has_called_and_no_folder_that_is_gone(host: tinyhil.Record, tmp_path: Path) -> None:
+    assert host.provenance.command == "tinyhil.load('digits_mlp').run('host', x, y, formats='fixed8')"
+    model = tinyhil.load("digits_mlp")
+    typed = model.run("host", samples=3, formats="fixed8", results=str(tmp_path)).provenance.command
+    assert typed == "hil run --board host --model digits_mlp --format fixed8 --samples 3"
+    ranged = model.calibrate(X, by="mse").run("host", X, formats={"default": "fixed8"}, results=str(tmp_path))
+    called = "tinyhil.load('digits_mlp').calibrate(samples, by='mse').run('host', x, formats=..., results="
+    assert ranged.provenance.command.startswith(called)
+    model.profile("host", X, results=str(tmp_path))
+    model.search(X, board="uno", ram=900, evaluations=1, device_samples=2, results=str(tmp_path))
+    records = [json.loads(path.read_text()) for path in tmp_path.rglob("*.json")]
+    assert len(records) >= 5  # those of the runs of a search, too
+    commands = {text for record in records for text in texts(record) if "tinyhil.load" in text}
+    assert any(".profile('host', x, formats='fixed16'" in command for command in commands)
+    assert any(".search(x, board='uno', ram=900" in command for command in commands)
+    for record in [*records, host.to_dict()]:
+        command = record.get("command") or record["provenance"]["command"]
+        assert tempfile.gettempdir() not in command.replace(str(tmp_path), "")
+
+
+def test_a_candidate_of_a_search_names_the_search(tmp_path: Path) -> None:
+    words = ("search", "--model", "digits_mlp", "--board", "uno", "--evaluations", "1", "--device-samples", "2")
+    assert hil(*words, cwd=tmp_path).returncode == 0
+    (path, *_) = (tmp_path / "results" / "uno").rglob("*.json")
+    assert json.loads(path.read_text())["provenance"]["command"].startswith("hil search --model digits_mlp")
 
 
 def test_formats_by_name_file_and_mapping(tmp_path: Path) -> None:

@@ -40,6 +40,16 @@ OVERLAPS = """(() => {
   }
   return found;
 })()"""
+# Numbers of tables that are broken into two lines.
+BROKEN = """(() => {
+  const broken = (e) => {
+    const words = document.createRange();
+    words.selectNodeContents(e);
+    return new Set([...words.getClientRects()].map((one) => Math.round(one.top))).size > 1;
+  };
+  return [...document.querySelectorAll("td")].filter((e) => /^[\\d.,]+$/.test(e.textContent) && broken(e))
+    .map((e) => e.textContent);
+})()"""
 # Texts that a reader would have to scroll sideways for, or that are clipped.
 CUT = """(() => {
   const names = "h1, h2, h3, h4, p, td, th, dd, dt, pre, .value, .more, summary, .multiple, figcaption";
@@ -84,6 +94,7 @@ def test_nothing_is_cut_and_no_label_lies_on_another(name: str, pages: dict[str,
         tab.show(pages[name], width, dark)
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
         assert tab.evaluate(OVERLAPS) == [], (width, dark)
+        assert tab.evaluate(BROKEN) == []
         if width == 390:
             assert tab.evaluate(CUT) == []
     assert tab.errors == []

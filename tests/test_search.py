@@ -27,7 +27,7 @@ from tinyhil.language.program import Role
 from tinyhil.memplan.arena.placement import place
 from tinyhil.references.reference import run_reference
 from tinyhil.search.memory import Memory
-from tinyhil.search.offer import formats_on_offer
+from tinyhil.search.offer import formats_on_offer, stands_for
 from tinyhil.search.search_loop import Budget, search
 from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Candidate, Choice
@@ -280,6 +280,8 @@ def test_a_pair_that_fits_nowhere_gives_way(tmp_path: Path) -> None:
 def test_es_of_posits_is_chosen_by_homogeneous_runs(tmp_path: Path) -> None:
     problem = network_problem(tmp_path, 10_000)
     names = tuple(formats_on_offer("posit8, posit16"))
+    assert stands_for("fixed8,posit8") == "posit8 stands for posit8es0, posit8es2"
+    assert stands_for("fixed8,posit8es1") == ""
     assert names == ("posit8es0", "posit8es2", "posit16es1", "posit16es2")
     for good, expected in (([1, 0, 0, 1], (0, 3)), ([0, 1, 1, 0], (1, 2)), ([0, 0, 0, 0], (1, 3))):
         pair, asked = phase_one(problem, names, good)

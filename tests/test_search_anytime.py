@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,14 +22,15 @@ from tinyhil.harness.search.first_answer import TooLate
 from tinyhil.harness.search.phases import OutOfTime, Phases
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.session import SearchOutcome, run_pareto, run_search
-from tinyhil.harness.search.show import print_outcome
+from tinyhil.harness.search.show import Watch, print_outcome
 from tinyhil.harness.settings.config import load_boards
+from tinyhil.harness.settings.progress import Progress
 from tinyhil.language.program import Program
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.native import default_cache_dir
 from tinyhil.search.search_loop import search
 from tinyhil.search.strategies import make_strategy
-from tinyhil.search.trial import Trial
+from tinyhil.search.trial import Trial, TrialLog
 
 
 class Interrupting:
@@ -55,8 +57,16 @@ class Interrupting:
 def searched(request: SearchRequest, watch: Interrupting) -> tuple[SearchOutcome, str]:
     said: list[str] = []
     outcome = run_search(request, default_cache_dir(), said.append, watch, load_boards())
-    print_outcome(outcome, Console(file=io.StringIO()))
+    shown(outcome)
     return outcome, "\n".join(said)
+
+
+def shown(outcome: SearchOutcome) -> dict[str, str]:
+    """The lines of figures on the terminal, by their names."""
+    page = io.StringIO()
+    print_outcome(outcome, Console(file=page, width=120))
+    lines = (line.split(maxsplit=1) for line in page.getvalue().splitlines())
+    return {line[0]: line[1] for line in lines if len(line) == 2}
 
 
 @pytest.mark.parametrize("after", [1, 5])
@@ -71,6 +81,107 @@ def test_an_interrupted_search_gives_the_best_so_far(after: int, tmp_path: Path)
     assert not outcome.record["search"]["finished"]
     assert yaml.safe_load(out.read_text())["default"] in outcome.space.formats
     assert outcome.record["sensitivity"]["tensors"] is not None
+
+
+@pytest.mark.parametrize("limit", ["ram", "arena"])
+@pytest.mark.parametrize("board", [None, "uno"])
+def test_ram_and_arena_mean_the_same_interrupted_or_not(board: str | None, limit: str, tmp_path: Path) -> None:
+    """RAM is what a run on the board needs in all, or unknown; the line of the arena is the arena's alone."""
+    given = SearchRequest("digits_mlp", board=board, samples=60, formats="fixed8", results=tmp_path)
+    given = replace(given, **{limit: 1500})
+    whole = board is not None and limit == "ram"
+    hurried = searched(replace(given, seconds=1e-6), Interrupting())[0]
+    stopped = searched(given, Interrupting(2))[0]
+    finished = searched(given, Interrupting())[0]
+    limits = {"ram_limit_bytes": 1500 if whole else None, "arena_limit_bytes": None if whole else 1500}
+    for outcome in (hurried, stopped, finished):
+        record, lines = outcome.record, shown(outcome)
+        assert limits.items() <= record.items()
+        assert record["arena_bytes"] == finished.record["arena_bytes"]
+        assert record["ram_bytes"] in (None, finished.record["ram_bytes"])
+        assert ("RAM" in lines) == (whole or record["ram_bytes"] is not None)
+        assert ("arena" in lines) != whole
+        if "RAM" in lines:
+            assert lines["RAM"].startswith("unknown" if record["ram_bytes"] is None else f"{record['ram_bytes']} B")
+    assert hurried.record["ram_bytes"] is None  # nothing was built
+    assert (finished.record["ram_bytes"] is None) == (board is None)
+    if board is not None:
+        assert stopped.record["ram_bytes"] == finished.record["ram_bytes"] > finished.record["arena_bytes"]
+
+
+@pytest.mark.parametrize(("board", "ram"), [(None, 350), ("uno", 800)])
+def test_going_on_keeps_the_better_answer(board: str | None, ram: int, tmp_path: Path) -> None:
+    """Stopped again before what it had found comes up: the answer, its file and its figures stay."""
+    out = tmp_path / "widths.yaml"
+    request = SearchRequest("digits_cnn", ram, board=board, samples=300, formats="fixed3,fixed4,fixed8", out=out)
+    request = replace(request, results=tmp_path, evaluations=40)
+    best, _ = searched(request, Interrupting())
+    file = out.read_text()
+    worst, _ = searched(replace(request, results=tmp_path / "other"), Interrupting(1))
+    assert worst.found.best.score.disagreements > best.found.best.score.disagreements  # else nothing is shown here
+    again, said = searched(request, Interrupting(1))
+    assert again.found.best.candidate == best.found.best.candidate
+    assert "the answer found earlier is no worse than what the search chose" in said
+    assert out.read_text() == file
+    for figure in ("arena_bytes", "ram_bytes", "disagreements"):
+        assert again.record[figure] == best.record[figure]
+
+
+def test_an_earlier_answer_that_no_longer_counts_is_said(tmp_path: Path) -> None:
+    """What was the answer by its arena alone; the planner of today needs more for it."""
+    request = SearchRequest("digits_cnn", 350, samples=300, formats="fixed3,fixed4,fixed8", results=tmp_path)
+    best, _ = searched(request, Interrupting())
+    (path,) = (tmp_path / "search" / "digits_cnn" / "answers").glob("*.jsonl")
+    header = json.loads(path.read_text().splitlines()[0])
+    trial = replace(best.found.best, number=0, ram_bytes=best.found.best.ram_bytes - 1)
+    TrialLog(path, best.space, header["key"]).start([trial])
+    again, said = searched(request, Interrupting(1))
+    assert "the answer found earlier, " in said
+    assert "no longer counts: its arena is planned otherwise now" in said
+    assert again.found.best.candidate != best.found.best.candidate
+
+
+def test_a_front_keeps_its_points(tmp_path: Path) -> None:
+    request = SearchRequest("digits_cnn", 900, samples=200, evaluations=20, formats="fixed3,fixed16", results=tmp_path)
+    request = replace(request, pareto="ram,accuracy")
+    whole = run_pareto(request, default_cache_dir(), str, Interrupting(), load_boards())
+    hurried = run_pareto(replace(request, seconds=1e-6), default_cache_dir(), str, Interrupting(), load_boards())
+    lost = replace(request, seconds=1e-6, results=tmp_path / "other")
+    assert len(run_pareto(lost, default_cache_dir(), str, Interrupting(), load_boards()).points) < len(whole.points)
+    assert [p.trial.candidate for p in hurried.points] == [p.trial.candidate for p in whole.points]
+
+
+class Counted(Interrupting):
+    """Shows a bar, as on a terminal, until the search is over."""
+
+    def __init__(self, after: int | None) -> None:
+        super().__init__(after)
+        self.bar, self.is_over = Progress(), False
+        self.watch = Watch(self.bar, 20)
+
+    def __call__(self, trial: Trial, best: Trial | None) -> None:
+        self.watch(trial, best)
+        super().__call__(trial, best)
+
+    def evaluated(self, evaluations: float) -> None:
+        if not self.is_over:
+            self.watch.evaluated(evaluations)
+
+    def phase(self, name: str) -> None:
+        self.is_over = name == "measuring sensitivities"
+
+
+@pytest.mark.parametrize(
+    ("asked", "after"), [({}, None), ({}, 12), ({"minimize": "ram"}, None), ({"pareto": "ram,accuracy"}, None)]
+)
+def test_the_count_on_the_way_is_that_at_the_end(asked: dict[str, str], after: int | None, tmp_path: Path) -> None:
+    request = SearchRequest("digits_mlp", 100, samples=100, evaluations=20, results=tmp_path, **asked)
+    watch = Counted(after)
+    if request.pareto is None:
+        record = run_search(request, default_cache_dir(), str, watch, load_boards()).record
+    else:
+        record = run_pareto(request, default_cache_dir(), str, watch, load_boards()).record
+    assert 0 < int(record["evaluations"]) == watch.bar.finished <= watch.bar.total
 
 
 def test_an_interruption_before_any_answer_is_one(tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ from tinyhil.harness.settings.config import load_boards
 from tinyhil.search.strategies import make_strategy
 
 KEYS = {
-    *("strategy", "evaluations", "seconds", "ram_bytes", "ram_limit_bytes", "accuracy", "float_accuracy"),
-    *("disagreements", "assignment_file", "latency_us", "latency_limit_us", "flash_bytes", "flash_limit_bytes"),
-    *("arena_bytes", "uniform"),
+    *("strategy", "evaluations", "seconds", "ram_bytes", "ram_limit_bytes", "arena_bytes", "arena_limit_bytes"),
+    *("accuracy", "float_accuracy", "disagreements", "assignment_file", "latency_us", "latency_limit_us"),
+    *("flash_bytes", "flash_limit_bytes", "uniform"),
 }
 
 
@@ -61,7 +61,8 @@ def test_json_and_the_assignment_run(folder: Path) -> None:
     (path,) = (folder / "results" / "search" / "net").glob("*.json")
     stored = json.loads(path.read_text())
     assert record.items() <= stored.items()
-    assert record["ram_bytes"] <= record["ram_limit_bytes"] == 11
+    assert record["arena_bytes"] <= record["arena_limit_bytes"] == 11
+    assert (record["ram_bytes"], record["ram_limit_bytes"]) == (None, None)  # no board: nobody knows of a stack
     assert (record["strategy"], record["assignment_file"], stored["samples"]) == ("haunter", "widths.yaml", 60)
     np.savez(folder / "held.npz", **{name: a[60:] for name, a in np.load(folder / "x.npz").items()})
     np.savez(folder / "seen.npz", x=np.load(folder / "x.npz")["x"][:60])
@@ -74,7 +75,20 @@ def test_json_and_the_assignment_run(folder: Path) -> None:
     assert measured["disagreements"] == record["disagreements"]
     assert measured["accuracy"] == record["accuracy"]
     assert measured["saturations"] == stored["saturations"]
-    assert measured["memory"]["arena_bytes"] == record["ram_bytes"]
+    assert measured["memory"]["arena_bytes"] == record["arena_bytes"]
+
+
+def test_a_family_says_what_it_stands_for(folder: Path) -> None:
+    done = search(folder, "--ram", "20", "--formats", "posit8", "--evaluations", "2")
+    assert done.returncode == 0, done.stderr
+    assert "search: posit8 stands for posit8es0, posit8es2\n" in done.stderr
+
+
+def test_samples_of_one_class_are_said(folder: Path) -> None:
+    given = np.load(folder / "x.npz")
+    np.savez(folder / "one.npz", x=given["x"][:9], y=np.full(9, 2))
+    done = search(folder, "--ram", "20", "--evaluations", "2", "--held-out", "one.npz")
+    assert "search: held out: all 9 samples have label 2: " in done.stderr
 
 
 def test_the_same_search_twice_at_once(folder: Path) -> None:
@@ -148,7 +162,7 @@ def test_a_model_without_an_arena(strategy: str, folder: Path) -> None:
     options = ("--inputs", "x.npz", "--ram", "9", "--strategy", strategy, "--json", "--evaluator", "reference")
     done = hil(folder, "search", "--model", "same.onnx", *options)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["ram_bytes"] == 0
+    assert json.loads(done.stdout)["arena_bytes"] == 0
 
 
 DAMAGES: tuple[Callable[[bytes], bytes], ...] = (

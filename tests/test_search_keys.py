@@ -26,6 +26,7 @@ FIELDS: dict[str, tuple[Any, Any]] = {
     "formats": ("fixed8,fixed16", "fixed7,fixed16"),
     "weights": (None, "fixed4pc"),
     "evaluations": (None, 3),
+    "called": ("", "tinyhil.load(model).search(x)"),
     "seconds": (None, 1.0),
     "target": (None, 1),
     "samples": (None, 20),

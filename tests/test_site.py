@@ -62,6 +62,14 @@ def test_the_site_asks_for_nothing(site: Path) -> None:
     assert not list(site.rglob("*.py"))
 
 
+BARE = re.compile(r"</code></pre></div>\s*((?!</?(?:p|h\d|ul|ol|div|table|hr|li|article)\b)\S.{0,60})")
+
+
+def test_text_behind_code_is_a_paragraph(site: Path) -> None:
+    found = {page.parent.name: BARE.findall(page.read_text()) for page in sorted(site.rglob("index.html"))}
+    assert {name: texts for name, texts in found.items() if texts} == {}
+
+
 def test_every_golden_record_is_a_row_with_its_record_and_command(site: Path) -> None:
     page = (site / "measured/figures/index.html").read_text()
     golden = sorted((ROOT / "results/golden").glob("*/*.json"))
@@ -132,7 +140,7 @@ def test_the_reference_is_what_the_code_says(site: Path) -> None:
     commands = (site / "reference/commands/index.html").read_text()
     for name, command in commands_of_hil.commands.items():
         assert f">hil {name}" in commands or command.hidden, name
-    assert "<code>--tflite-rounding [tflm&#124;litert&#124;cmsis-nn]</code>" in commands
+    assert ">--tflite-rounding [tflm&#124;<wbr>litert&#124;<wbr>cmsis-nn]</code>" in commands
     calls = (site / "reference/python/index.html").read_text()
     for name in tinyhil.__all__:
         assert f">tinyhil.{name}<" in calls
@@ -157,7 +165,9 @@ def test_the_site_is_searched(site: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(chromium() is None or not AXE.is_file(), reason="no chromium or no axe-core: make setup-dev")
-@pytest.mark.parametrize("name", ["", "measured/figures/", "trust/", "questions/"])
+@pytest.mark.parametrize(
+    "name", ["", "measured/figures/", "trust/", "questions/", "reference/commands/", "tutorials/arduino/"]
+)
 def test_axe_finds_nothing_on_the_site(site: Path, name: str) -> None:
     with browser() as page:
         for width, dark in LOOKS:

@@ -257,6 +257,8 @@ def test_a_process_that_is_killed_is_its_cell_s_failure(tmp_path: Path) -> None:
         (MLP.replace("digits_mlp", "x.onnx"), "no such file"),
         (MLP.replace("host", "due, hots"), "boards.1: no board named 'hots'"),
         (MLP.replace("fixed16", "fixed61"), "formats.1: unknown number format 'fixed61'"),
+        (MLP.replace("fixed16", "fp8"), "unknown number format 'fp8'; there are fp8e4m3, fp8e5m2"),
+        (MLP.replace("fixed16", "posit8"), "formats.1: posit8 is a family; write posit8es0 and posit8es2 for a row of"),
         (MLP + "strategies: [lagrnage]", "unknown strategy 'lagrnage'"),
         (MLP + "strategies: [{strategy: random, set: {trails: 1}}]", "has no option 'trails'"),
         (MLP.replace("samples: 4", "samples: 0"), "run.samples"),

@@ -20,3 +20,8 @@ class Wish:
     keeps_input: bool = False
     ram_bytes: int | None = None
     arena_bytes: int | None = None
+
+
+def planned_by(prefer: str | None) -> str:
+    """Behind bytes of RAM, wherever they are said: which plan they are of; empty where none was preferred."""
+    return "" if prefer is None else f" (--prefer {prefer})"

@@ -46,8 +46,8 @@ def _command(name: str, command: click.Command) -> list[str]:
 
 
 def _code(text: str) -> str:
-    """HTML, since Markdown shows the backslash of a bar within its code."""
-    return f"<code>{html.escape(' '.join(text.split())).replace('|', '&#124;')}</code>"
+    """HTML, since Markdown shows the backslash of a bar within its code; a narrow column breaks behind bars."""
+    return f'<code class="option">{html.escape(" ".join(text.split())).replace("|", "&#124;<wbr>")}</code>'
 
 
 def _cell(text: str) -> str:

@@ -70,6 +70,17 @@ def with_words_linked(markdown: str, folder: str) -> str:
     return "\n".join(lines)
 
 
+def with_code_apart(markdown: str) -> str:
+    """A blank line behind each block of code: without one, mkdocs makes no paragraph of the text that follows."""
+    fenced, lines = False, list[str]()
+    for line in markdown.split("\n"):
+        if lines and not fenced and lines[-1].startswith("```") and line.strip():
+            lines.append("")
+        fenced ^= line.startswith("```")
+        lines.append(line)
+    return "\n".join(lines)
+
+
 def _linked(text: str, base: str, known: set[str]) -> str:
     def link(found: re.Match[str]) -> str:
         word = WORDS[found[1]]
@@ -86,7 +97,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     folder = posixpath.dirname(page.file.src_uri)
     if page.file.src_uri == "glossary.md":
         return ROW.sub(lambda row: f'| <a id="{anchor(row[1])}"></a>{row[1]}{row[2] or ""} |', markdown)
-    markdown = with_words_linked(markdown, folder)
+    markdown = with_code_apart(with_words_linked(markdown, folder))
 
     def address(found: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join("docs", folder, found["path"]))

@@ -62,7 +62,11 @@
     });
     if (table.tBodies[0].rows.length >= LEAST) filter(table);
   }
-  // What the theme forgets: a name for its dialog, the keyboard for code that is scrolled sideways.
+  // What the theme forgets: a name for its dialog, that a button to copy is no way around, the keyboard for code that is
+  // scrolled sideways.
+  const quiet = () => document.querySelectorAll("nav.md-code__nav:not([role])").forEach((one) => one.setAttribute("role", "none"));
+  new MutationObserver(quiet).observe(document.body, { childList: true, subtree: true });
+  quiet();
   document.querySelector(".md-search")?.setAttribute("aria-label", "search");
   for (const code of document.querySelectorAll("pre > code")) {
     const reach = () => code.hasAttribute("tabindex") || code.setAttribute("tabindex", "0");

@@ -74,13 +74,15 @@ INPUTS_OPTION = click.option(
 )
 
 
-def prefer_option(default: str | None = None) -> Callable[[Any], Any]:
-    """`--prefer`: whether time or memory counts; `default` None: as the assignment file says."""
+def prefer_option(
+    default: str | None = None, usual: str = "as --assignment was found with, else balanced"
+) -> Callable[[Any], Any]:
+    """`--prefer`: whether time or memory counts; `default` None: `usual`."""
     return click.option(
         "--prefer",
         type=click.Choice(PREFERENCES),
         default=default,
-        show_default="as --assignment was found with, else balanced" if default is None else True,
+        show_default=usual if default is None else True,
         help="What counts where they disagree. latency: layer by layer and whole samples wherever these fit; ram: the "
         "smallest arena and the least input; least: smaller still, computing halos again; balanced: less RAM where it "
         "costs next to no time, or where RAM is short.",
@@ -250,11 +252,13 @@ def model_options(command: Command) -> Command:
 
 
 def read_boards(path: Path | None, bench: Path | None = None) -> Boards:
-    """The boards of `path`, or of the boards.yaml at hand, with the instances of the user's bench file."""
+    """The boards of `path`, else of the project in this folder, beside those of the boards.yaml at hand; with the
+    instances of the user's bench file."""
+    from tinyhil.harness.settings import own_project
     from tinyhil.harness.settings.bench_file import default_bench
     from tinyhil.harness.settings.config import load_boards
 
-    return load_boards(path, bench or default_bench())
+    return load_boards(path or own_project.boards_file(), bench or default_bench())
 
 
 def boards_for(name: str | None, path: Path | None, bench: Path | None = None) -> Boards | None:

@@ -41,11 +41,12 @@ def export(format_: str, boards_file: Path | None, **options: Any) -> None:
     """Write MODEL as a library for other firmware, as a package of KIND."""
     from tinyhil.harness.offline.export import Wanted
     from tinyhil.harness.python import calls
+    from tinyhil.preference import planned_by
 
     wanted = Wanted(format=format_, **options)
     library = calls.export(wanted, common.boards_for(wanted.board, boards_file), common.say)
     own = (
         f"{library.run_bytes} B of tensors + {library.predict_bytes - library.run_bytes} B for integers of real inputs"
     )
-    why = f"; as `hil run --board {library.board}` has it, `hil plan` the least" if library.board else ""
-    click.echo(f"{wanted.out}: library {library.prefix}, arena {library.predict_bytes} B = {own}{why}", err=True)
+    arena = f"arena {library.predict_bytes} B{planned_by(wanted.preferred)}"
+    click.echo(f"{wanted.out}: library {library.prefix}, {arena} = {own}", err=True)

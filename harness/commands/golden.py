@@ -23,8 +23,7 @@ FOLDER_OPTION = click.option(
     "--golden",
     "folder",
     type=click.Path(path_type=Path),
-    default=Path("results/golden"),
-    show_default=True,
+    show_default="hil_golden of pyproject.toml, else results/golden",
     help="Folder of the golden records.",
 )
 RESETS = 3  # boots of a physical board
@@ -46,7 +45,7 @@ def golden() -> None:
 @BOARDS_OPTION
 def check(
     paths: tuple[Path, ...],
-    folder: Path,
+    folder: Path | None,
     samples: int | None,
     boards_file: Path | None,
     bench_file: Path | None,
@@ -55,12 +54,12 @@ def check(
     """Run the golden records (all, or those given) again and say what differs."""
     from tinyhil.harness.build.toolchain import default_cache_dir
     from tinyhil.harness.measure.golden import Bench, check_golden, describe, find_golden
+    from tinyhil.harness.settings.own_project import golden_folder
 
-    chosen = list(paths) or find_golden(folder)
+    place = folder or golden_folder()
+    chosen = list(paths) or find_golden(place)
     if not chosen:
-        raise errors.DataError(
-            f"{folder}: no golden records; make one with `hil golden update --model ... --board ...`"
-        )
+        raise _none_in(place)
     bench = Bench(read_boards(boards_file, bench_file), default_cache_dir(), lambda line: None, **options)
     failures = 0
     for path in chosen:
@@ -95,7 +94,7 @@ def check(
 @BOARDS_OPTION
 def update(
     paths: tuple[Path, ...],
-    folder: Path,
+    folder: Path | None,
     boards_file: Path | None,
     bench_file: Path | None,
     wait_s: float | None,
@@ -104,17 +103,17 @@ def update(
     """Measure golden records anew (all, or those given), or make one of --model on each --board."""
     from tinyhil.harness.build.toolchain import default_cache_dir
     from tinyhil.harness.measure.golden import Bench, check_or_update, find_golden, order_at, path_of, portable_order
+    from tinyhil.harness.settings.own_project import golden_folder
 
+    place = folder or golden_folder()
     boards = read_boards(boards_file, bench_file)
     bench = Bench(boards, default_cache_dir(), say, wait_s=wait_s)
     if options["model"]:
-        orders = {path_of(portable_order(order, boards), folder): order for order in _orders(options)}
+        orders = {path_of(portable_order(order, boards), place): order for order in _orders(options)}
     else:
-        orders = {path: order_at(path, bench, anew=True) for path in list(paths) or find_golden(folder)}
+        orders = {path: order_at(path, bench, anew=True) for path in list(paths) or find_golden(place)}
     if not orders:
-        raise errors.DataError(
-            f"{folder}: no golden records; make one with `hil golden update --model ... --board ...`"
-        )
+        raise _none_in(place)
     too_large = 0
     for path, order in orders.items():
         try:
@@ -130,6 +129,16 @@ def update(
         click.echo(f"{path}: {record['samples']} samples, median {record['latency']['median']:,.0f}")
     if too_large:
         raise errors.DoesNotFit(f"{too_large} of {len(orders)} orders do not fit their board; the others are written")
+
+
+def _none_in(place: Path) -> errors.DataError:
+    """What to type where there is nothing to hold a model to."""
+    from tinyhil.harness.settings.own_project import setting
+
+    first = "write those of the project's tests with `pytest --hil-update`, or " if setting("hil_golden") else ""
+    return errors.DataError(
+        f"{place}: no golden records; {first}make one with `hil golden update --model ... --board ...`"
+    )
 
 
 def _orders(options: dict[str, Any]) -> list[Any]:

@@ -38,6 +38,7 @@ def sweep(out: Path | None, md: Path | None, as_json: bool, **options: Any) -> N
     import json
 
     from tinyhil.harness.measure.parallel import worst_code
+    from tinyhil.harness.settings import own_project
     from tinyhil.harness.sweep import table
     from tinyhil.harness.sweep.session import SweepRequest, run_sweep
 
@@ -45,6 +46,7 @@ def sweep(out: Path | None, md: Path | None, as_json: bool, **options: Any) -> N
         from tinyhil.harness.report.page import charts_library
 
         charts_library()  # what the page lacks is said before hours of cells
+    options["boards_file"] = options["boards_file"] or own_project.boards_file()  # for processes elsewhere, too
     request = SweepRequest(**options)
     executor = request.executor(say)
     swept = run_sweep(request, read_boards(request.boards_file, request.bench_file), executor, say)

@@ -16,7 +16,7 @@ from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.fit.core_costs import Estimate, costs_of
 from tinyhil.harness.fit.features import flash_constants
 from tinyhil.harness.fit.needs import needs_of, ram_of
-from tinyhil.harness.job.inputs import read_inputs
+from tinyhil.harness.job.inputs import of_one_class, read_inputs
 from tinyhil.harness.job.job import Opened, Say, Streamed, method_of, open_model
 from tinyhil.harness.offline.plan import planning_ranges
 from tinyhil.harness.settings.config import Boards, BoardSpec
@@ -24,6 +24,7 @@ from tinyhil.language.assignment import Assignment
 from tinyhil.language.program import Program
 from tinyhil.memplan.arena.placement import place
 from tinyhil.preference import RAM, Wish
+from tinyhil.references.classes import class_count
 from tinyhil.search.engine.library import load_engine
 from tinyhil.search.engine.restart import work_of
 from tinyhil.search.evaluator import Evaluator, make_examples
@@ -93,7 +94,7 @@ class FitOutcome:
     @property
     def printed(self) -> dict[str, Any]:
         """What `--json` prints."""
-        return {"model": self.model, "rows": [asdict(row) for row in self.rows]}
+        return {"model": self.model, "prefer": self.request.prefer, "rows": [asdict(row) for row in self.rows]}
 
 
 def run_fit(request: FitRequest, boards: Boards, say: Say) -> FitOutcome:
@@ -107,14 +108,17 @@ def run_fit(request: FitRequest, boards: Boards, say: Say) -> FitOutcome:
     opened = open_model(request.model, say, streamed, by=method_of(None, request.calibrate_by))
     ranges = _ranges(opened, request, say)
     rows: list[Fit] = []
+    notes: dict[str, None] = {}
     for name in names:
         try:
             lowered = lower(opened.model.graph, Assignment(named(name).name), ranges)
         except ModelError as error:
             rows += [Fit(board.name, name, NO, reason=str(error)) for board in specs]
             continue
-        agreement = _agreement(opened, request, lowered) if request.inputs is not None else None
+        agreement = _agreement(opened, request, lowered, notes) if request.inputs is not None else None
         rows += _on_boards(lowered, name, specs, request.prefer, agreement)
+    for note in notes:
+        say(f"{opened.source.name}: {note}")
     return FitOutcome(request, opened.source.name, tuple(_with_choice(rows, [board.name for board in specs], names)))
 
 
@@ -144,14 +148,18 @@ def _ranges(opened: Opened, request: FitRequest, say: Say) -> Ranges:
     return planning_ranges(opened, lambda line: None)
 
 
-def _agreement(opened: Opened, request: FitRequest, lowered: Program) -> Agreement:
-    """Decisions on samples, evenly spread, that differ from those of the float model."""
+def _agreement(opened: Opened, request: FitRequest, lowered: Program, notes: dict[str, None]) -> Agreement:
+    """Decisions on samples, evenly spread, that differ from those of the float model; `notes` takes what there is to
+    say of these samples."""
     assert request.inputs is not None
     given = read_inputs(request.inputs, opened.model)
     most = request.samples or max(2, min(SAMPLES, MOST_PRODUCTS // max(1, work_of(lowered))))
     step = -(-len(given.x) // most)
     labels = None if given.y is None else given.y[::step]
     examples = make_examples(opened.model.graph, given.x[::step], labels)
+    graph, outputs = opened.model.graph, examples.outputs
+    if alike := of_one_class(labels, examples.classes, class_count(graph, outputs[0].size)):
+        notes[alike] = None
     score = Evaluator(load_engine(default_cache_dir()), examples).score(lowered)
     accuracy = None if score.correct is None else score.correct / score.samples
     return Agreement(score.samples, score.disagreements, accuracy, examples.float_accuracy)

@@ -7,6 +7,7 @@ from rich.table import Table
 
 from tinyhil.harness.fit.core_costs import Estimate
 from tinyhil.harness.fit.session import Fit, FitOutcome
+from tinyhil.preference import planned_by
 
 TITLES = ("board", "format", "fits", "flash B", "of", "RAM B", "of", "median\nlatency", "band")
 
@@ -14,7 +15,7 @@ TITLES = ("board", "format", "fits", "flash B", "of", "RAM B", "of", "median\nla
 def print_fit(outcome: FitOutcome, console: Console) -> None:
     """One row for every board and format, and what its marks mean."""
     judged = any(row.agreement is not None for row in outcome.rows)
-    table = Table()
+    table = Table(title=f"RAM and latency{planned_by(outcome.request.prefer)}", title_justify="left")
     for number, title in enumerate((*TITLES, *(("disagree", "accuracy") if judged else ()))):
         table.add_column(title, justify="left" if number < 3 else "right", no_wrap=True)
     for row in outcome.rows:

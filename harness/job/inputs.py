@@ -20,6 +20,8 @@ from tinyhil.harness.job.prompts import prompted, prompts_of
 from tinyhil.harness.job.zoo import ModelSource
 from tinyhil.language.graph import Part, element_count
 
+MANY_ALIKE = 10  # decisions without labels that are alike by no chance
+
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
@@ -81,6 +83,20 @@ def calibrated(model: Model, x: np.ndarray, origin: Mapping[str, Any], by: str =
         if name in values:
             values[name] = min(low, values[name][0]), max(high, values[name][1])
     return replace(ranges, values=values)
+
+
+def of_one_class(y: np.ndarray | None, decided: np.ndarray, classes: int | None) -> str:
+    """What there is to say of samples of one class alone, which a model that always answers the same gets right, too;
+    empty otherwise. `y`: labels if there are any, else `decided`, what the float model says, tells where there are
+    several `classes`."""
+    remedy = "give samples of all classes, of a sorted file in another order"
+    if y is not None:
+        if len(y) < 2 or len(np.unique(y)) > 1:
+            return ""
+        return f"all {len(y)} samples have label {y.flat[0]}: accuracy on one class says little; {remedy}"
+    if (classes or 0) < 3 or len(decided) < MANY_ALIKE or len(np.unique(decided)) > 1:
+        return ""
+    return f"the float model decides all {len(decided)} samples alike: that few differ then says little; {remedy}"
 
 
 def positions_of(labels: np.ndarray, classes: Sequence[str], path: Path) -> np.ndarray:

@@ -100,6 +100,8 @@ class Request:
     results: Path = Path("results")
     states: tuple[str, ...] | None = None  # pairs INPUT=OUTPUT
     steps: Annotated[int, AtLeast(1)] | None = None
+    drawn: bool = False  # the inputs are noise: how many of their decisions differ says nothing of real ones
+    called: str = ""  # by what, where its files go with the caller: a command, or a call from Python
 
     def __post_init__(self) -> None:
         require("run", self)
@@ -111,7 +113,7 @@ class Request:
 
     def command(self, verb: str = "run") -> str:
         """The command that repeats it: what differs from the defaults."""
-        return command_of(verb, self, Request("", ""), ("results",))
+        return command_of(verb, self, Request("", ""), ("results", "drawn"))
 
 
 def method_of(assignment: Path | None, by: str | None = None) -> str:
@@ -122,6 +124,15 @@ def method_of(assignment: Path | None, by: str | None = None) -> str:
 def preference_of(assignment: Path | None, prefer: str | None = None, usual: str = BALANCED) -> str:
     """What counts in planning: `prefer`, else as the assignment file says, else `usual`."""
     return prefer or _found(assignment).prefer or usual
+
+
+def preferred(
+    assignment: Path | None, prefer: str | None, ram_bytes: int | None = None, usual: str = BALANCED
+) -> str | None:
+    """What a plan of memory is of; None where `--ram` or the arena of an assignment file chooses the schedule."""
+    if ram_bytes is not None or wish_for(assignment, prefer).arena_bytes is not None:
+        return None
+    return preference_of(assignment, prefer, usual)
 
 
 def wish_for(assignment: Path | None, prefer: str | None = None) -> Wish:
@@ -171,7 +182,10 @@ OPTIONS = {
 
 
 def command_of(verb: str, request: Any, usual: Any, left_out: Sequence[str] = ()) -> str:
-    """`hil VERB` with an option for every field of `request` that differs from those of `usual`."""
+    """`hil VERB` with an option for every field of `request` that differs from those of `usual`; what it was `called`
+    by, if it says so."""
+    if request.called:
+        return str(request.called)
     words = ["hil", verb]
     for field in fields(request):
         value = getattr(request, field.name)

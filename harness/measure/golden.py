@@ -8,6 +8,7 @@ so that it can be repeated without a data set.
 from __future__ import annotations
 
 import json
+import shlex
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -117,6 +118,7 @@ def request_of(order: Order, bench: Bench, folder: Path, samples: int | None) ->
         timeout_s=bench.timeout_s,
         wait_s=bench.wait_s,
         results=folder,
+        drawn=not order.inputs,
     )
 
 
@@ -263,7 +265,8 @@ def measure_physical(
     count = samples or order.samples
     plan = timing.Plan(resets, max(1, count - 1), 1 if count > 1 else 0)
     with tempfile.TemporaryDirectory(prefix="hil-golden-") as folder:
-        request = replace(request_of(order, bench, Path(folder), samples), results=bench.root / "results")
+        request = request_of(order, bench, Path(folder), samples)
+        request = replace(request, results=bench.root / "results", called=f"hil golden check {shlex.quote(str(path))}")
         if path.is_file():
             golden = read_golden(path)[1]
             record, differences = timing.gate(golden, request, plan, bench.boards, bench.cache_dir, bench.say)

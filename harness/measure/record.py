@@ -267,6 +267,7 @@ def _plan(outcome: Outcome) -> dict[str, Any]:
         "regions": dict(plan.regions),
         "peaks": dict(plan.peaks),
         "products_again": products_again(outcome.compiled.program, outcome.compiled.lowered),
+        "prefer": outcome.prefer,
     }
 
 

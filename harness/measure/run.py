@@ -25,8 +25,8 @@ from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.build.toolchain import find_compiler, platformio_command
 from tinyhil.harness.build.weights import weigh
-from tinyhil.harness.job.inputs import Inputs
-from tinyhil.harness.job.job import Request, Say, load_job, method_of, open_model, wish_for
+from tinyhil.harness.job.inputs import Inputs, of_one_class
+from tinyhil.harness.job.job import Request, Say, load_job, method_of, open_model, preferred, wish_for
 from tinyhil.harness.job.prompts import teller
 from tinyhil.harness.job.zoo import ModelSource
 from tinyhil.harness.measure.counter import check_sample, check_session, compare_clocks
@@ -43,7 +43,7 @@ from tinyhil.harness.wire.stream import Distrusted, Options, stream
 from tinyhil.harness.wire.trace import SampleTrace, TraceReader
 from tinyhil.language.program import Program
 from tinyhil.preference import Wish
-from tinyhil.references.classes import class_count
+from tinyhil.references.classes import class_count, classes_of
 from tinyhil.references.evaluate import shape_inputs
 from tinyhil.references.reference import ReferenceRun, quantize_inputs
 
@@ -95,6 +95,7 @@ class Outcome:
     attempts: int
     partial: PartialRun
     place: Place
+    prefer: str | None  # of which the plan is, while the files of the request are there
     wall_seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -149,7 +150,9 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         integers, clipped = quantize_inputs(compiled.program, x)
     with clock.stage("reference"):
         wanted = expected(compiled, job.ranges, x, integers, speaks=opened.source.text is not None)
-        _check(wanted, compiled, inputs, lambda line: say(f"{opened.source.name}: {line}"))
+        _check(wanted, compiled, inputs)
+        for line in _advice(wanted, compiled, inputs, request) if opened.source.text is None else ():
+            say(f"{opened.source.name}: {line}")
     with clock.stage("build"):
         image = build_firmware(compiled, board, cache_dir=cache_dir, log=say)
         if is_simulated(place):
@@ -177,15 +180,28 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         node_saturations=wanted.node_saturations,
         input_saturations=clipped,
         wall_seconds=clock.seconds,
+        prefer=preferred(request.assignment, request.prefer, request.ram),
         **measured,
     )
 
 
-def _check(wanted: Expected, compiled: Compiled, inputs: Inputs, advise: Say) -> None:
-    """DataError for labels that name no class; what there is to say of a format in which nothing is decided."""
+def _check(wanted: Expected, compiled: Compiled, inputs: Inputs) -> None:
+    """DataError for labels that name no class."""
     check_labels(inputs, class_count(compiled.model.graph, wanted.float_outputs.shape[1]))
+
+
+def _advice(wanted: Expected, compiled: Compiled, inputs: Inputs, request: Request) -> Iterator[str]:
+    """What there is to say of samples of one class, and of a format in which nothing is decided."""
+    graph, outputs = compiled.model.graph, wanted.float_outputs
+    if request.drawn:
+        if wanted.advice is not None:
+            differ = wanted.advice.partition(";")[0]
+            yield f"{differ}, of samples drawn at random, which says nothing of real ones: `hil run --inputs` does"
+        return
+    if alike := of_one_class(inputs.y, classes_of(graph, outputs), class_count(graph, outputs.shape[1])):
+        yield alike
     if wanted.advice is not None:
-        advise(wanted.advice)
+        yield wanted.advice
 
 
 def check_labels(inputs: Inputs, classes: int | None) -> None:

@@ -26,6 +26,7 @@ from tinyhil.harness.job.job import (
     method_of,
     open_model,
     preference_of,
+    preferred,
     say_other_ranges,
     wish_for,
 )
@@ -66,9 +67,14 @@ class Wanted:
     record: Path | None = None
     sizes: bool = False
     board: str | None = None  # to be as fast as `hil run` there
-    prefer: Annotated[str, OneOf(PREFERENCES)] | None = None  # None: as the assignment file says, else balanced
     states: tuple[str, ...] | None = None
     steps: Annotated[int, AtLeast(1)] | None = None
+    prefer: Annotated[str, OneOf(PREFERENCES)] | None = None  # None: as the assignment file says, else balanced
+
+    @property
+    def preferred(self) -> str | None:
+        """What the plan is of; None where the arena of an assignment file chooses the schedule."""
+        return preferred(self.assignment, self.prefer)
 
     def __post_init__(self) -> None:
         require("export", self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tinyhil.compiler.calibrate import Ranges, load_ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, DoesNotFit
 from tinyhil.harness.build.pipeline import arranged_for, described, fit, limited, place_arranged
-from tinyhil.harness.job.job import Opened, Streamed, open_model, preference_of, wish_for
+from tinyhil.harness.job.job import Opened, Streamed, open_model, preference_of, preferred, wish_for
 from tinyhil.harness.job.zoo import ModelSource
 from tinyhil.harness.offline.memory_map import MemoryMap, memory_map
 from tinyhil.harness.settings.config import Boards, BoardSpec
@@ -27,7 +28,7 @@ from tinyhil.memplan.arena.schedules import cheapest_within
 from tinyhil.memplan.arena.transfer import Transfer, belongs_in_arena
 from tinyhil.memplan.csv import read_problem
 from tinyhil.passes.row_pairs import for_time
-from tinyhil.preference import RAM, Wish
+from tinyhil.preference import RAM, Wish, planned_by
 
 Say = Callable[[str], None]
 NODES_WITHIN_SECONDS = 10**12  # the clock stops the search, not the count
@@ -53,6 +54,17 @@ class Wanted:
     without: tuple[str, ...] = ()
     states: tuple[str, ...] | None = None
     steps: int | None = None
+    prefer: str | None = None  # None: as the assignment file says, else ram
+
+    @property
+    def preferred(self) -> str | None:
+        """What the plan is of; None if the least arena, or where `--ram` or an assignment file's arena chooses."""
+        return preferred(self.assignment, self.prefer, self.ram, "") or None
+
+    @property
+    def wish(self) -> Wish:
+        """How its input gets into a board, as a run has it that prefers the same; of the least arena the usual way."""
+        return Wish(ram_bytes=self.ram) if self.preferred is None else Wish(self.preferred, ram_bytes=self.ram)
 
     def budget(self, seconds: float | None) -> Budget:
         """Nodes alone decide without `seconds`, so that a plan is the same on every machine."""
@@ -161,17 +173,18 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
     if board is not None:
         extra["board"] = board.name
         try:
-            wish = Wish(ram_bytes=wanted.ram)
-            placed, transfer = fit(placed, limited(board, capacity), wish, may_spread=wanted.ram is None)
+            placed, transfer = fit(placed, limited(board, capacity), wanted.wish, may_spread=wanted.ram is None)
         except DoesNotFit as error:
             complaint = str(error)
         else:
             complaint = None
             how = "streamed" if transfer.streamed else "in the arena" if transfer.in_arena else "whole samples"
             limit = "" if capacity is None else f" of {capacity} B RAM"
+            is_least = wanted.preferred is None and wanted.ram is None
+            by = " (the least arena)" if is_least else planned_by(wanted.preferred)
             arena_bytes = arrays(placed.plan).get(SYMBOL, 0)
-            extra |= {"input_bytes": transfer.input_bytes, "streamed": transfer.streamed}
-            notes.append(f"{board.name}: arena {arena_bytes} B + input {transfer.input_bytes} B ({how}){limit}")
+            extra |= {"input_bytes": transfer.input_bytes, "streamed": transfer.streamed, "prefer": wanted.preferred}
+            notes.append(f"{board.name}: arena {arena_bytes} B + input {transfer.input_bytes} B ({how}){limit}{by}")
             notes += _otherwise(wanted, run, board, placed)
             for region in board.chip.regions if len(placed.problem.regions) > 1 else ():
                 notes.append(f"{board.name}: {placed.plan.peaks[region]} B of {board.chip.regions[region]} B {region}")
@@ -183,20 +196,24 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
 
 
 def _otherwise(wanted: Wanted, arranged: Program, board: BoardSpec, placed: Placement) -> list[str]:
-    """What `hil run` places instead, which prefers time where RAM is free."""
-    prefer = preference_of(wanted.assignment)
-    if wanted.ram is not None or wanted.capacity is not None or prefer == RAM:
+    """What others place instead of the least arena: `hil run` prefers time where RAM is free, `hil fit` and `hil
+    search` the least RAM, input included."""
+    usual = preference_of(wanted.assignment)
+    if wanted.prefer or wanted.ram is not None or wanted.capacity is not None or usual == RAM:
         return []
-    try:
-        run, _ = place_arranged(arranged, board, Wish(prefer), wanted.without)
-    except DoesNotFit:
-        return []
-    if run.plan.peak_bytes == placed.plan.peak_bytes:
-        return []
-    return [
-        f"least RAM; `hil run` and `hil export --board {board.name}` take less time while RAM is free: arena "
-        f"{run.plan.peak_bytes} B; with --prefer ram they plan as above"
-    ]
+    found = []
+    with suppress(DoesNotFit):
+        run, _ = place_arranged(arranged, board, Wish(usual), wanted.without)
+        if run.plan.peak_bytes != placed.plan.peak_bytes:
+            found.append(
+                f"`hil run` and `hil export --board {board.name}` take less time while RAM is free: arena "
+                f"{run.plan.peak_bytes} B{planned_by(usual)}"
+            )
+    least = replace(wanted, prefer=RAM)
+    if wanted.assignment is None and belongs_in_arena(arranged, _beside(least, placed, board)):
+        within = _placed(least, arranged.with_input_in_arena(), board)[0].plan.peak_bytes
+        found.append(f"`hil fit` and `hil search` count the input: arena {within} B with the input{planned_by(RAM)}")
+    return found
 
 
 def _order(program: Program) -> str:
@@ -208,7 +225,7 @@ def _order(program: Program) -> str:
 def _beside(wanted: Wanted, placed: Placement, board: BoardSpec) -> Transfer | None:
     """How the input gets into the board beside this arena; None if it does not fit."""
     try:
-        return fit(placed, limited(board, wanted.ram or wanted.capacity), may_spread=wanted.ram is None)[1]
+        return fit(placed, limited(board, wanted.ram or wanted.capacity), wanted.wish, may_spread=wanted.ram is None)[1]
     except DoesNotFit:
         return None
 
@@ -226,11 +243,12 @@ def _placed(wanted: Wanted, program: Program, board: BoardSpec | None) -> tuple[
     """The least RAM, or the fastest schedule within what was asked for, with what to say of it."""
     budget = wanted.budget(None if wanted.seconds is None else wanted.seconds / PLANS_PER_MODEL)
     if wanted.ram is None:
-        prefer = preference_of(wanted.assignment, usual=RAM)
-        wish = replace(wish_for(wanted.assignment), prefer=prefer)
+        prefer = preference_of(wanted.assignment, wanted.prefer, RAM)
+        wish = replace(wish_for(wanted.assignment, wanted.prefer), prefer=prefer)
         if prefer == RAM and wish.arena_bytes is None:
             return place(program, wanted.without, wanted.planner, budget), []
-        return _as_found(wanted, program, board, wish, budget), [f"as found with --prefer {prefer}"]
+        as_found = [] if wanted.prefer else [f"as found{planned_by(prefer)}"]
+        return _as_found(wanted, program, board, wish, budget), as_found
     if wanted.capacity is not None:
         raise ConfigError("plan: --ram and --capacity exclude each other; --ram chooses a schedule that fits")
     limit_bytes = wanted.ram - (0 if board is None else input_bytes(program))

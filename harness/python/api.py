@@ -27,6 +27,7 @@ from tinyhil.harness.records.view import Record
 from tinyhil.harness.settings.arguments import request
 from tinyhil.harness.settings.bench_file import default_bench
 from tinyhil.harness.settings.config import Boards, load_boards
+from tinyhil.harness.settings.own_project import boards_file as project_boards
 
 Say = Callable[[str], None]
 LONGEST_NAME = 200  # of a file, in bytes less its end
@@ -124,13 +125,13 @@ class Model:
         `x` (samples, ...), `y` one label per sample or None; `options` are those of `hil run` (samples, port,
         timeout_s...). The record says `bit_exact`; it is not checked here. Raises HilError of the stage that failed.
         """
-        record, _ = calls.run(self._request(board, x, y, formats, options), _boards(), self.say, _silent)
+        record, _ = calls.run(self._request("run", board, x, y, formats, options), _boards(), self.say, _silent)
         return Record(record)
 
     @worded_for_python
     def profile(self, board: str, x: Any = None, formats: Formats | None = None, **options: Any) -> Record:
         """What every operation costs on a board; `to_pandas()` gives a row per operation."""
-        wanted = self._request(board, x, None, formats, {"samples": 1, **options})
+        wanted = self._request("profile", board, x, None, formats, {"samples": 1, **options})
         return Record(calls.profile(wanted, _boards(), self.say, _silent).as_json())
 
     @worded_for_python
@@ -151,7 +152,8 @@ class Model:
         } | self._streamed
         if x is not None:
             common["inputs"] = self._samples(x, y)
-        given = {**common, **options}
+        called = self._call("search", *_named_if_given(x, y), **options)
+        given = {**common, **options, "called": called}
         if isinstance(given.get("board"), list | tuple) and given["board"]:
             given["board"], *given["also"] = given["board"]
         wanted = request("search", SearchRequest, {**given, "model": self.name})
@@ -197,13 +199,34 @@ class Model:
         calls.export(wanted, _boards_for(wanted.board), self.say)
         return Path(out)
 
-    def _request(self, board: str, x: Any, y: Any, formats: Formats | None, options: Mapping[str, Any]) -> Request:
+    def _call(self, verb: str, *words: str, **named: Any) -> str:
+        """This call, as a record names what has made it: `tinyhil.load('net').run('uno', x)`."""
+        model = self._quoted(self.name, "model")
+        by = "" if self.by is None else f", by={self.by!r}"
+        ranges = "" if self.calibration is None else f".calibrate(samples{by})"
+        given = (f"{name}={self._quoted(value, '...')}" for name, value in named.items() if value is not None)
+        return f"tinyhil.load({model}){ranges}.{verb}({', '.join((*words, *given))})"
+
+    def _quoted(self, value: Any, otherwise: str) -> str:
+        """A name, a number or a path as Python has it; `otherwise` for what no other process has: objects, arrays, and
+        files that go with this model."""
+        text = os.fspath(value) if isinstance(value, os.PathLike) else value
+        is_ours = isinstance(text, str) and Path(self.folder.name) in Path(text).parents
+        return repr(text) if isinstance(text, str | int | float | list | tuple) and not is_ours else otherwise
+
+    def _request(
+        self, verb: str, board: str, x: Any, y: Any, formats: Formats | None, options: Mapping[str, Any]
+    ) -> Request:
         chosen = self.formats if formats is None else self._chosen(formats)
         common = {"results": Path(self.folder.name), **self._calibration, **self._streamed}
         given = {**common, **chosen, **options}
         if x is not None:
             given["inputs"] = self._samples(x, y)
         wanted = request("run", Request, {**given, "board": board, "model": self.name})
+        formats = self.formats["assignment"] or self.formats["format"] if formats is None else formats
+        called = self._call(verb, repr(board), *_named_if_given(x, y), formats=formats, **options)
+        if str(self.folder.name) in wanted.command(verb):  # else there is a command that repeats it
+            wanted = replace(wanted, called=called)
         if x is None or wanted.samples is None:
             return wanted
         return replace(
@@ -398,12 +421,17 @@ def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Record]:
     return [Record(asdict(found)) for found in differences(_plain(a), _plain(b))]
 
 
+def _named_if_given(x: Any, y: Any) -> tuple[str, ...]:
+    """Names of arrays as a call has them, the first ones by their place."""
+    return () if x is None else ("x",) if y is None else ("x", "y")
+
+
 def _plain(record: Mapping[str, Any]) -> Mapping[str, Any]:
     return record.to_dict() if isinstance(record, Record) else record
 
 
 def _boards() -> Boards:
-    return load_boards(None, default_bench())
+    return load_boards(project_boards(), default_bench())
 
 
 def _boards_for(name: str | None) -> Boards | None:

@@ -193,6 +193,7 @@ class PlanOfRecord(Part):
     witness: Count | None = None
     certificate: Text = ""
     products_again: Amount = 0.0
+    prefer: Word | None = None
 
 
 class Parts(Part):

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from tinyhil.harness.records.band import band, time_text
 from tinyhil.harness.settings.text import in_short
+from tinyhil.preference import planned_by
 
 NAMES = 3  # of tensors in one line; the record has all
 
@@ -38,7 +39,7 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("latency", _latency(latency)),
         *_accelerator(record.get("accelerator")),
         ("RAM", _memory(memory)),
-        ("arena", f"{memory['arena_bytes']} B{_input(memory)}, {_plan(record['plan'])}"),
+        ("arena", f"{memory['arena_bytes']} B{_input(memory)}{_plan(record['plan'])}"),
         ("flash", f"{record['flash_bytes']} B"),
         *[("verdict", text) for text in issue_texts(record)],
         ("wall", ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in record["wall_seconds"].items())),
@@ -113,4 +114,5 @@ def _input(memory: Mapping[str, Any]) -> str:
 
 
 def _plan(plan: Mapping[str, Any]) -> str:
-    return "optimal placement" if plan["proven"] else f"lower bound {plan['lower_bound_bytes']} B"
+    how = "optimal placement" if plan["proven"] else f"lower bound {plan['lower_bound_bytes']} B"
+    return f"{planned_by(plan.get('prefer'))}, {how}"

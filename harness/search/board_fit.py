@@ -7,6 +7,7 @@ from pathlib import Path
 from tinyhil.errors import DoesNotFit
 from tinyhil.harness.build.board_image import build_firmware, compile_for
 from tinyhil.harness.build.image import Image
+from tinyhil.harness.build.stack_depth import stack_bound
 from tinyhil.harness.search.task import Task
 from tinyhil.preference import Wish
 from tinyhil.search.trial import Trial
@@ -32,3 +33,10 @@ def require_fit(task: Task, trial: Trial, assignment: Path) -> Image:
     static = f"{image.static_bytes:,} B" + (f" of {room:,} B" if room else "")
     task.say(f"search: the firmware fits {board.name}: {flash} of flash, {static} of static RAM")
     return image
+
+
+def ram_of(task: Task, image: Image) -> int | None:
+    """Bytes of all RAM that an image needs on the task's board, as a run there finds: static data, and the stack as
+    deep as it can be; None where that is not known."""
+    stack = None if task.board is None else stack_bound(image, task.board.chip.core).limit_bytes
+    return None if stack is None else image.static_bytes + stack

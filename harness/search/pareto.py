@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.errors import BuildError, Infeasible
-from tinyhil.harness.job.job import command_of
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.offering import together
 from tinyhil.harness.search.phases import OutOfTime
@@ -103,7 +102,7 @@ def front_of(found: Sweep, beside: Sequence[Uniform]) -> ParetoOutcome:
     task, meters = found.task, found.meters
     # what formats that all tensors must share need could not be told beforehand: their estimates beat nothing
     apart = () if meters else task.phases.in_time(task.request.seconds, lambda: together(task, None)) or ()
-    estimated = _points(task, meters, found.answers, beside)
+    estimated = _points(task, meters, found.answers | _earlier(task), beside)
     front = _front(task, estimated)
     known = [point for point in estimated if point.measured and point not in front]
     points = _front(task, _measured(task, (*front, *known, *_points(task, meters, {}, apart))))
@@ -123,7 +122,7 @@ class Sweep:
         self.resources = tuple(name for name in task.request.objectives if name != "accuracy")
         self.answers: dict[tuple[float, ...], Trial] = {}
         self.tried: list[Trial] = []
-        self.evaluations, self.infeasible, self.reason = 0.0, 0, ""
+        self.infeasible, self.reason = 0, ""
         levels = task.request.levels
         shares = [1 - level / (levels - 1) for level in range(levels)]
         self._all = sorted(product(shares, repeat=len(self.resources)), key=lambda each: (-sum(each), each))
@@ -159,7 +158,6 @@ class Sweep:
         task.say(f"search: {number + 1} of {len(self._all)}: at most {self._described(limits, rams)}")
         inside = replace(task, request=replace(task.request, seconds=self._seconds(number)))
         found = search_once(inside, problem, f"{_stem(task)}/{number}", None)
-        self.evaluations += found.evaluations
         self.tried += [trial for trial in found.trials if trial.kind == "full"]
         self.answers[shares] = found.best
 
@@ -239,6 +237,13 @@ def _points(
     return points
 
 
+def _earlier(task: Task) -> dict[tuple[float, ...], Trial]:
+    """Points of an earlier run of the same sweep, which an interruption of this one is not to lose; as answers."""
+    if task.phases.key not in ("", task.key):
+        return {}
+    return {(float(trial.number + 2),): trial for trial in trial_log(task, f"{_stem(task)}/points").read()}
+
+
 def _front(task: Task, points: Sequence[Point]) -> tuple[Point, ...]:
     """Those that no other beats: no more of any resource asked for on any board and, with `accuracy`, no more decisions
     that differ from float; without, of those that lose at most --points."""
@@ -262,15 +267,16 @@ def _front(task: Task, points: Sequence[Point]) -> tuple[Point, ...]:
 
 
 def _measured(task: Task, points: Sequence[Point]) -> list[Point]:
-    """The points with what each board needs for them; one that does not fit a board is said and left out."""
-    if not task.measures:
-        return list(points)
+    """The points with what each board needs for them; one that does not fit a board is said and left out. A later run
+    begins with them, too."""
     log = trial_log(task, f"{_stem(task)}/points")
     earlier = {trial.candidate: trial for trial in log.read()}
     numbered = [replace(point.trial, number=number) for number, point in enumerate(points)]
     if [trial.candidate for trial in numbered[: len(earlier)]] != list(earlier):
         log = trial_log(task, f"{_stem(task)}/points")
     log.start(numbered)
+    if not task.measures:
+        return list(points)
     found = []
     for point, trial in zip(points, numbered, strict=True):
         try:
@@ -315,7 +321,7 @@ def _record(
     return {
         "strategy": task.strategy.name,
         "pareto": list(task.request.objectives),
-        "evaluations": round(sweep.evaluations, 2),
+        "evaluations": round(task.phases.evaluations, 2),
         "seconds": round(seconds, 3),
         "infeasible": sweep.infeasible,
         "float_accuracy": figures["float_accuracy"],
@@ -329,7 +335,7 @@ def _record(
         "search": {"samples": len(examples), "float_accuracy": examples.float_accuracy},
         "boards": [side.board.name for side in task.sides if side.board is not None],
         "model": task.request.model,
-        "command": command_of("search", task.request, SearchRequest(task.request.model), ("results", "plot")),
+        "command": task.request.command(),
         "formats": list(task.problem.space.formats),
         "seed": task.request.seed,
         "utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

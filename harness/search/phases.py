@@ -13,6 +13,7 @@ from tinyhil.search.search_problem import Enough
 from tinyhil.search.trial import Trial
 
 Work = TypeVar("Work")
+SEARCHING = "searching"
 
 
 def processor_seconds() -> float:
@@ -40,7 +41,9 @@ class Phases:
     answer if nothing better comes; `sure`: the best of those that were held to their limits on the boards. `judged`:
     formats for all tensors are, so that time that is over ends the search without an answer, too. `least`: of latency
     (us) and flash (B) the least that a board has shown. `looked`: a task of few samples and the answer on them,
-    if there was one. `is_stopped`: somebody interrupted, or the time was over, before all samples were run."""
+    if there was one. `is_stopped`: somebody interrupted, or the time was over, before all samples were run.
+    `evaluations`: what all questions have cost, in runs over all samples; `count` hears of them. `key`: of the task of
+    all samples, where one of few may be what is left of it."""
 
     tell: Callable[[str], None] = lambda name: None
     taken: dict[str, list[float]] = field(default_factory=dict)
@@ -51,6 +54,9 @@ class Phases:
     least: dict[str, float] = field(default_factory=dict)
     looked: tuple[Any, Trial | None] | None = None
     is_stopped: bool = False
+    evaluations: float = 0.0
+    count: Callable[[float], None] = lambda evaluations: None
+    key: str = ""
     _most: float | None = None
     _begin: tuple[float, float] = field(default_factory=began)
 
@@ -65,6 +71,15 @@ class Phases:
             spent = self.taken.setdefault(name, [0.0, 0.0])
             spent[0] += time.monotonic() - begin
             spent[1] += processor_seconds() - used
+
+    def charge(self, evaluations: float) -> None:
+        """Questions of a search have cost so much more."""
+        self.evaluations += evaluations
+        self.count(self.evaluations)
+
+    def searching(self) -> float:
+        """Wall seconds of the searches themselves."""
+        return self.taken.get(SEARCHING, [0.0])[0]
 
     def answered(self, trial: Trial) -> None:
         """The first trial that keeps the limits, evaluated in full, and when there was one; and the best."""

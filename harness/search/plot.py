@@ -17,7 +17,7 @@ LOOKS = {  # marker, colour, size, label
     "uniform": ("s", "tab:orange", 6, "one format for all"),
     "answer": ("*", "tab:red", 13, "chosen"),
 }
-LIMITS = {"arena_bytes": "ram_limit_bytes", "latency_us": "latency_limit_us", "flash_bytes": "flash_limit_bytes"}
+LIMITS = {"arena_bytes": "arena_limit_bytes", "latency_us": "latency_limit_us", "flash_bytes": "flash_limit_bytes"}
 NEAR = 1.3  # times the largest point: a limit further off is said, not drawn
 PANEL = (5.2, 4.2)  # inches
 
@@ -26,8 +26,7 @@ def plot_search(
     request: SearchRequest, record: Mapping[str, Any], float_accuracy: float | None, path: Path
 ) -> tuple[Path, Path]:
     """Writes `path` with the suffixes .svg and .png; ConfigError without matplotlib."""
-    of_arena = request.board is None or request.arena is not None  # else the limit is of all RAM
-    figure = draw_search(record, float_accuracy, of_arena)
+    figure = draw_search(record, float_accuracy)
     made = path.with_suffix(".svg"), path.with_suffix(".png")
     path.parent.mkdir(parents=True, exist_ok=True)
     for file in made:
@@ -35,7 +34,7 @@ def plot_search(
     return made
 
 
-def draw_search(record: Mapping[str, Any], float_accuracy: float | None, of_arena: bool) -> Any:
+def draw_search(record: Mapping[str, Any], float_accuracy: float | None) -> Any:
     """A panel per resource that the search knows; `float_accuracy` None: there are no labels.
 
     ConfigError without matplotlib.
@@ -54,7 +53,7 @@ def draw_search(record: Mapping[str, Any], float_accuracy: float | None, of_aren
         _panel(axes, field, points, 100 * (1.0 if float_accuracy is None else float_accuracy))
         axes.set_xlabel(title)
         limit = record.get(LIMITS[field])
-        if limit is not None and (field != "arena_bytes" or of_arena):
+        if limit is not None:
             _limit(axes, limit, max(point[field] for point in points))
     shown[0].set_ylabel(f"{what} on the search's samples, %")
     handles, labels = shown[0].get_legend_handles_labels()

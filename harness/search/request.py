@@ -9,7 +9,7 @@ from typing import Annotated
 
 from tinyhil.errors import ConfigError
 from tinyhil.formats.clipping import METHODS
-from tinyhil.harness.job.job import Streamed
+from tinyhil.harness.job.job import Streamed, command_of
 from tinyhil.harness.settings.limits import AtLeast, OneOf, require
 from tinyhil.preference import LEAST as LEAST_RAM
 from tinyhil.preference import PREFERENCES, RAM
@@ -31,6 +31,7 @@ NO_ANSWER = (
     "plot",
     "results",
     "workers",
+    "called",
 )
 UNKEYED = frozenset({*HASHED_BY_CONTENT, *NO_ANSWER})
 # Beside them those on which no score depends, but which trials there are, and what of RAM and costs they need.
@@ -48,7 +49,8 @@ class SearchRequest:
     boards that the one assignment is to serve. `pareto`: what limits are swept over, at so many `levels` each.
     `more_time`: percent of the modelled time for which products may be computed again to keep a limit of RAM.
     `weights`: formats that weights alone may have, too. `workers`: processes that share a journal; None: no journal.
-    `fine_tune`: whether weights are trained for an assignment before it is judged."""
+    `fine_tune`: whether weights are trained for an assignment before it is judged. `called`: by what, if not by the
+    command."""
 
     model: str
     ram: Annotated[int, AtLeast(1)] | None = None
@@ -93,6 +95,7 @@ class SearchRequest:
     steps: Annotated[int, AtLeast(1)] | None = None
     workers: Annotated[int, AtLeast(1)] | None = None
     fine_tune: bool = False
+    called: str = ""
 
     @property
     def streamed(self) -> Streamed:
@@ -167,6 +170,10 @@ class SearchRequest:
     def limits(self) -> Limits:
         """Microseconds and bytes of flash of the board; None: no limit."""
         return Limits(self.latency_us, self.flash)
+
+    def command(self) -> str:
+        """The command that repeats it, or the call from Python that it was."""
+        return command_of("search", self, SearchRequest(self.model), ("results", "plot"))
 
     @property
     def computes_again(self) -> bool:

@@ -289,7 +289,7 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
         is_slower = option == "--latency-us" and meter.task.request.prefer in (RAM, LEAST)
         faster = ", or --prefer latency, which takes more RAM" if is_slower else ""
         return Infeasible(
-            f"search: {asked:,.0f} {unit} are not feasible on {meter.task.board.name} with {ram_bytes} B of RAM, "
+            f"search: {asked:,.0f} {unit} are not feasible on {meter.task.board.name} with {ram_bytes} B of arena, "
             f"the least found is {value:,.0f}{_mean(meter, limit, candidate)}: {_parts(meter, limit, candidate)}; "
             f"try {option} {enough}{faster}",
             (option, enough),
@@ -299,7 +299,7 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
     feasible = [f"{asked:,.0f} {unit}" for _, asked, unit, _, _ in alone if asked is not None]
     return Infeasible(
         f"search: {' and '.join(feasible)} are feasible alone on {meter.task.board.name}, but no assignment was found "
-        f"that keeps to them with {ram_bytes} B of RAM; raise one of them"
+        f"that keeps to them with {ram_bytes} B of arena; raise one of them"
     )
 
 

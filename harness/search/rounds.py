@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tinyhil.errors import BuildError, ConfigError, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
 from tinyhil.harness.search.first_answer import is_foreseen
-from tinyhil.harness.search.phases import OutOfTime
+from tinyhil.harness.search.phases import SEARCHING, OutOfTime
 from tinyhil.harness.search.resource_limits import Meter, anchored, joined, least_of, unbounded, within
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.search.costs import Limits
@@ -46,24 +46,8 @@ def search_once(task: Task, problem: SearchProblem, stem: str, bench: MakeBench 
                 device.measure(trial)
 
     budget = Budget(request.evaluations, task.phases.seconds_left(request.seconds), request.target)
-    with task.phases.of("searching"):
+    with task.phases.of(SEARCHING):
         return search(task.strategy, problem, budget=budget, log=log, on_trial=on_trial)
-
-
-@dataclass(slots=True)
-class _Spent:
-    """Of all searches so far."""
-
-    evaluations: float = 0.0
-    seconds: float = 0.0
-
-    def charge(self, evaluations: float) -> None:
-        self.evaluations += evaluations
-
-    def add(self, found: Found) -> Found:
-        self.evaluations += found.evaluations
-        self.seconds += found.seconds
-        return replace(found, evaluations=self.evaluations, seconds=self.seconds)
 
 
 def searched_on_device(
@@ -74,7 +58,6 @@ def searched_on_device(
     Infeasible if no search keeps to the RAM."""
     request, totals = task.request, [side.ram_bytes if side.whole else None for side in task.sides]
     rams = [side.arena_bytes for side in task.sides]
-    spent = _Spent()
     count = request.finalists if request.on_device or request.every else 1
     for number in range(MOST_ROUNDS):
         problem = anchored(task, meters, limits, rams)
@@ -86,7 +69,7 @@ def searched_on_device(
             return made[0]
 
         stem = f"{task.stem(*rams)}{tag}" + (f"-{number}" if meters and number else "")
-        found = spent.add(search_once(task, problem, stem, bench))
+        found = search_once(task, problem, stem, bench)
         finalists = best_trials(found, count)
         with task.phases.of("measuring on the board"):
             fitting = decide(made, finalists, totals, required)
@@ -170,7 +153,6 @@ def minimized(task: Task, meters: Sequence[Meter], objective: str) -> tuple[Foun
     """The least RAM, flash or latency whose search loses at most `points` of accuracy against float on its samples."""
     request, limits = task.request, task.request.limits
     meter = meters[0] if meters else None
-    spent = _Spent()
     wanted = task.problem.float_quality - request.points / 100
 
     def attempt(bound: float | None, tag: str) -> Found:
@@ -180,7 +162,7 @@ def minimized(task: Task, meters: Sequence[Meter], objective: str) -> tuple[Foun
         problem = anchored(task, meters, [both], [ram])
         if meter is None:
             problem.memory.require(ram)
-        return spent.add(search_once(task, problem, f"{task.stem(task.ram_bytes)}{tag}", None))
+        return search_once(task, problem, f"{task.stem(task.ram_bytes)}{tag}", None)
 
     found = attempt(None, "-min")
     high = _value(task, meter, objective, found.best.candidate)
@@ -204,12 +186,11 @@ def minimized(task: Task, meters: Sequence[Meter], objective: str) -> tuple[Foun
         else:
             low = bound
     if objective == "ram" and task.phases.seconds_left(request.seconds) != 0.0:
-        problem = replace(task.problem, limit_bytes=task.arena_bytes, charge=spent.charge)
+        problem = replace(task.problem, limit_bytes=task.arena_bytes)
         with suppress(OutOfTime):
             found = replace(found, best=slimmed(problem, found.best, wanted))
         high = _value(task, meter, objective, found.best.candidate)
     task.say(f"search: least {objective} with at most {request.points:g} points lost: {high:,.0f} (estimated)")
-    found = replace(found, evaluations=spent.evaluations, seconds=spent.seconds)
     try:
         return _measured_least(task, meters, found, objective, high) if task.measures else (found, ())
     except OutOfTime:
@@ -221,7 +202,7 @@ def _measured_least(
     task: Task, meters: Sequence[Meter], found: Found, objective: str, high: float
 ) -> tuple[Found, tuple[Measured, ...]]:
     """What was found with `high` as estimated, or what is when the board is asked whether that holds."""
-    limits, spent = task.request.limits, _Spent(found.evaluations, found.seconds)
+    limits = task.request.limits
     if objective == "ram":
         bench = make_bench(task, TrialLog(None, task.problem.space, ""))
         fitting = decide([bench], [found.best], [task.ram_bytes if task.whole else None], [limits])
@@ -231,8 +212,7 @@ def _measured_least(
     for slack in SLACKS:
         try:
             tight = _with(limits, objective, high * slack)
-            answer, measured = searched_on_device(task, meters, [tight], [limits], f"-min{slack:g}")
-            return spent.add(answer), measured
+            return searched_on_device(task, meters, [tight], [limits], f"-min{slack:g}")
         except ConfigError:  # measurements have made the bound infeasible
             if slack == SLACKS[-1]:
                 raise

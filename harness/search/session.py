@@ -15,9 +15,9 @@ import filelock
 
 from tinyhil.errors import Infeasible
 from tinyhil.harness.build.image import Image
-from tinyhil.harness.job.job import command_of
-from tinyhil.harness.search.board_fit import require_fit
+from tinyhil.harness.search.board_fit import ram_of, require_fit
 from tinyhil.harness.search.device import Measured
+from tinyhil.harness.search.earlier import with_earlier
 from tinyhil.harness.search.first_answer import look, too_late
 from tinyhil.harness.search.offering import together, with_all_offers, with_weights
 from tinyhil.harness.search.pareto import ParetoOutcome, Sweep, front_of, swept_over
@@ -39,6 +39,7 @@ from tinyhil.harness.search.uniform import (
 from tinyhil.harness.search.workers import helped
 from tinyhil.harness.settings.config import Boards
 from tinyhil.search.accelerator import AcceleratorCosts
+from tinyhil.search.memory import UNLIMITED
 from tinyhil.search.search_loop import Found
 from tinyhil.search.space import Candidate, Space
 from tinyhil.search.trial import Trial, writing_into
@@ -46,9 +47,9 @@ from tinyhil.search.trial import Trial, writing_into
 __all__ = ["SearchOutcome", "SearchRequest", "placed", "run_search", "write_assignment"]
 
 PRINTED = (
-    *("strategy", "evaluations", "seconds", "ram_bytes", "ram_limit_bytes", "accuracy", "float_accuracy"),
-    *("disagreements", "assignment_file", "latency_us", "latency_limit_us", "flash_bytes", "flash_limit_bytes"),
-    *("arena_bytes", "uniform"),
+    *("strategy", "evaluations", "seconds", "ram_bytes", "ram_limit_bytes", "arena_bytes", "arena_limit_bytes"),
+    *("accuracy", "float_accuracy", "disagreements", "assignment_file", "latency_us", "latency_limit_us"),
+    *("flash_bytes", "flash_limit_bytes", "uniform"),
 )
 PRINTED_OF_ACCELERATORS = ("energy_uj", "power_mw", "crossbars", "cost")
 
@@ -175,6 +176,7 @@ def _searched(task: Task) -> SearchOutcome:
     if not over:
         beside = (*beside, *(task.phases.in_time(request.seconds, partial(together, task, found)) or ()))
     found, measured = undominated(task, found, measured, beside)
+    found, measured = with_earlier(task, found, measured, is_over=over)
     with task.phases.of("evaluating held-out samples"):
         record = _record(task, found, measured)
         record["uniform"] = as_records(task, beside)
@@ -184,13 +186,8 @@ def _searched(task: Task) -> SearchOutcome:
     out = request.out or task.folder / f"{stem}.yaml"
     write_assignment(out, task.problem.space, found.best, request.prefer, task.schedule_limit(found.best))
     record["assignment_file"] = str(out)
-    images: Sequence[Image] | None = None
     if task.board is not None:
-        with task.phases.of("building the firmware"):
-            images = task.phases.in_time(request.seconds, partial(_images, task, found.best, out))
-        record["flash_bytes"] = images[0].flash_bytes if images else record["flash_bytes"]
-    if task.board is not None and not images and not measured:
-        task.say("search: no time is left to build the firmware; `hil run --assignment` does, and says if it fits")
+        record |= _built(task, found.best, measured, out)
     record |= {"phases": task.phases.as_json(), "first_answer": task.phases.first_answer}
     replace_text(task.folder / f"{stem}.json", json.dumps(record, indent=1) + "\n")
     examples = task.problem.evaluator.examples
@@ -202,6 +199,26 @@ def _searched(task: Task) -> SearchOutcome:
 
         plot_search(request, outcome.record, outcome.search_float_accuracy, request.plot)
     return outcome
+
+
+def _built(task: Task, best: Trial, measured: Sequence[Measured], assignment: Path) -> dict[str, int]:
+    """Flash and RAM of the first board's image, as far as there is time to build it and nothing was measured."""
+    build = partial(_images, task, best, assignment)
+    with task.phases.of("building the firmware"):
+        images = task.phases.in_time(task.request.seconds, build)
+    if not images:
+        if not measured:
+            task.say("search: no time is left to build the firmware; `hil run --assignment` does, and says if it fits")
+        return {}
+    found = {"flash_bytes": images[0].flash_bytes}
+    for side, image in zip(task.sides, images, strict=True) if not measured else ():
+        needed = ram_of(side, image)
+        if needed is not None and side is task.sides[0]:
+            found["ram_bytes"] = needed
+        if needed is not None and side.whole and needed > side.ram_bytes:
+            over = f"the answer needs {needed} B of RAM of {side.ram_bytes} B"
+            task.say(f"search: {over}; the same command goes on with the search")
+    return found
 
 
 def _images(task: Task, best: Trial, assignment: Path) -> list[Image]:
@@ -234,7 +251,7 @@ def _accelerator(task: Task, candidate: Candidate) -> dict[str, Any]:
 def _best_so_far(task: Task) -> tuple[Task, Found, tuple[Measured, ...]]:
     """As `_left`, as what a search has found."""
     task, best = _left(task)
-    return task, Found(best, (best,), 0.0, task.phases.elapsed(), False), ()
+    return task, Found(best, (best,), task.phases.evaluations, task.phases.searching(), False), ()
 
 
 def _left(task: Task) -> tuple[Task, Trial]:
@@ -255,14 +272,16 @@ def _left(task: Task) -> tuple[Task, Trial]:
 def _record(task: Task, found: Found, boards: tuple[Measured, ...]) -> dict[str, Any]:
     best, strategy = found.best, task.strategy
     measured = boards[0] if boards else None
-    total = measured.total_bytes if measured is not None and task.whole else None
+    limit = task.ram_bytes if task.ram_bytes < UNLIMITED else None
     return {
         "strategy": strategy.name,
-        "evaluations": round(found.evaluations, 2),
-        "seconds": round(found.seconds, 3),
-        "ram_bytes": best.ram_bytes if total is None else total,
-        "ram_limit_bytes": task.ram_bytes,
+        "evaluations": round(task.phases.evaluations, 2),
+        "seconds": round(task.phases.searching(), 3),
+        "ram_bytes": None if measured is None else measured.total_bytes,
+        "ram_limit_bytes": limit if task.whole else None,
         "arena_bytes": best.ram_bytes,
+        "arena_limit_bytes": None if task.whole else limit,
+        "prefer": task.request.prefer if task.schedule_limit(best) is None else None,
         **held_out(task, best.candidate),
         "latency_us": None if measured is None else measured.latency_us,
         **_accelerator(task, best.candidate),
@@ -280,7 +299,7 @@ def _record(task: Task, found: Found, boards: tuple[Measured, ...]) -> dict[str,
         "device": None if measured is None else measured.as_json(),
         "boards": [board.as_json() for board in boards],
         "model": task.request.model,
-        "command": command_of("search", task.request, SearchRequest(task.request.model), ("results", "plot")),
+        "command": task.request.command(),
         "options": asdict(strategy) if is_dataclass(strategy) else {},
         "formats": list(task.problem.space.formats),
         "seed": task.request.seed,

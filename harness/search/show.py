@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from tinyhil.harness.settings.progress import Progress, progress_on
+from tinyhil.preference import planned_by
 
 if TYPE_CHECKING:
     from tinyhil.harness.search.device import Measured
@@ -27,7 +28,11 @@ class Watch:
 
     def __call__(self, trial: Trial, best: Trial | None) -> None:
         self.shown.stage = _standing(trial, best)
-        self.shown(min(self.shown.finished + (trial.kind != "probe"), self.evaluations), self.evaluations)
+        self.shown(self.shown.finished, self.shown.total)
+
+    def evaluated(self, evaluations: float) -> None:
+        """So many so far, as the outcome counts them; more than were asked for where one search follows another."""
+        self.shown(int(evaluations), max(self.evaluations, int(evaluations)))
 
     def phase(self, name: str) -> None:
         """Show that the search has entered it."""
@@ -43,8 +48,8 @@ def search_progress(console: Console, evaluations: int | None) -> Iterator[Watch
 
 
 def _standing(trial: Trial, best: Trial | None) -> str:
-    """`trial 12: best 3 differ, 192 B`."""
-    known = "none fits yet" if best is None else f"best {best.score.disagreements} differ, {best.ram_bytes} B"
+    """`trial 12: best 3 differ, 192 B of arena`."""
+    known = "none fits yet" if best is None else f"best {best.score.disagreements} differ, {best.ram_bytes} B of arena"
     return f"trial {trial.number + 1}: {known}"
 
 
@@ -71,7 +76,7 @@ def print_outcome(outcome: SearchOutcome | ParetoOutcome, console: Console) -> N
     console.print(table)
     lines = {
         "strategy": f"{r['strategy']}, {r['evaluations']:g} evaluations, {r['seconds']:.1f} s",
-        "RAM": f"{r['ram_bytes']} B of {r['ram_limit_bytes']} B (arena {r['arena_bytes']} B)",
+        **_memory(r),
         **_costs(r),
         "searched on": f"{outcome.search_samples} samples, {best.score.disagreements} differ from float",
         "held out": f"{r['samples']} samples, {r['disagreements']} differ from float",
@@ -122,7 +127,6 @@ def _beside(r: dict[str, Any]) -> Any:
     for title in ("format", "arena B", "RAM B", "latency us", "flash B", "differ", "accuracy"):
         table.add_column(title, justify="left" if title == "format" else "right")
     answer = {**r, "format": "the answer", "keeps_limits": True}
-    answer["ram_bytes"] = None if r["uniform"][0].get("ram_bytes") is None else r["ram_bytes"]
     for row in (answer, *r["uniform"]):
         if "arena_bytes" not in row:
             table.add_row(row["format"], f"not possible: {row['reason']}")
@@ -132,6 +136,18 @@ def _beside(r: dict[str, Any]) -> Any:
         beyond = "" if row["keeps_limits"] else " (beyond the limits)"
         table.add_row(row["format"] + beyond, *cells, _percent(row["accuracy"]))
     return table
+
+
+def _memory(r: dict[str, Any]) -> dict[str, str]:
+    """What the limit is of first: all RAM of the board, or the arena alone."""
+    by = planned_by(r["prefer"])
+    if r["ram_limit_bytes"] is not None:
+        known = "unknown (no image was built)" if r["ram_bytes"] is None else f"{r['ram_bytes']} B"
+        return {"RAM": f"{known} of {r['ram_limit_bytes']} B{by}, arena {r['arena_bytes']} B"}
+    limit = "" if r["arena_limit_bytes"] is None else f" of {r['arena_limit_bytes']} B"
+    return {"arena": f"{r['arena_bytes']} B{limit}{by}"} | (
+        {} if r["ram_bytes"] is None else {"RAM": f"{r['ram_bytes']} B"}
+    )
 
 
 def _costs(r: dict[str, Any]) -> dict[str, str]:

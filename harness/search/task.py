@@ -16,6 +16,7 @@ from tinyhil.codegen.profile_calls import constant_bytes
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.errors import ConfigError, Infeasible, ModelError
 from tinyhil.harness.boards.locate import EMULATED
+from tinyhil.harness.job.inputs import of_one_class
 from tinyhil.harness.job.job import Opened, Request, conditions, open_model
 from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.again import PLAN_NODES, Again
@@ -43,7 +44,7 @@ from tinyhil.search.engine.restart import work_of
 from tinyhil.search.evaluator import Evaluator, Executor, NumpyExecutor, make_examples, require_classes
 from tinyhil.search.latency_floor import floor_cycles, has_floor
 from tinyhil.search.memory import UNLIMITED, Memory
-from tinyhil.search.offer import formats_on_offer
+from tinyhil.search.offer import formats_on_offer, stands_for
 from tinyhil.search.search_problem import SearchProblem, Strategy
 from tinyhil.search.space import Space, make_space
 from tinyhil.search.strategies import make_strategy
@@ -159,7 +160,8 @@ def load_task(
     """ConfigError or DataError before anything slow: what needs no evaluation is checked before the engine is made.
     `since`: when the command began, from which `--seconds` count; None: now. `look` is shown the task on few samples
     where all of them take long; where the time is over, or somebody interrupts, before these are run, that is it."""
-    phases = Phases(getattr(progress, "phase", lambda name: None), _begin=since or began())
+    tell, count = (getattr(progress, name, lambda value: None) for name in ("phase", "evaluated"))
+    phases = Phases(tell, count=count, _begin=since or began())
     with phases.of("reading model and samples"):
         read = _read(request, boards, say, phases)
     loaded = partial(_loaded, read, boards, cache_dir, say, progress)
@@ -167,6 +169,7 @@ def load_task(
     if few is None:
         return loaded(read.request, read.split)
     first = loaded(replace(read.request, samples=few), read.split.thinned(few).reported_on(few))
+    phases.key = replace(first, split=read.split).key
     look(first)
     try:
         with phases.within(request.seconds):
@@ -198,11 +201,15 @@ def _read(request: SearchRequest, boards: Boards | None, say: Say, phases: Phase
     hardware = None if board is None else board.hardware
     usual = USUAL if hardware is None else USUAL_ON_CROSSBARS
     names = formats_on_offer(usual if request.formats is None else request.formats)
+    if families := stands_for(",".join(filter(None, (request.formats, request.weights)))):
+        say(f"search: {families}")
     opened = open_model(request.model, None, request.streamed, by=request.calibrate_by)
     split = load_split(opened, request.inputs, request.held_out, say)
     ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
     space = make_space(opened.model.graph, ranges, names, () if hardware is None else WITHOUT)
     split = _thinned(request, split, space, say)
+    if split.y_held_out is not None and (alike := of_one_class(split.y_held_out, split.y_held_out, None)):
+        say(f"search: held out: {alike}")
     request = _within_flash(request, boards, space, say)
     memory = memory_of(space, board, request, phases.press)
     ram_bytes = _ram_bytes(request, board)
@@ -233,6 +240,7 @@ def _loaded(
     problem = _problem(request, read.board, read.memory, Evaluator(executor, examples), ram_bytes)
     if request.fine_tune:
         problem = replace(problem, trained=fine_tuning(request, split, space, executor))
+    problem = replace(problem, charge=phases.charge)
     found = (request, ram_bytes, ram_bytes, read.strategy, read.opened, read.ranges, split, problem)
     task = Task(*found, boards, read.board, cache_dir, say, progress, phases)
     return replace(task, others=tuple(_on(task, name) for name in request.also))
@@ -426,6 +434,7 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
         port=request.port,
         wait_s=request.wait_s,
         results=request.results,
+        called=request.command(),  # what a candidate is run with goes when it has run
     )
     thin = split.thinned(samples or request.device_samples)
     calibration = None if task.opened.calibrates(request.calibrate) else split.calibration

@@ -67,12 +67,12 @@ def _measured_in_time(task: Task, log: TrialLog, one: Uniform) -> Uniform:
         return one
     if task.phases.seconds_left(task.request.seconds) == 0.0:
         raise OutOfTime
-    return _measured(task, log, one)
+    return measured_on(task, log, one)
 
 
 def _with_first_answer(task: Task, one: Uniform) -> Uniform:
     """A first answer, if it keeps the limits."""
-    if one.trial is not None and len(one.on_all) == len(one.measured) and _keeps(task, one):
+    if one.trial is not None and len(one.on_all) == len(one.measured) and keeps(task, one):
         task.phases.held(one.trial)
         task.progress(one.trial, task.phases.best)
     elif one.trial is not None and one.trial is task.phases.best:  # foreseen to fit
@@ -92,7 +92,7 @@ def beside_answer(task: Task, names: Sequence[str], found: Found | None) -> tupl
         if trial is not None and task.measures and found is not None:
             fewer = trial.score.disagreements <= found.best.score.disagreements
             if trial.fits and (fewer or task.request.minimize is not None):
-                one = _measured(task, log, one)
+                one = measured_on(task, log, one)
         rows.append(one)
     return tuple(rows)
 
@@ -108,7 +108,8 @@ def _evaluated(task: Task, log: TrialLog, trial: Trial | None, number: int, name
     return Uniform(name, trial)
 
 
-def _measured(task: Task, log: TrialLog, uniform: Uniform) -> Uniform:
+def measured_on(task: Task, log: TrialLog, uniform: Uniform) -> Uniform:
+    """With what every board says of it, or why one does not."""
     assert uniform.trial is not None
     found: list[Measured | None] = []
     reason = ""
@@ -162,10 +163,11 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
 
 
 def undominated(
-    task: Task, found: Found, measured: tuple[Measured, ...], others: Sequence[Uniform]
+    task: Task, found: Found, measured: tuple[Measured, ...], others: Sequence[Uniform], name: str = ""
 ) -> tuple[Found, tuple[Measured, ...]]:
     """The answer, or a uniform format that keeps the limits and is no worse: by the objective if there is one, then
-    RAM, latency and flash, then disagreements; else by disagreements, then these, then the outputs' error."""
+    RAM, latency and flash, then disagreements; else by disagreements, then these, then the outputs' error. `name`: what
+    the others are, where they are no uniform formats."""
     objective = task.request.minimize
     wanted = task.problem.float_quality - task.request.points / 100
     enough = found.best.quality >= wanted - ROUNDED
@@ -176,16 +178,16 @@ def undominated(
             return (trial.score.disagreements, *needs, trial.score.loss)
         return (*(needs[place] for place in ORDERS[objective]), trial.score.disagreements)
 
-    best, name = (key(found.best, measured), found.best, measured), ""
+    best, what = (key(found.best, measured), found.best, measured), ""
     for other in others:
         trial = other.trial
-        if trial is None or (measured and not other.on_all) or not _keeps(task, other):
+        if trial is None or (measured and not other.on_all) or not keeps(task, other):
             continue
         good = objective is None or not enough or trial.quality >= wanted - ROUNDED
         if good and (own := key(trial, other.on_all)) <= best[0]:
-            best, name = (own, trial, other.on_all), other.format
-    if name and best[1].candidate != found.best.candidate:
-        task.say(f"search: {name} for all tensors is no worse than what the search chose: it is the answer")
+            best, what = (own, trial, other.on_all), name or f"{other.format} for all tensors"
+    if best[1].candidate != found.best.candidate:
+        task.say(f"search: {what} is no worse than what the search chose: it is the answer")
         found = replace(found, best=best[1])
     return found, best[2]
 
@@ -193,7 +195,7 @@ def undominated(
 def uniform_instead(task: Task, others: Sequence[Uniform]) -> tuple[Found, tuple[Measured, ...]] | None:
     """Where a search gave up, the best uniform format that was measured on all boards and keeps the limits: stacks
     differ between assignments, so that its arena may be larger than what another one would leave."""
-    fitting = [(one.trial.rank, one.trial, one) for one in others if one.trial and one.on_all and _keeps(task, one)]
+    fitting = [(one.trial.rank, one.trial, one) for one in others if one.trial and one.on_all and keeps(task, one)]
     if not fitting:
         return None
     _, trial, best = min(fitting, key=lambda each: each[0])
@@ -201,7 +203,7 @@ def uniform_instead(task: Task, others: Sequence[Uniform]) -> tuple[Found, tuple
     return Found(trial, (trial,), 0.0, 0.0, True), best.on_all
 
 
-def _keeps(task: Task, other: Uniform) -> bool:
+def keeps(task: Task, other: Uniform) -> bool:
     """Whether it keeps to the limits of all boards, by measurement where there is one."""
     trial = other.trial
     if trial is None:
@@ -248,7 +250,7 @@ def as_records(task: Task, found: Sequence[Uniform]) -> list[dict[str, Any]]:
         if one.trial is not None:
             figures, known = held_out(task, one.trial.candidate), one.measured
             board = known[0] if known else None
-            record |= {"arena_bytes": one.trial.ram_bytes, "keeps_limits": _keeps(task, one)}
+            record |= {"arena_bytes": one.trial.ram_bytes, "keeps_limits": keeps(task, one)}
             record["quality"] = one.trial.quality  # on the search's samples
             record |= {name: figures[name] for name in ("accuracy", "disagreements")}
             record |= {

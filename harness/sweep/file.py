@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, FiniteFloat
 
-from tinyhil.errors import HilError
+from tinyhil.errors import ConfigError, HilError
 from tinyhil.formats import named
 from tinyhil.frontend import SUFFIXES
 from tinyhil.harness.job.zoo import find_model
 from tinyhil.harness.settings.config import Boards
 from tinyhil.harness.settings.yaml_file import Fault, Location, NonEmpty, PositiveInt, Record, mark, parse, read_text
-from tinyhil.search.offer import formats_on_offer
+from tinyhil.search.offer import family, formats_on_offer
 from tinyhil.search.strategies import make_strategy
 
 MOST_CELLS = 10_000
@@ -128,7 +128,10 @@ def _spelled_out(data: Any, root: yaml.Node) -> list[Fault]:
 
 
 def _offer(entry: Any) -> Any:
+    """Families in a list are what it offers to a search; one that stands alone stays, to be refused."""
     names = entry if isinstance(entry, tuple) else (entry,)
+    if isinstance(entry, str) and family(entry):
+        return names
     if not all(isinstance(name, str) for name in names):
         return entry
     return tuple(name for text in names for name in formats_on_offer(text))
@@ -139,7 +142,7 @@ def _faults(sweep: SweepFile, root: yaml.Node, folder: Path, boards: Boards) -> 
     named_things: list[tuple[Location, Callable[[], object]]] = [
         *((("models", n), partial(find_model, located(folder, entry.model))) for n, entry in enumerate(sweep.models)),
         *((("boards", n), partial(boards.board, board)) for n, board in enumerate(sweep.boards)),
-        *((("formats", n), partial(named, name)) for n, names in enumerate(sweep.formats) for name in names),
+        *((("formats", n), partial(_format, name)) for n, names in enumerate(sweep.formats) for name in names),
         *((("strategies", n), partial(make_strategy, w.strategy, w.settings)) for n, w in enumerate(sweep.strategies)),
     ]
     for location, look in named_things:
@@ -161,6 +164,14 @@ def _faults(sweep: SweepFile, root: yaml.Node, folder: Path, boards: Boards) -> 
         said = f"{len(sweep.models)} models x {len(sweep.boards)} boards x {ways} formats and strategies"
         faults.append((*mark(root, ()), f"{said} are {cells} cells, more than {MOST_CELLS}; make several sweeps of it"))
     return faults
+
+
+def _format(name: str) -> object:
+    """ConfigError for what is no format, or a family of several."""
+    if several := family(name):
+        rows = " and ".join(several)
+        raise ConfigError(f"{name} is a family; write {rows} for a row of each, or [{name}] to search among them")
+    return named(name)
 
 
 def _twice(sweep: SweepFile, root: yaml.Node) -> Iterator[Fault]:

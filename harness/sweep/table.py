@@ -13,7 +13,8 @@ from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.sweep.cell import Cell
 from tinyhil.quoting import markdown
 
-TITLES = ("model", "board", "formats", "strategy", *FIGURES, "result")
+TITLES = ("model", "board", "formats", "strategy", "--prefer", *FIGURES, "result")
+FIRST = TITLES.index(FIGURES[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,11 @@ class Row:
         return found
 
     @property
+    def prefer(self) -> str | None:
+        """What its plan of memory is of."""
+        return None if self.record is None else (self.record.get("plan") or {}).get("prefer")
+
+    @property
     def result(self) -> str:
         """The verdict, or that it failed."""
         if self.record is None or self.error:
@@ -57,7 +63,8 @@ class Row:
         board = cell.board + (
             " (emulated)" if self.record and self.record["emulator"] and "@" not in cell.board else ""
         )
-        return (cell.model, board, ", ".join(cell.formats), cell.strategy or "", *figures, self.result)
+        formats, strategy = ", ".join(cell.formats), cell.strategy or ""
+        return (cell.model, board, formats, strategy, self.prefer or "", *figures, self.result)
 
     def as_json(self) -> dict[str, Any]:
         """What the table says, as numbers, and where the files are."""
@@ -68,6 +75,7 @@ class Row:
             known = {key: record[key] for key in ("bit_exact", "samples", "accuracy", "float_accuracy", "flash_bytes")}
             known |= {"latency": latency["median"], "unit": latency["unit"], "latency_us": latency.get("median_us")}
             known |= {"ram_bytes": memory.get("total_bytes"), "arena_bytes": memory["arena_bytes"]}
+            known["prefer"] = self.prefer
         places = {key: self.outcome.get(key) for key in ("record", "search", "assignment")}
         return {
             **{"model": cell.model, "board": cell.board, "formats": list(cell.formats), "strategy": cell.strategy},
@@ -109,7 +117,7 @@ def as_html(rows: Sequence[Row]) -> str:
         if (record := row.record) is not None:
             sizes = (record["memory"].get("total_bytes"), record["flash_bytes"])
             figures = (record.get("equal_samples"), record["accuracy"], record["latency"]["median"], *sizes)
-            keys[4 : 4 + len(FIGURES)] = figures
+            keys[FIRST : FIRST + len(FIGURES)] = figures
         texts = row.texts
         return [Shown(text, key) for text, key in zip(texts, keys, strict=True)]
 

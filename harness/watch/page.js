@@ -44,7 +44,8 @@ function show(state) {
   const shown = state.boards.filter((one) => every || !usual.includes(one.state) || one.detail);
   const busy = state.boards.filter((one) => one.state === "busy").length;
   const active = state.jobs.filter((one) => one.exit_code === null).length;
-  byId("said").textContent = `${busy} boards are in use, ${state.running.length} runs are unfinished, ${active} jobs of this page are running.`;
+  const many = (count, one, more) => `${count} ${count === 1 ? one : more}`;
+  byId("said").textContent = `${many(busy, "board is", "boards are")} in use, ${many(state.running.length, "run is", "runs are")} unfinished, ${many(active, "job of this page is", "jobs of this page are")} running.`;
   byId("boards").replaceChildren(...(shown.length ? shown.map(board) : [make("p", "about", "no board is attached, busy or wedged")]));
   const jobs = state.jobs.map((one) => make("details", "", make("summary", "", (one.exit_code === null ? "running" : "ended with " + one.exit_code) + ": " + one.command), make("pre", "", one.said || "nothing printed yet")));
   const runs = state.running.map((one) => make("p", "", `${one.file}: ${one.samples} samples, the last ${Math.round(one.idle_s)} s ago`));

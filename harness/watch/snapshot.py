@@ -81,6 +81,8 @@ def _record(path: Path, results: Path) -> Plain:
         found = _search(record) if "strategy" in record else _run(record)
     except HilError as error:
         return {"file": name, "verdict": "unreadable", "said": printable(str(error), 300), "command": None}
+    if not str(found["command"]).startswith("hil "):  # a call from Python, which no page can repeat
+        found["command"] = None
     texts = {key: printable(text, 1000) if isinstance(text, str) else text for key, text in found.items()}
     return {"file": name, **texts}
 

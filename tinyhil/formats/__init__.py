@@ -26,11 +26,20 @@ ELSEWHERE |= {"half": "float16", "bf16": "bfloat16", "i8": "int8", "s8": "int8",
 
 
 def named(name: str) -> NamedFormat:
-    """The format called `name`; ConfigError names the nearest one."""
+    """The format called `name`; ConfigError names the nearest ones."""
     general = None if name in FORMAT_BY_NAME else minifloat.parse(name)
     if general is not None:
         return general
     if name not in FORMAT_BY_NAME:
-        hint = did_you_mean(name, FORMAT_BY_NAME, ELSEWHERE)
+        hint = _of_family(name) or did_you_mean(name, FORMAT_BY_NAME, ELSEWHERE)
         raise ConfigError(f"unknown number format '{name}'; {hint}`hil formats` lists them")
     return FORMAT_BY_NAME[name]
+
+
+def _of_family(name: str) -> str:
+    """Of what `name` is only the beginning: fp8e4m3 of `fp8`, those of 8 bits of `posit`; empty if of nothing."""
+    begin = name.lower()
+    longer = [one for one in FORMAT_BY_NAME if begin and one.startswith(begin)]
+    found = [one for one in longer if not one[len(begin) :][:1].isdigit()]
+    found = found or [one for one in longer if one.startswith(f"{begin}8")]
+    return f"there are {', '.join(found)}; " if found else ""
