@@ -51,7 +51,7 @@ def test_sizes_say_which_processor_does_not_take_it(tmp_path: Path) -> None:
     assert re.search(r"^\| Cortex-M3 .* B \|$", done.stderr, re.MULTILINE)
 
 
-PAIRS = [(model, board) for model in ("digits_cnn", "digits_mlp", "protonn_usps2") for board in ("uno", "due", "h747")]
+PAIRS = [(model, board) for model in ("digits_cnn", "digits_mlp", "fastgrnn_har") for board in ("uno", "due", "h747")]
 QUICK = ("digits_cnn", "due")
 SAMPLES = ("--samples", "1")
 
