@@ -130,11 +130,11 @@ def test_what_does_not_fit_says_why(size: int, side: int, reason: str, tmp_path:
     nodes = [node("Tanh", "x", "t"), node("MatMul", "t W", "y")]
     model = simple(nodes, {"x": (side, size)}, {"W": np.random.default_rng(0).normal(size=(size, size))})
     (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
-    done = hil_command.hil("fit", "net.onnx", "--boards", "uno", "--formats", "fixed8", cwd=tmp_path)
+    done = hil_command.hil("fit", "net.onnx", "--board", "uno", "--formats", "fixed8", cwd=tmp_path)
     assert done.returncode == EXIT_BUILD
     assert reason in done.stdout
     assert "* what to take on that board" in done.stdout
-    assert "--prefer ram` measures it; `hil search --latency-us` limits the worst sample, not the median" in done.stdout
+    assert "--prefer ram` measures it on an emulated board" in done.stdout
     assert "fits none of these boards" in done.stderr
 
 

@@ -171,6 +171,7 @@ def test_what_can_not_be_asked(instance: Path, capsys: pytest.CaptureFixture[str
         ((), "give either a CSV of buffers or --model"),
         ((instance, "--model", "fastgrnn_har"), "give either a CSV of buffers or --model"),
         ((instance, "--board", "uno"), "an instance takes --capacity"),
+        (("my.onnx", "--board", "uno"), "my.onnx is a model, no CSV of buffers; hil plan --model my.onnx"),
         ((instance, "--without", "order"), "an instance takes --capacity"),
         (
             (instance, "--planner", "best"),

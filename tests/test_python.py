@@ -246,3 +246,8 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         exec(compile(cell, "cell", "exec"), names)
     assert names["host"].bit_exact  # type: ignore[attr-defined]
     assert names["record"].bit_exact  # type: ignore[attr-defined]
+
+
+def test_what_there_is_can_be_listed() -> None:
+    assert dir(tinyhil) == sorted(tinyhil.__all__)
+    assert all(hasattr(tinyhil, name) for name in dir(tinyhil))

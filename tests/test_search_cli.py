@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import filelock
@@ -60,6 +61,8 @@ def test_json_and_the_assignment_run(folder: Path) -> None:
     assert record.keys() == KEYS
     (path,) = (folder / "results" / "search" / "net").glob("*.json")
     stored = json.loads(path.read_text())
+    assert stored["tinyhil"] == version("tinyhil")  # which one found it, and the commit of the folder it was called in
+    assert {"commit", "dirty", "utc", "python"} <= stored.keys()
     assert record.items() <= stored.items()
     assert record["arena_bytes"] <= record["arena_limit_bytes"] == 11
     assert (record["ram_bytes"], record["ram_limit_bytes"]) == (None, None)  # no board: nobody knows of a stack

@@ -34,3 +34,7 @@ def __getattr__(name: str) -> Any:
     if name == "errors":
         return importlib.import_module("tinyhil.errors")
     raise AttributeError(f"module 'tinyhil' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

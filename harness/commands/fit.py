@@ -17,7 +17,12 @@ from tinyhil.preference import RAM
 @click.argument("model")
 @common.stream_options
 @click.option(
-    "--boards", "names", default="all", show_default=True, help="Boards, with commas between; all: every chip's board."
+    "--boards",
+    "--board",
+    "names",
+    default="all",
+    show_default=True,
+    help="Boards, with commas between; all: every chip's board.",
 )
 @click.option("--formats", help="Number formats, with commas between.  [default: fixed8,int8,fixed16]")
 @click.option(

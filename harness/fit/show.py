@@ -26,8 +26,9 @@ def print_fit(outcome: FitOutcome, console: Console) -> None:
             console.print(f"{row.board:12} {row.format:9} {row.reason}", soft_wrap=True, markup=False, highlight=False)
     console.print(
         "* what to take on that board. Estimated but for arena and constants; nine in ten networks lie in the band. As "
-        f"`hil run --board NAME --prefer {outcome.request.prefer}` measures it; `hil search --latency-us` limits the "
-        "worst sample, not the median; `hil docs fit` says how it is known",
+        f"`hil run --board NAME --prefer {outcome.request.prefer}` measures it on an emulated board, and says how far "
+        "a chip may lie from that; `hil search --latency-us` limits the worst sample, not the median; `hil docs fit` "
+        "says how it is known",
         soft_wrap=True,
     )
 

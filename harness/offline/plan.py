@@ -13,7 +13,7 @@ from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, DoesNotFit
 from tinyhil.harness.build.pipeline import arranged_for, described, fit, limited, place_arranged
 from tinyhil.harness.job.job import Opened, Streamed, open_model, preference_of, preferred, wish_for
-from tinyhil.harness.job.zoo import ModelSource
+from tinyhil.harness.job.zoo import SUFFIXES, ModelSource
 from tinyhil.harness.offline.memory_map import MemoryMap, memory_map
 from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.harness.settings.text import in_short
@@ -107,6 +107,8 @@ def find_plan(wanted: Wanted, boards: Boards | None, say: Say) -> Found:
     find_planner(wanted.planner)
     if wanted.model is not None:
         return _plan_model(wanted, wanted.model, boards, say)
+    if wanted.instance is not None and wanted.instance.suffix in SUFFIXES:
+        raise ConfigError(f"plan: {wanted.instance} is a model, no CSV of buffers; hil plan --model {wanted.instance}")
     if wanted.board is not None or wanted.without or wanted.ram is not None:
         raise ConfigError("plan: --board, --ram and --without are for --model; an instance takes --capacity")
     assert wanted.instance is not None

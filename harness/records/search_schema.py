@@ -84,6 +84,8 @@ class Searched(Part):
     phases: list[Phase] = Field(default_factory=list)
     model: Word = "unknown"
     utc: Text | None = None
+    tinyhil: Text | None = None
+    commit: Text | None = None
     command: Text | None = None
     assignment_file: Text | None = None
     formats: list[Text] = Field(default_factory=list)

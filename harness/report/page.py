@@ -22,7 +22,7 @@ from tinyhil.harness.report.sentence import against_sentence
 FOLDER = Path(__file__).parent
 POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"
 APART_SAYS = "What may not be compared says why."
-EXTRA = "hil report needs the package vl-convert-python; type: pip install 'tinyhil[report]'"
+EXTRA = "a page of records needs the package vl-convert-python; type: pip install 'tinyhil[report]'"
 
 
 MOST_OPEN = 3  # records that are shown whole; more of them are opened one by one

@@ -8,7 +8,6 @@ other beats in all that was asked, by measurement where there is a board.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.errors import BuildError, Infeasible
+from tinyhil.harness.measure.record import here
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.offering import together
 from tinyhil.harness.search.phases import OutOfTime
@@ -338,7 +338,7 @@ def _record(
         "command": task.request.command(),
         "formats": list(task.problem.space.formats),
         "seed": task.request.seed,
-        "utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        **here(),
     }
 
 

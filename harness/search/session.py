@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
@@ -15,6 +14,7 @@ import filelock
 
 from tinyhil.errors import Infeasible
 from tinyhil.harness.build.image import Image
+from tinyhil.harness.measure.record import here
 from tinyhil.harness.search.board_fit import ram_of, require_fit
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.earlier import with_earlier
@@ -303,5 +303,5 @@ def _record(task: Task, found: Found, boards: tuple[Measured, ...]) -> dict[str,
         "options": asdict(strategy) if is_dataclass(strategy) else {},
         "formats": list(task.problem.space.formats),
         "seed": task.request.seed,
-        "utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        **here(),
     }
