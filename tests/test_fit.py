@@ -93,6 +93,17 @@ def test_floats_of_int8_and_code_for_them_take_what_was_measured() -> None:
             assert said.flash_bytes.low <= took["flash_bytes"] <= said.flash_bytes.high, said
 
 
+def test_a_board_whose_supply_is_unknown_is_said_to_be_slower(tmp_path: Path) -> None:
+    entry = "  ours:\n    title: Ours\n    chip: stm32h747\n    reset: by_probe\n    upload: stlink\n"
+    asked = ("fit", "digits_mlp", "--boards-file", "own.yaml", "--board", "ours", "--formats", "fixed8")
+    for supply, words in (("", "ours: without `supply:` it runs at its clock after reset"), ("    supply: smps\n", "")):
+        (tmp_path / "own.yaml").write_text(f"boards:\n{entry}{supply}")
+        done = hil_command.hil(*asked, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.startswith(words)
+        assert ("supply" in done.stderr) == bool(words)
+
+
 def test_no_operation_is_free() -> None:
     for core, row in json.loads((ROOT / "harness" / "fit" / "costs.json").read_text())["cores"].items():
         for name, cost in row["cycles"].items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import hil_command
@@ -49,6 +50,17 @@ def printed(folder: Path, *arguments: str) -> dict:
 def run(folder: Path, board: str, *arguments: str) -> dict:
     common = ("--model", "net.onnx", "--inputs", "x.npz", "--calibrate", "x.npz")
     return printed(folder, "run", "--board", board, *common, *arguments)
+
+
+def test_a_limit_that_no_image_keeps_names_one_that_does(tmp_path: Path) -> None:
+    """Computing again keeps the arena's limit, but makes stack and static data larger by a byte or some."""
+    asked = ("search", "--model", "digits_cnn", "--board", "uno", "--formats", "fixed8", "--evaluations", "2", "--ram")
+    done = hil_command.hil(*asked, "597", cwd=tmp_path)
+    assert done.returncode == EXIT_BUILD
+    found = re.search(r"none keeps to 597 B in all; the least measured needs (\d+) B: --ram \1$", done.stderr.strip())
+    assert found is not None, done.stderr
+    answer = printed(tmp_path, *asked, found[1])
+    assert 597 < answer["ram_bytes"] <= int(found[1])
 
 
 @pytest.mark.parametrize(

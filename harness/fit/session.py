@@ -107,6 +107,12 @@ def run_fit(request: FitRequest, boards: Boards, say: Say) -> FitOutcome:
     streamed = Streamed(request.states, request.steps, request.inputs or request.calibrate)
     opened = open_model(request.model, say, streamed, by=method_of(None, request.calibrate_by))
     ranges = _ranges(opened, request, say)
+    for board in specs:
+        if board.chip.supplies and board.supply is None:
+            say(
+                f"{board.name}: without `supply:` it runs at its clock after reset, not at the "
+                f"{board.chip.clock_hz / 1e6:g} MHz that these times are of (`hil docs flashing`)"
+            )
     rows: list[Fit] = []
     notes: dict[str, None] = {}
     for name in names:

@@ -58,7 +58,7 @@ def searched_on_device(
     Infeasible if no search keeps to the RAM."""
     request, totals = task.request, [side.ram_bytes if side.whole else None for side in task.sides]
     rams = [side.arena_bytes for side in task.sides]
-    count = request.finalists if request.on_device or request.every else 1
+    count, needed = request.finalists if request.on_device or request.every else 1, list[int]()
     for number in range(MOST_ROUNDS):
         problem = anchored(task, meters, limits, rams)
         made: list[Bench] = []
@@ -76,13 +76,15 @@ def searched_on_device(
         if fitting:
             return replace(found, best=fitting[0][0]), fitting[0][1]
         task.phases.failed()
+        needed += _needed(made[0], finalists)
         if meters and task.phases.seconds_left(request.seconds) == 0.0:
             break
         rams = [_lowered(*each, finalists) for each in zip(task.sides, made, rams, strict=True)]
         for meter, limit, one in zip(meters, limits, made, strict=False):
             _learn(meter, limit, finalists, one)
     if not meters:
-        raise Infeasible(f"search: after {MOST_ROUNDS} searches none keeps to {totals[0]} B in all; raise --ram")
+        least = f"the least measured needs {min(needed)} B: --ram {min(needed)}" if needed else "raise --ram"
+        raise Infeasible(f"search: after {MOST_ROUNDS} searches none keeps to {totals[0]} B in all; {least}")
     return _measured_before(task, meters, required, rams, found)
 
 
@@ -100,11 +102,17 @@ def _lowered(side: Task, bench: Bench, ram_bytes: int, finalists: list[Trial]) -
 
 def _over(bench: Bench, finalists: list[Trial], total: int) -> int:
     """By how much the best of them exceeds the RAM of the board; 0 if none fits it at all."""
+    needed = _needed(bench, finalists)
+    return min(needed) - total if needed else 0
+
+
+def _needed(bench: Bench, finalists: list[Trial]) -> list[int]:
+    """Bytes of all RAM that they were measured to need."""
     needed = []
     for trial in finalists:
         with suppress(BuildError):  # said when it was measured
             needed.append(bench.measure(trial).total_bytes or 0)
-    return min(needed) - total if needed else 0
+    return needed
 
 
 def _learn(meter: Meter, limits: Limits, finalists: list[Trial], bench: Bench) -> None:
