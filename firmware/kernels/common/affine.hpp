@@ -23,7 +23,7 @@ struct Channels {
 
 #ifdef __AVR__
 template <class M, class S, bool Once>
-struct IsApart<Channels<M, S, Once>, Flash<int8_t>, Ram<int16_t>> {
+struct IsApart<int32_t, Channels<M, S, Once>, Flash<int8_t>, Ram<int16_t>> {
     static constexpr bool value = true;
 };
 #endif

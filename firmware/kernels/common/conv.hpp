@@ -95,7 +95,7 @@ inline void channels_of_pixel(Out *out, Size pixels, W row, X patch, B bias, Siz
     for (; n < end; ++n, row = row + inner, out += pixels) {
         Acc sum = start(n);
 #ifdef __AVR__
-        if (IsApart<Shift, W, X>::value) accumulate_called(sum, row, patch, inner);
+        if (IsApart<Acc, Shift, W, X>::value) accumulate_called(sum, row, patch, inner);
         else
 #endif
             accumulate_apart(sum, row, patch, inner);

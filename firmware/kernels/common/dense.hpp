@@ -56,7 +56,7 @@ void dense_bias(Out *out, W weights, X x, B bias, Size rows, Size outputs, Size 
         for (; n < end; ++n, row = row + inner) {
             Acc sum = start(n);
 #ifdef __AVR__
-            if (IsApart<Shift, W, X>::value) accumulate_called(sum, row, x, inner);
+            if (IsApart<Acc, Shift, W, X>::value) accumulate_called(sum, row, x, inner);
             else
 #endif
                 accumulate(sum, row, x, inner);

@@ -17,7 +17,7 @@ inline void accumulate_apart(Acc &sum, A a, B b, Size count) {
 
 #ifdef __AVR__
 // Sums of these operands that `Shift` brings to the result's scale leave no registers for a loop inside (affine.hpp).
-template <class Shift, class A, class B>
+template <class Acc, class Shift, class A, class B>
 struct IsApart {
     static constexpr bool value = false;
 };
