@@ -108,7 +108,7 @@ def run_fit(request: FitRequest, boards: Boards, say: Say) -> FitOutcome:
     opened = open_model(request.model, say, streamed, by=method_of(None, request.calibrate_by))
     ranges = _ranges(opened, request, say)
     for board in specs:
-        if board.chip.supplies and board.supply is None:
+        if board.lacks_supply:
             say(
                 f"{board.name}: without `supply:` it runs at its clock after reset, not at the "
                 f"{board.chip.clock_hz / 1e6:g} MHz that these times are of (`hil docs flashing`)"

@@ -43,7 +43,7 @@ def _gone_round(what: str, cycles: int) -> DoesNotFit:
 def compare_clocks(hello: Hello, board: BoardSpec, say: Callable[[str], None]) -> None:
     """Say that a board runs at another clock than its entry sets up: seconds are counted at the board's."""
     if hello.clock_hz != board.chip.clock_hz:
-        remedy = "; it takes a board whose `supply` is said" if board.chip.supplies and board.supply is None else ""
+        remedy = "; it takes a board whose `supply` is said" if board.lacks_supply else ""
         real, meant = (f"{hz / 1e6:g} MHz" for hz in (hello.clock_hz, board.chip.clock_hz))
         say(
             f"{board.name}: runs at {real}, not at the {meant} of its entry in the board file{remedy} "

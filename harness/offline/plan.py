@@ -54,7 +54,7 @@ class Wanted:
     without: tuple[str, ...] = ()
     states: tuple[str, ...] | None = None
     steps: int | None = None
-    prefer: str | None = None  # None: as the assignment file says, else ram
+    prefer: str | None = None  # None: as the assignment file says, else the least arena
 
     @property
     def preferred(self) -> str | None:

@@ -165,6 +165,11 @@ class BoardSpec(_Board):
         return self.chip.core == "host"
 
     @property
+    def lacks_supply(self) -> bool:
+        """Its firmware may not choose how the core is fed, so that it stays at the clock after reset."""
+        return bool(self.chip.supplies) and self.supply is None
+
+    @property
     def hardware(self) -> Hardware | None:
         """The accelerator that this board is, if it is one; ConfigError for values that are not modelled."""
         return None if self.chip.crossbars is None else make_hardware(self.chip.crossbars, self.crossbars)
