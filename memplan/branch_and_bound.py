@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations
 
 from tinyhil.errors import DoesNotFit
@@ -26,6 +27,7 @@ NAME = "branch-and-bound"
 FEW_ALIASES, MANY_ALIASES = 4, 40
 NODES_APART = 20_000  # to raise the bound before aliases are tried
 STARTS = (greedy_by_size, greedy_by_area, greedy_by_duration)
+STARTS_CACHED = 4096  # parts of plans; a few kB each
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ def _solve(problem: Problem, groups: Groups, floor: int, account: Account) -> Ou
     offsets: dict[str, int] = {}
     lower, peak = floor, 0
     enough = account.budget.enough_bytes or 0
-    starts = [(part, _start(part)) for part in split(make_blocks(problem, groups))]
+    starts = [(part, _start(tuple(part))) for part in split(make_blocks(problem, groups))]
     goal = max([floor, *(solved.lower for _, solved in starts)])
     for part, solved in sorted(starts, key=lambda pair: -pair[1].peak):
         if solved.peak > max(goal, enough):
@@ -151,8 +153,10 @@ def _solve(problem: Problem, groups: Groups, floor: int, account: Account) -> Ou
     return Outcome(offsets, peak, lower, account.nodes)
 
 
-def _start(part: Sequence[Block]) -> Solved:
-    """The best of some greedy plans of this part, each block one rectangle of its largest size, and its bound."""
+@lru_cache(STARTS_CACHED)
+def _start(part: tuple[Block, ...]) -> Solved:
+    """The best of some greedy plans of this part, each block one rectangle of its largest size, and its bound. Plans
+    with other aliases, and those of a search with other widths, have most parts in common."""
     buffers = tuple(block.as_buffer() for block in part)
     problem = Problem(buffers)
     plans = [planner.run(problem, Budget()) for planner in STARTS]

@@ -37,25 +37,37 @@ class Placement(Protocol):
         """The checked plan."""
 
 
+class ComputesAgain(Protocol):
+    """Plans in which some products are made more than once, at a price that is paid."""
+
+    def within(self, program: Program, arena_bytes: int) -> Placement | None:
+        """The fastest within so many bytes; None if there is none at that price."""
+
+    def smallest(self, program: Program) -> Placement:
+        """The fewest bytes at that price."""
+
+    def floor_bytes(self, program: Program) -> int:
+        """None of these plans takes less."""
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """`place` plans a program as the compiler does; `quick`, if given, cheaply and perhaps with more bytes; `floor`, if
-    given, tells without planning what no plan can undercut. `again`, if given, plans a program that would need more
-    within so many bytes by computing products again, the fewest it can; None if it can not at a price that is paid.
-    `smallest`, if given, plans with the fewest bytes to be had so."""
+    given, tells without planning what no plan can undercut that makes each product once. `again`, if given, plans what
+    would need more by computing products again."""
 
     space: Space
     place: Callable[[Program], Placement]
     quick: Callable[[Program], Plan] | None = None
     floor: Callable[[Program], int] | None = None
-    again: Callable[[Program, int], Placement | None] | None = None
-    smallest: Callable[[Program], Placement] | None = None
+    again: ComputesAgain | None = None
     option: str = "--ram"  # by which the limit was asked for
     beside: str = ""  # what else a board has within that limit
     _planned: dict[Candidate, int] = field(default_factory=dict)
     _at_most: dict[Candidate, int] = field(default_factory=dict)
     _at_least: dict[Candidate, int] = field(default_factory=dict)
     _smallest: dict[Candidate, Placement] = field(default_factory=dict)  # of the candidate of least RAM
+    _again_least: dict[Candidate, int] = field(default_factory=dict)
     _again: dict[Candidate, tuple[int, int | None]] = field(default_factory=dict)  # limit, and bytes planned for it
 
     def planned_bytes(self, candidate: Candidate, within: int = UNLIMITED) -> int:
@@ -64,26 +76,36 @@ class Memory:
             self._planned[candidate] = self.place(self.space.lower(candidate)).plan.peak_bytes
         if self._planned[candidate] <= within or self.again is None:
             return self._planned[candidate]
-        if not self._may_fit(candidate, within):
+        if not self._may_fit(self._planned[candidate], within):
             return self._planned[candidate]
         limit, found = self._again.get(candidate, (-1, None))
         if within > limit or (found is not None and found > within):
-            placed = self.again(self.space.lower(candidate), within)
+            placed = self.again.within(self.space.lower(candidate), within)
             found = None if placed is None else placed.plan.peak_bytes
             self._again[candidate] = within, found
         return self._planned[candidate] if found is None else found
 
-    def _may_fit(self, candidate: Candidate, within: int) -> bool:
-        """Whether it is worth to plan what is computed again."""
-        if self.smallest is None:
-            return True
+    def _may_fit(self, once_bytes: int, within: int) -> bool:
+        """Whether it is worth to plan what is computed again, of a candidate of so many bytes without."""
         least = self.least()
         saved = self._planned[least] / max(1, self._fewest(least).plan.peak_bytes)
-        return self._planned[candidate] <= MORE_SAVED * saved * within
+        return once_bytes <= MORE_SAVED * saved * within
+
+    def _is_too_large(self, candidate: Candidate, limit_bytes: int) -> bool:
+        """Whether bounds alone say so, whatever is computed again."""
+        least = self._at_least.get(candidate, 0)
+        if least <= limit_bytes:
+            return False
+        if self.again is None or not self._may_fit(least, limit_bytes):
+            return True
+        if candidate not in self._again_least:
+            self._again_least[candidate] = self.again.floor_bytes(self.space.lower(candidate))
+        return self._again_least[candidate] > limit_bytes
 
     def _fewest(self, least: Candidate) -> Placement:
         if least not in self._smallest:
-            self._smallest[least] = (self.smallest or self.place)(self.space.lower(least))
+            smallest = self.place if self.again is None else self.again.smallest
+            self._smallest[least] = smallest(self.space.lower(least))
         return self._smallest[least]
 
     def placed(self, candidate: Candidate, within: int = UNLIMITED) -> Placement:
@@ -91,7 +113,7 @@ class Memory:
         program = self.space.lower(candidate)
         found = None
         if self.again is not None and self.planned_bytes(candidate) > within:
-            found = self.again(program, within)
+            found = self.again.within(program, within)
         return found or self.place(program)
 
     def schedule_limit(self, candidate: Candidate, planned_bytes: int, within: int) -> int | None:
@@ -99,7 +121,8 @@ class Memory:
         is computed twice."""
         if self.again is None or self.planned_bytes(candidate) <= planned_bytes:
             return None
-        return within if self.again(self.space.lower(candidate), planned_bytes) is None else planned_bytes
+        placed = self.again.within(self.space.lower(candidate), planned_bytes)
+        return within if placed is None else planned_bytes
 
     def fits(self, candidate: Candidate, limit_bytes: int) -> bool:
         """No plan is needed where the bound does not fit, no other where the quick one does; what can not be lowered
@@ -107,7 +130,7 @@ class Memory:
         try:
             if candidate not in self._planned and candidate not in self._at_least:
                 self._look(candidate, limit_bytes)
-            if self.again is None and self._at_least.get(candidate, 0) > limit_bytes:
+            if self._is_too_large(candidate, limit_bytes):
                 return False
             if self._at_most.get(candidate, limit_bytes + 1) <= limit_bytes:
                 return True

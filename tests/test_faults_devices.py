@@ -68,7 +68,7 @@ CRASHES = [
 MORE_CRASHES = [
     ("due", "stack overflow", 7, ("stack overflow by", "B into the MPU guard", "fix the firmware"), AT_SAMPLE),
     ("due", "heap exhaustion", 7, ("write to flash", "at pc 0x", "fix the firmware"), AT_SAMPLE),
-    ("h747", "endless loop", 6, ("no progress for 2 s at sample 3 of 12", "kept"), AT_SAMPLE),
+    ("h747", "endless loop", 6, ("no progress for 2 s at sample 3 of 12", "kept", "a higher --timeout"), AT_SAMPLE),
     ("h747", "stack overflow", 7, ("stack overflow by", "B into the MPU guard"), AT_SAMPLE),
     ("due", "reset", 7, ("restarted after 3 of 12",), AT_SAMPLE),
     ("h747", "reset", 7, ("restarted after 3 of 12",), AT_SAMPLE),

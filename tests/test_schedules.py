@@ -30,7 +30,7 @@ from tinyhil.memplan.arena.placement import Placement, place, smallest
 from tinyhil.memplan.arena.placement_preference import chosen, input_bytes
 from tinyhil.memplan.arena.row_choice import Cuts, cut_into
 from tinyhil.memplan.arena.row_costs import layer_products
-from tinyhil.memplan.arena.schedules import Scheduled, cheapest_within, front
+from tinyhil.memplan.arena.schedules import Scheduled, cheapest_within, front, least_floor
 from tinyhil.memplan.arena.two_passes import in_two_passes
 from tinyhil.passes.arrange import arrange
 from tinyhil.preference import LEAST, PREFERENCES, RAM, Wish
@@ -155,6 +155,7 @@ def test_published_tables_are_beaten(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_what_fits_is_never_slower_than_what_the_front_shows(name: str, made: Callable[..., Made]) -> None:
     program, _, found = made(name, "fixed8")
+    assert 0 < least_floor(program) <= found[-1].peak_bytes
     for one in found[2:6:3] if name == "mobilenet_v2" else found[4:6]:
         within = cheapest_within(program, one.peak_bytes)
         assert within.peak_bytes <= one.peak_bytes

@@ -17,8 +17,10 @@ from test_search import least_bytes
 
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.errors import ConfigError, DataError
+from tinyhil.harness.search.again import Again
 from tinyhil.language.assignment import load_assignment
 from tinyhil.memplan.arena.floor import floor_bytes
+from tinyhil.memplan.arena.schedules import least_floor
 from tinyhil.sealed import sealed
 from tinyhil.search.evaluator import make_examples, require_classes
 from tinyhil.search.memory import Memory
@@ -189,3 +191,18 @@ def test_memory_is_planned_once_per_candidate_and_not_where_the_bound_decides(tm
     assert 0 < least <= memory.planned_bytes(space.uniform(space.high))
     assert not bounded.fits(space.uniform(space.high), least - 1)
     assert len(calls) == 3, "the bound said no"
+
+
+def test_nothing_is_planned_where_not_even_computing_again_can_fit(tmp_path: Path) -> None:
+    problem = network_problem(tmp_path, 18)
+    space, planned = problem.space, []
+    again = Again(lambda program: planned.append(program) or program, more_time=10.0)  # type: ignore[func-returns-value]
+    memory = Memory(space, place_apart, floor=floor_bytes, again=again)
+    wide = space.uniform(space.high)
+    assert not memory.fits(space.uniform(space.low), 1), "what computing again saves is known"
+    once, least = floor_bytes(space.lower(wide)), least_floor(space.lower(wide))
+    assert 0 < least <= once
+    planned.clear()
+    assert not memory.fits(wide, least - 1)
+    assert len(planned) <= 1, "the bound of computing again said no"
+    assert least <= again.smallest(space.lower(wide)).plan.peak_bytes

@@ -12,7 +12,7 @@ from tinyhil.language.program import Program
 from tinyhil.memplan import Budget
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.placement_preference import chosen
-from tinyhil.memplan.arena.schedules import cheapest_within
+from tinyhil.memplan.arena.schedules import cheapest_within, least_floor
 from tinyhil.preference import RAM, Wish
 
 PLAN_NODES = 20_000  # of one plan: a search makes thousands, and the bound is nearly always met before
@@ -30,6 +30,10 @@ class Again:
         """The fastest within so many bytes."""
         found = cheapest_within(self.arranged(program), arena_bytes, budget=Budget(nodes=PLAN_NODES))
         return found.placed if found.peak_bytes <= arena_bytes and found.more_time <= self.more_time else None
+
+    def floor_bytes(self, program: Program) -> int:
+        """None of these plans takes less; without planning."""
+        return least_floor(self.arranged(program))
 
     def smallest(self, program: Program) -> Placement:
         """The fewest bytes at that price."""

@@ -343,14 +343,12 @@ def memory_of(
         own = for_time(arrange(program, board.chip.core), board.chip.core, prefer)
         return own if request.arena is not None else with_input(own, board, prefer)
 
-    computed = Again(arranged, request.more_time / 100) if request.computes_again else None
     return Memory(
         space,
         lambda program: placed(arranged(program), ram_bytes, prefer),
         lambda program: quick_plan(arranged(program)),
         lambda program: floor_bytes(arranged(program), again=prefer == LEAST),
-        None if computed is None else computed.within,
-        None if computed is None else computed.smallest,
+        Again(arranged, request.more_time / 100) if request.computes_again else None,
         option="--ram" if request.arena is None else "--arena",
         beside="" if ram_bytes is None or request.arena is not None else " of arena, beside stack and static data",
     )

@@ -355,9 +355,11 @@ class _Session:
 
     def _check_deadline(self) -> None:
         if self.progress.is_over():
+            given = self.sent >= (self.missing + 1) * self.hello.chunks_per_sample
+            slow = "; a sample that takes longer needs a higher --timeout" if given else ""
             raise LinkTimeout(
                 f"{self.link.port}: no progress for {self.options.deadline_s:g} s at sample {self._count()} "
-                f"({self.link.describe_silence()}); finished samples are kept"
+                f"({self.link.describe_silence()}); finished samples are kept{slow}"
             )
 
     def _ask(self, frame: bytes, wanted: Callable[[protocol.Message], bool], what: str) -> protocol.Message:

@@ -21,7 +21,7 @@ from tinyhil.ops.scan import COPY
 def floor_bytes(program: Program, *, again: bool = False) -> int:
     """No arena of this program is smaller; with `again`, no one for which halos are computed again."""
     cuts = Cuts(program, alone=True, again=again)
-    stages = {id(stage.op) for stage in cuts.stages.values()}
+    stages = {id(stage.item) for stage in cuts.stages.values()}  # its own operation may be a move of rows
     wholes = _wholes(program)
     ops = [step.op for step in steps_of(program.body, (), {}) if id(step.op) not in stages]
     return max([0, *(_needs(program, op, wholes) for op in ops), cuts.least_bytes()])

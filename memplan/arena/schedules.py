@@ -16,6 +16,7 @@ from tinyhil.language.program import Program
 from tinyhil.memplan import DEFAULT, Budget
 from tinyhil.memplan.arena.attention_rows import in_rows
 from tinyhil.memplan.arena.execution_check import checked_plan
+from tinyhil.memplan.arena.floor import floor_bytes
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement, smallest
 from tinyhil.memplan.arena.row_choice import NO_LIMIT, Cut, Cuts, cut_into
@@ -69,6 +70,11 @@ def cheapest_within(
     arena that was found."""
     every = (_Trials(program, other, without, planner, budget) for other in _programs(program, without))
     return _within(every, limit_bytes)
+
+
+def least_floor(program: Program) -> int:
+    """No schedule of `cheapest_within` takes fewer bytes, whatever its limit; without planning."""
+    return min(floor_bytes(other, again=True) for other in _programs(program, ()))
 
 
 def _within(every: Iterable[_Trials], limit_bytes: int) -> Scheduled:

@@ -42,6 +42,7 @@ STRATEGIES: dict[str, Strategy] = {"haunter": Haunter(), "shiftry": Shiftry(unti
 FORMATS = ("fixed8", "fixed8pc", "fixed16", "posit8es2", "posit16es1")
 BOARD, BOARD_BYTES = "h747", 256 * 1024
 WIDE = ("fixed16", "posit16es1", "posit16es2")
+SLOWEST_S = 600.0  # of one sample on the emulated board: ten simulated seconds in posits
 POINTS = 1.0  # of average precision that may be lost
 FAR = 5.0  # points apart that pass as "far better"
 
@@ -151,7 +152,7 @@ def _on_board(formats: api.Formats) -> Row:
 
 def _measured(model: api.Model, x: np.ndarray, formats: api.Formats) -> Row:
     """One sample on the emulated board, compared with the reference."""
-    record: Any = model.run(BOARD, x, formats=formats, prefer="ram")
+    record: Any = model.run(BOARD, x, formats=formats, prefer="ram", timeout_s=SLOWEST_S)
     return {
         "bit_exact": bool(record.bit_exact),
         "cycles": int(record.latency.median),
