@@ -127,7 +127,7 @@ def test_ram_and_arena_mean_the_same_interrupted_or_not(board: str | None, limit
 def test_going_on_keeps_the_better_answer(board: str | None, ram: int, tmp_path: Path) -> None:
     """Stopped again before what it had found comes up: the answer, its file and its figures stay."""
     out = tmp_path / "widths.yaml"
-    request = SearchRequest("digits_cnn", ram, board=board, samples=300, formats="fixed3,fixed4,fixed8", out=out)
+    request = SearchRequest("digits_cnn", ram, board=board, samples=120, formats="fixed3,fixed4,fixed8", out=out)
     request = replace(request, results=tmp_path, evaluations=40)
     best, _ = searched(request, Interrupting())
     file = out.read_text()
