@@ -88,7 +88,7 @@ class Memory:
     def _may_fit(self, once_bytes: int, within: int) -> bool:
         """Whether it is worth to plan what is computed again, of a candidate of so many bytes without."""
         least = self.least()
-        saved = self._planned[least] / max(1, self._fewest(least).plan.peak_bytes)
+        saved = self._planned[least] / max(1, self.fewest_bytes(least))
         return once_bytes <= MORE_SAVED * saved * within
 
     def _is_too_large(self, candidate: Candidate, limit_bytes: int) -> bool:
@@ -101,6 +101,10 @@ class Memory:
         if candidate not in self._again_least:
             self._again_least[candidate] = self.again.floor_bytes(self.space.lower(candidate))
         return self._again_least[candidate] > limit_bytes
+
+    def fewest_bytes(self, candidate: Candidate) -> int:
+        """The smallest arena to be had, computing again where that is permitted."""
+        return self._fewest(candidate).plan.peak_bytes
 
     def _fewest(self, least: Candidate) -> Placement:
         if least not in self._smallest:

@@ -327,7 +327,7 @@ def shuffled(program: Program, body: Body, chance: np.random.Generator) -> Body:
 def test_every_order_the_levels_allow_computes_the_same(orders: int, tmp_path: Path) -> None:
     """Not only the one chosen: the dependences themselves are right, and the plans of such orders too."""
     chance = np.random.default_rng(1)
-    programs = [random_program(seed) for seed in range(20_000, 20_025)]
+    programs = [random_program(seed) for seed in range(20_000, 20_012)]
     programs += [scan_program(name, tmp_path) for name in SCANS]
     moved = 0
     for program in programs:
@@ -338,7 +338,7 @@ def test_every_order_the_levels_allow_computes_the_same(orders: int, tmp_path: P
             assert reference_writes(other, sample) == wanted
             check_passes(other, sample[None, :])
             moved += other.body != program.body
-    assert moved > 40
+    assert moved > 20
 
 
 @pytest.mark.parametrize("width", [1, 2, None])

@@ -198,7 +198,7 @@ def test_a_torn_partial_file_is_no_obstacle(walks: Path, tmp_path: Path) -> None
 
 
 def test_equal_runs_at_the_same_time_do_not_meet(walks: Path, tmp_path: Path) -> None:
-    arguments = [*long_run(walks, "due"), "--samples", 40]
+    arguments = [*long_run(walks, "due"), "--samples", 15]
     alone = record_of(hil(*arguments, cwd=tmp_path))
     running = [start_hil(*arguments, cwd=tmp_path) for _ in range(3)]
     for process in running:

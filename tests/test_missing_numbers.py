@@ -115,7 +115,7 @@ def by_onnxruntime(path: Path, x: np.ndarray) -> list[np.ndarray | None]:
 @pytest.mark.filterwarnings("ignore")
 def test_neighbours_are_those_of_scikit_learn_and_of_onnxruntime(tmp_path: Path) -> None:
     beside = 0
-    for seed in range(14):
+    for seed in range(7):
         fitted, x, asked = random_imputer(seed)
         graph = written(fitted, x, tmp_path / "m.onnx", 18 + seed % 5)
         found, wanted = evaluate(graph, asked), fitted.transform(asked)
@@ -126,7 +126,7 @@ def test_neighbours_are_those_of_scikit_learn_and_of_onnxruntime(tmp_path: Path)
             if row is not None:
                 np.testing.assert_allclose(got.reshape(-1), row, rtol=1e-4, atol=1e-4)
                 beside += 1
-    assert beside > 200
+    assert beside > 100
 
 
 def cases(folder: Path) -> list[Case]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
-from hil_command import check_failure, hil
+from hil_command import check_failure, forked_pytest, hil
 from wire_bench import write_tiny_model
 
 from tinyhil.errors import ConfigError
@@ -60,9 +58,8 @@ def test_a_board_of_ones_own_goes_with_the_project(tmp_path: Path) -> None:
     assert (folder / "boards.yaml").read_bytes() == (tmp_path / "own.yaml").read_bytes()
     (typed,) = [line for line in (folder / "README.md").read_text().splitlines() if line.startswith("hil run")]
     assert typed == "hil run --board ourboard --model models/tiny.onnx --inputs data/x.npy --boards-file boards.yaml"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     for more in (["--hil-update"], []):
-        ran = subprocess.run([*command, *more], cwd=folder, capture_output=True, text=True)
+        ran = forked_pytest("-q", "-p", "no:cacheprovider", *more, cwd=folder)
         assert ran.returncode == 0, ran.stdout
 
 
@@ -74,8 +71,7 @@ def test_commands_in_a_project_find_its_records_and_its_boards(tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "pump"
     check_failure(hil("golden", "check", cwd=folder), 2, "golden: no golden records", "pytest --hil-update")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--hil-update"]
-    assert subprocess.run(command, cwd=folder, capture_output=True).returncode == 0
+    assert forked_pytest("-q", "-p", "no:cacheprovider", "--hil-update", cwd=folder).returncode == 0
     held = hil("golden", "check", cwd=folder)
     assert held.stdout == "golden/ourboard/vibration-fixed16.json: holds\n", held.stderr
     samples = ("--inputs", "data/test.npz", "--calibrate", "data/train.npz", "--samples", "2")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx_models import node, simple
+from port_models import cell, streams
 
 import tinyhil
 from tinyhil.harness.build.pipeline import arranged_for, compile_model
@@ -173,6 +174,7 @@ def test_what_can_not_be_asked(instance: Path, capsys: pytest.CaptureFixture[str
         ((instance, "--board", "uno"), "an instance takes --capacity"),
         (("my.onnx", "--board", "uno"), "my.onnx is a model, no CSV of buffers; hil plan --model my.onnx"),
         ((instance, "--without", "order"), "an instance takes --capacity"),
+        ((instance, "--calibrate", "x.npz"), "--calibrate and --calibrate-by are for --model"),
         (
             (instance, "--planner", "best"),
             "planner 'best' does not exist; did you mean best-fit? there are ",
@@ -302,6 +304,22 @@ def test_a_model_without_ranges_is_planned_all_the_same(tmp_path: Path, capsys: 
     assert code == 0
     assert "no calibrated ranges" in err
     assert json.loads(out)["peak_bytes"] == 80
+
+
+@pytest.mark.parametrize("option", ["--calibrate", "--inputs"])
+def test_samples_say_steps_and_ranges_as_they_do_to_a_run(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a model whose steps nothing else says, in every form of the command."""
+    cell(tmp_path / "cell.onnx")
+    np.savez(tmp_path / "x.npz", x=streams(8))
+    given = ("--model", tmp_path / "cell.onnx", option, tmp_path / "x.npz")
+    for more in ((), ("--board", "uno"), ("--pareto",), ("--passes",)):
+        code, _, err = hil(capsys, *given, *more)
+        assert code == 0, err
+        assert "as if every value" not in err
+    code, _, err = hil(capsys, *given[:3], tmp_path / "none.npz")
+    assert (code, "none.npz" in err) == (2, True)
 
 
 @pytest.mark.parametrize("fmt", ["int8", "fixed8pc", "fixed8"])

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RECORDS = Path(__file__).parent / "records"
 GOLDEN = ROOT / "results/golden/uno/fastgrnn_har-fixed16.json"
 GONE = object()
-FEW = 1200
+FEW = 600
 NAMES = ("profile", "front", "search", "golden")
 
 

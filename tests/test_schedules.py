@@ -30,7 +30,7 @@ from tinyhil.memplan.arena.placement import Placement, place, smallest
 from tinyhil.memplan.arena.placement_preference import chosen, input_bytes
 from tinyhil.memplan.arena.row_choice import Cuts, cut_into
 from tinyhil.memplan.arena.row_costs import layer_products
-from tinyhil.memplan.arena.schedules import Scheduled, cheapest_within, front, least_floor
+from tinyhil.memplan.arena.schedules import Scheduled, cheapest_within, front, least, least_floor
 from tinyhil.memplan.arena.two_passes import in_two_passes
 from tinyhil.passes.arrange import arrange
 from tinyhil.preference import LEAST, PREFERENCES, RAM, Wish
@@ -113,21 +113,30 @@ def test_every_schedule_computes_the_same(name: str, default: str, made: Callabl
     assert np.array_equal([machine.run(sample) for sample in inputs], wanted)
 
 
-def some(made: Callable[..., Made], core: str = "", half: bool = True) -> tuple[list[Placement], list[np.ndarray]]:
-    """The least RAM and, if wished for, `half` of the way to it: halos and whole maps are made twice."""
+NAMES = (("mobilenet_v2", "fixed8"), ("squeezenet", "int8"), ("excite", "int8"))
+
+
+def some(made: Callable[..., Made], core: str = "") -> tuple[list[Placement], list[np.ndarray]]:
+    """The least RAM and half of the way to it: halos and whole maps are made twice."""
     placed, given = list[Placement](), list[np.ndarray]()
-    for name, default in (("mobilenet_v2", "fixed8"), ("squeezenet", "int8"), ("excite", "int8")):
+    for name, default in NAMES:
         _, inputs, found = made(name, default, core)
-        placed += [one.placed for one in (found[len(found) // 2], found[-1])[0 if half else 1 :]]
-        given += [inputs[:1]] * (len(placed) - len(given))
+        placed += [one.placed for one in (found[len(found) // 2], found[-1])]
+        given += [inputs[:1]] * 2
     return placed, given
+
+
+def of_the_least_ram(folder: Path) -> tuple[list[Placement], list[np.ndarray]]:
+    """Without what lies before it."""
+    made = [program_of(SMALL[name], folder, default) for name, default in NAMES]
+    return [least(arrange(program, "")).placed for program, _ in made], [inputs[:1] for _, inputs in made]
 
 
 @pytest.mark.parametrize("half", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_natively_with_sanitizers(
     half: bool, tmp_path: Path, made: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cases = compiled_cases(*some(made, half=half), monkeypatch)
+    cases = compiled_cases(*(some(made) if half else of_the_least_ram(tmp_path)), monkeypatch)
     assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED)) == ""
 
 

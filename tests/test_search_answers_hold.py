@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import hil_command
@@ -20,7 +21,10 @@ from tinyhil.errors import EXIT_BUILD, ConfigError, DoesNotFit, Infeasible
 from tinyhil.harness.job.job import method_of, preference_of
 from tinyhil.harness.search.offering import with_all_offers
 from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.session import run_search
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.assignment import Conditions, load_conditions
+from tinyhil.native import default_cache_dir
 
 RESNET = "models/mlperftiny_ic_resnet8.onnx"
 BOARDS = ("uno", "due", "h747")
@@ -262,3 +266,22 @@ def test_an_answer_is_measured_as_the_file_has_it_planned(tmp_path: Path) -> Non
     assert record["flash_bytes"] == answer["flash_bytes"]
     worst_us = record["latency"]["max"] / record["latency"]["clock_hz"] * 1e6
     assert worst_us == pytest.approx(answer["latency_us"], rel=0.05)
+
+
+def test_the_least_that_is_named_is_what_a_retry_reaches(tmp_path: Path) -> None:
+    """Of a network that needs less where products are made again."""
+    given = SearchRequest("digits_cnn", board="uno", samples=20, formats="fixed8", evaluations=2, results=tmp_path)
+
+    def ram_of(limit: float) -> int:
+        asked = replace(given, ram=int(limit))
+        outcome = run_search(asked, default_cache_dir(), lambda line: None, lambda *_: None, load_boards())
+        return int(outcome.record["ram_bytes"])
+
+    with pytest.raises(Infeasible, match=r"400 B of RAM in all are not feasible .*; try --ram \d+,") as error:
+        ram_of(400)
+    assert error.value.least is not None
+    option, least = error.value.least
+    assert option == "--ram"
+    assert ram_of(least) == least
+    with pytest.raises(Infeasible):
+        ram_of(least - 1)

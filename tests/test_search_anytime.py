@@ -17,7 +17,7 @@ from search_models import network_problem
 from tinyhil import data, time_limit
 from tinyhil.errors import EXIT_BUILD, ConfigError
 from tinyhil.harness.build.compile import _run
-from tinyhil.harness.search import each
+from tinyhil.harness.search import each, session
 from tinyhil.harness.search.first_answer import TooLate
 from tinyhil.harness.search.phases import OutOfTime, Phases
 from tinyhil.harness.search.request import SearchRequest
@@ -83,6 +83,20 @@ def test_an_interrupted_search_gives_the_best_so_far(after: int, tmp_path: Path)
     assert outcome.record["sensitivity"]["tensors"] is not None
 
 
+def test_what_does_not_keep_the_limit_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an interrupted search: its stack may be deeper than that of the narrowest format; what there is stays."""
+    real = session.ram_of
+    monkeypatch.setattr(session, "ram_of", lambda side, image: (real(side, image) or 0) + 300)
+    out = tmp_path / "widths.yaml"
+    request = SearchRequest("digits_mlp", board="uno", samples=20, ram=600, results=tmp_path, out=out)
+    with pytest.raises(TooLate, match=r"needs \d+ B of RAM of 600 B on uno; it is in .*; the same command") as error:
+        searched(request, Interrupting(4))
+    assert error.value.exit_code == EXIT_BUILD
+    assert out.is_file()
+    (record,) = tmp_path.rglob("lagrange*.json")
+    assert json.loads(record.read_text())["ram_bytes"] > 600
+
+
 @pytest.mark.parametrize("limit", ["ram", "arena"])
 @pytest.mark.parametrize("board", [None, "uno"])
 def test_ram_and_arena_mean_the_same_interrupted_or_not(board: str | None, limit: str, tmp_path: Path) -> None:
@@ -113,7 +127,7 @@ def test_ram_and_arena_mean_the_same_interrupted_or_not(board: str | None, limit
 def test_going_on_keeps_the_better_answer(board: str | None, ram: int, tmp_path: Path) -> None:
     """Stopped again before what it had found comes up: the answer, its file and its figures stay."""
     out = tmp_path / "widths.yaml"
-    request = SearchRequest("digits_cnn", ram, board=board, samples=300, formats="fixed3,fixed4,fixed8", out=out)
+    request = SearchRequest("digits_cnn", ram, board=board, samples=120, formats="fixed3,fixed4,fixed8", out=out)
     request = replace(request, results=tmp_path, evaluations=40)
     best, _ = searched(request, Interrupting())
     file = out.read_text()

@@ -352,7 +352,7 @@ def test_every_step_equals_the_runtime(name: str, tmp_path: Path) -> None:
     pytest.importorskip("tflite_micro", reason="tflite-micro is not installed")
     path = tmp_path / "m.tflite"
     path.write_bytes(FILES[name]())
-    assert verdict(path, 40 if "svdf" in name or "lstm" in name else 6) == Verdict(EVERYWHERE)
+    assert verdict(path, 16 if "svdf" in name or "lstm" in name else 6) == Verdict(EVERYWHERE)
 
 
 def program_of(data: bytes, steps: int) -> Program:

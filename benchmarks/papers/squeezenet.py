@@ -201,7 +201,7 @@ def body(rows: Rows) -> str:
     parts = [
         "1,000 photos, one of each class, probably of ImageNet's training part: accuracies are optimistic. "
         f"{len(TESTED)} are tested, {networks.CALIBRATION} others calibrate, {len(SEARCHED)} others are searched on. "
-        "Programs as boards get them, run by the host engine."
+        "Run by the host engine."
     ]
     return "\n\n".join(part for part in (*parts, _accuracy(rows), _memory(rows), _boards(rows)) if part)
 
@@ -250,8 +250,7 @@ def _memory(rows: Rows) -> str:
     heads = ("Widths", *(f"{how}{more}" for more in ("", ", fused") for how in ("first fit", "optimal")))
     said = (
         "## Memory\n\nKB of the arena, from shapes; *optimal*: every live tensor apart, the input included, as MinUn "
-        "plans; what our passes leave stands above; *fused*: activations inside of layers. The mixes are "
-        "two random halves of the tensors in 16 bits."
+        "plans; *fused*: activations inside of layers. Mixes: two random halves of the tensors in 16 bits."
     )
     return f"{said}\n\n{table(heads, lines)}" if lines else ""
 
@@ -269,9 +268,9 @@ def _boards(rows: Rows) -> str:
     ]
     said = (
         "## On the STM32H747\n\nThe arena fits the AXI SRAM (524,288 B). Weights of 8 bits take 1,237,508 B, the flash "
-        "bank of the Cortex-M7 has 1,048,576 B, and `hil` writes no other. With the last layer's weights as 16 "
-        "clusters of 4 bits (`kmeans16`) the whole network fits there; and cut, in 8 bits throughout. One picture each "
-        "on the emulated board, compared with the reference; cycles are modelled."
+        "bank of the Cortex-M7 has 1,048,576 B. With the last layer's weights as 16 clusters of 4 bits (`kmeans16`) "
+        "the whole network fits there; and cut, in 8 bits throughout. One picture each on the emulated board; cycles "
+        "are modelled."
     )
     heads = ("Network", "bit-exact", "million cycles", "arena B", "RAM B", "flash B")
     return f"{said}\n\n{table(heads, lines)}" if lines else ""

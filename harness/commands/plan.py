@@ -13,9 +13,11 @@ from tinyhil.harness.commands.common import (
     ASSIGNMENT_OPTION,
     BOARDS_OPTION,
     FORMAT_OPTION,
+    INPUTS_OPTION,
     PASSES,
     Finite,
     boards_for,
+    calibrate_options,
     prefer_option,
     say,
     stream_options,
@@ -33,6 +35,8 @@ from tinyhil.harness.commands.common import (
 @tflite_options
 @FORMAT_OPTION
 @ASSIGNMENT_OPTION
+@INPUTS_OPTION
+@calibrate_options
 @click.option("--capacity", type=click.IntRange(min=0), help="Bytes there are; more needed: exit code 4.")
 @click.option(
     "--ram",

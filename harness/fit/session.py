@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tinyhil.compiler.calibrate import Ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, DoesNotFit, ModelError
 from tinyhil.formats import named
@@ -106,7 +105,9 @@ def run_fit(request: FitRequest, boards: Boards, say: Say) -> FitOutcome:
     names = formats_on_offer(FORMATS if request.formats is None else request.formats)
     streamed = Streamed(request.states, request.steps, request.inputs or request.calibrate)
     opened = open_model(request.model, say, streamed, by=method_of(None, request.calibrate_by))
-    ranges = _ranges(opened, request, say)
+    is_given = request.calibrate is not None or request.inputs is not None
+    tell = say if is_given else lambda line: None  # sizes do not need any
+    ranges = planning_ranges(opened, tell, request.calibrate, request.inputs)
     for board in specs:
         if board.lacks_supply:
             say(
@@ -143,15 +144,6 @@ def boards_of(wanted: Sequence[str], boards: Boards) -> list[BoardSpec]:
 
 def _is_chip(board: BoardSpec) -> bool:
     return board.hardware is None and board.chip.flash_bytes is not None and board.chip.ram_bytes is not None
-
-
-def _ranges(opened: Opened, request: FitRequest, say: Say) -> Ranges:
-    """Of the samples there are; sizes do not need any."""
-    if request.calibrate is not None:
-        return opened.required_ranges(request.calibrate)
-    if request.inputs is not None:
-        return opened.ranges_for(read_inputs(request.inputs, opened.model), None, say)
-    return planning_ranges(opened, lambda line: None)
 
 
 def _agreement(opened: Opened, request: FitRequest, lowered: Program, notes: dict[str, None]) -> Agreement:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError
 from tinyhil.harness.build.pipeline import arranged_for
-from tinyhil.harness.job.job import Say, Streamed, open_model
+from tinyhil.harness.job.job import Say
 from tinyhil.harness.offline.plan import Wanted, planning_ranges
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.memplan.arena.placement import place
@@ -66,8 +66,8 @@ def pass_gains(wanted: Wanted, board: BoardSpec | None, say: Say) -> list[PassGa
 
 
 def _sizes(model: str, wanted: Wanted, board: BoardSpec | None, without: tuple[str, ...], say: Say) -> Sizes:
-    opened = open_model(model, None, Streamed(wanted.states, wanted.steps), without)
-    ranges = planning_ranges(opened, say)
+    opened = replace(wanted, without=without).opened(model)
+    ranges = planning_ranges(opened, say, wanted.calibrate, wanted.inputs)
     assignment = opened.assignment(wanted.assignment, wanted.format)
     program = lower(opened.model.graph, assignment, ranges, without)
     if board is not None:

@@ -12,7 +12,8 @@ from tinyhil.compiler.calibrate import Ranges, load_ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, DoesNotFit
 from tinyhil.harness.build.pipeline import arranged_for, described, fit, limited, place_arranged
-from tinyhil.harness.job.job import Opened, Streamed, open_model, preference_of, preferred, wish_for
+from tinyhil.harness.job.inputs import read_inputs
+from tinyhil.harness.job.job import Opened, Streamed, method_of, open_model, preference_of, preferred, wish_for
 from tinyhil.harness.job.zoo import SUFFIXES, ModelSource
 from tinyhil.harness.offline.memory_map import MemoryMap, memory_map
 from tinyhil.harness.settings.config import Boards, BoardSpec
@@ -55,6 +56,14 @@ class Wanted:
     states: tuple[str, ...] | None = None
     steps: int | None = None
     prefer: str | None = None  # None: as the assignment file says, else the least arena
+    inputs: Path | None = None
+    calibrate: Path | None = None
+    calibrate_by: str | None = None  # None: as the assignment file says, else minmax
+
+    def opened(self, model: str) -> Opened:
+        """The model, its steps as its samples show them."""
+        streamed = Streamed(self.states, self.steps, self.inputs or self.calibrate)
+        return open_model(model, None, streamed, self.without, by=method_of(self.assignment, self.calibrate_by))
 
     @property
     def preferred(self) -> str | None:
@@ -111,6 +120,8 @@ def find_plan(wanted: Wanted, boards: Boards | None, say: Say) -> Found:
         raise ConfigError(f"plan: {wanted.instance} is a model, no CSV of buffers; hil plan --model {wanted.instance}")
     if wanted.board is not None or wanted.without or wanted.ram is not None:
         raise ConfigError("plan: --board, --ram and --without are for --model; an instance takes --capacity")
+    if wanted.inputs or wanted.calibrate or wanted.calibrate_by:
+        raise ConfigError("plan: --inputs, --calibrate and --calibrate-by are for --model; an instance has no values")
     assert wanted.instance is not None
     return _plan_instance(wanted, wanted.instance)
 
@@ -234,9 +245,10 @@ def _beside(wanted: Wanted, placed: Placement, board: BoardSpec) -> Transfer | N
 
 def arranged_program(wanted: Wanted, name: str, board: BoardSpec | None, say: Say) -> tuple[ModelSource, str, Program]:
     """The model, what its formats are called, and its program as the board's core has it."""
-    opened = open_model(name, None, Streamed(wanted.states, wanted.steps), wanted.without)
+    opened = wanted.opened(name)
     assignment = opened.assignment(wanted.assignment, wanted.format)
-    program = lower(opened.model.graph, assignment, planning_ranges(opened, say), wanted.without)
+    ranges = planning_ranges(opened, say, wanted.calibrate, wanted.inputs)
+    program = lower(opened.model.graph, assignment, ranges, wanted.without)
     arranged = program if board is None else arranged_for(program, board, wanted.without)
     return opened.source, described(assignment, program), arranged
 
@@ -278,8 +290,13 @@ def _proof(wanted: Wanted, program: Program, placed: Placement) -> ScheduleProof
     return prove_schedule(program, placed.plan.peak_bytes) if is_least else None
 
 
-def planning_ranges(opened: Opened, say: Say) -> Ranges:
-    """The committed ranges, else any: sizes depend on formats alone."""
+def planning_ranges(opened: Opened, say: Say, calibrate: Path | None = None, inputs: Path | None = None) -> Ranges:
+    """Of the samples there are, as a run takes them; else the committed ranges, else any: sizes depend on formats
+    alone. DataError names a file of samples that is none."""
+    if calibrate is not None:
+        return opened.required_ranges(calibrate)
+    if inputs is not None:
+        return opened.ranges_for(read_inputs(inputs, opened.model), None, say)
     source, model = opened.source, opened.model
     if source.ranges is not None and source.ranges.is_file():
         return load_ranges(source.ranges, model.sha256)

@@ -18,7 +18,7 @@ from tinyhil.harness.measure.record import here
 from tinyhil.harness.search.board_fit import ram_of, require_fit
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.earlier import with_earlier
-from tinyhil.harness.search.first_answer import look, too_late
+from tinyhil.harness.search.first_answer import TooLate, look, too_late
 from tinyhil.harness.search.offering import together, with_all_offers, with_weights
 from tinyhil.harness.search.pareto import ParetoOutcome, Sweep, front_of, swept_over
 from tinyhil.harness.search.phases import OutOfTime, began
@@ -186,10 +186,12 @@ def _searched(task: Task) -> SearchOutcome:
     out = request.out or task.folder / f"{stem}.yaml"
     write_assignment(out, task.problem.space, found.best, request.prefer, task.schedule_limit(found.best))
     record["assignment_file"] = str(out)
-    if task.board is not None:
-        record |= _built(task, found.best, measured, out)
+    built, over_limit = _built(task, found.best, measured, out) if task.board is not None else ({}, "")
+    record |= built
     record |= {"phases": task.phases.as_json(), "first_answer": task.phases.first_answer}
     replace_text(task.folder / f"{stem}.json", json.dumps(record, indent=1) + "\n")
+    if over_limit:
+        raise TooLate(over_limit)
     examples = task.problem.evaluator.examples
     outcome = SearchOutcome(
         request, task.problem.space, found, len(examples), examples.float_accuracy, record, measured
@@ -201,24 +203,28 @@ def _searched(task: Task) -> SearchOutcome:
     return outcome
 
 
-def _built(task: Task, best: Trial, measured: Sequence[Measured], assignment: Path) -> dict[str, int]:
-    """Flash and RAM of the first board's image, as far as there is time to build it and nothing was measured."""
+def _built(task: Task, best: Trial, measured: Sequence[Measured], assignment: Path) -> tuple[dict[str, int], str]:
+    """Flash and RAM of the first board's image, as far as there is time to build it and nothing was measured; and
+    which board's limit of RAM the answer of an interrupted search does not keep."""
     build = partial(_images, task, best, assignment)
     with task.phases.of("building the firmware"):
         images = task.phases.in_time(task.request.seconds, build)
     if not images:
         if not measured:
             task.say("search: no time is left to build the firmware; `hil run --assignment` does, and says if it fits")
-        return {}
-    found = {"flash_bytes": images[0].flash_bytes}
+        return {}, ""
+    found, over = {"flash_bytes": images[0].flash_bytes}, ""
     for side, image in zip(task.sides, images, strict=True) if not measured else ():
         needed = ram_of(side, image)
         if needed is not None and side is task.sides[0]:
             found["ram_bytes"] = needed
-        if needed is not None and side.whole and needed > side.ram_bytes:
-            over = f"the answer needs {needed} B of RAM of {side.ram_bytes} B"
-            task.say(f"search: {over}; the same command goes on with the search")
-    return found
+        if needed is not None and side.whole and needed > side.ram_bytes and not over:
+            name = side.board.name if side.board is not None else side.request.board
+            over = (
+                f"search: the best so far needs {needed} B of RAM of {side.ram_bytes} B on {name}; it is in "
+                f"{assignment}; the same command goes on with the search"
+            )
+    return found, over
 
 
 def _images(task: Task, best: Trial, assignment: Path) -> list[Image]:

@@ -151,8 +151,8 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
     wider = problem.beside_bytes(trial.candidate)  # the input's buffers, which the limit counts apart
     beside, static = (n - narrowest.arena_bytes - wider for n in (narrowest.total_bytes, narrowest.static_bytes))
     limit = min(task.ram_bytes - beside, (chip.static_ram_bytes or 0) - static)
-    least = problem.memory.planned_bytes(trial.candidate, limit - wider) + wider
-    if limit < least:
+    if limit < problem.memory.planned_bytes(trial.candidate, limit - wider) + wider:
+        least = problem.memory.fewest_bytes(trial.candidate) + wider
         raise Infeasible(
             f"search: {task.ram_bytes} B of RAM in all are not feasible on {task.board.name}: {beside} B of stack and "
             f"static data and {least} B of arena are the least; try --ram {beside + least}, or --arena for the arena "
