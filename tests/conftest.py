@@ -27,6 +27,10 @@ os.environ.setdefault("HIL_LOAD", "direct")
 os.environ["HIL_VERIFY"] = "1"
 os.environ[direct_build.SWITCH] = "direct"  # compilers alone, without PlatformIO around them
 os.environ["HIL_HEARTBEAT_S"] = "0"  # a busy machine must not add lines
+# As containers have it: every process of ours would compile all that it imports, which is half of what it takes.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    bytecode = Path(__file__).resolve().parent.parent / ".pytest_cache" / "bytecode"
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(bytecode))
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
 
