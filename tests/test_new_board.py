@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,21 @@ def test_one_entry_runs(tmp_path: Path) -> None:
     uno = record_of(hil(*run, "--board", "uno", cwd=tmp_path))
     assert (mine["board"], mine["bit_exact"]) == ("nano", True)
     assert mine["raw"] == uno["raw"]
+    command = mine["provenance"]["command"]
+    assert "--boards-file" not in uno["provenance"]["command"]
+    again = record_of(hil(*shlex.split(command)[1:], "--json", cwd=tmp_path))  # as it is kept
+    assert again["raw"] == mine["raw"]
+
+
+def test_the_command_in_a_search_record_knows_its_board(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(NANO)
+    small = ("--samples", 20, "--evaluations", 2, "--formats", "fixed8", "--results", "r", "--arena", 400)
+    done = hil("search", "--model", "digits_mlp", "--board", "nano", "--boards-file", "mine.yaml", *small, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    texts = [path.read_text() for path in (tmp_path / "r").rglob("*.json")]
+    (command,) = (shlex.split(json.loads(text)["command"]) for text in texts if '"command"' in text)
+    assert command[:2] == ["hil", "search"]
+    assert hil(*command[1:], cwd=tmp_path).returncode == 0
 
 
 def test_it_stands_beside_the_boards_there_are(tmp_path: Path) -> None:

@@ -173,4 +173,4 @@ def _measured(
         surroundings=answers.surroundings,
     )
     command = f"{request.command()} --engine {job.engine.name} --engine-source {shlex.quote(str(job.task.source))}"
-    return make_record(asked, found, command, job.clock.seconds), answers
+    return make_record(asked, found, bench.boards.repeated(command), job.clock.seconds), answers

@@ -81,7 +81,7 @@ def measured(path: Path, request: Request, bench: Bench, clock: Clock) -> tuple[
         else:
             with clock.stage("stream"):
                 found, answers = published.measured(asked, firmware, inputs, bench.counts), None
-    command = _command(path, request)
+    command = bench.boards.repeated(_command(path, request))
     return make_record(asked, found, command, clock.seconds), answers
 
 

@@ -273,7 +273,7 @@ def _plan(outcome: Outcome) -> dict[str, Any]:
 
 def _provenance(outcome: Outcome) -> dict[str, Any]:
     return {
-        "command": outcome.request.command(),
+        "command": outcome.command,
         **here(),
         "model_sha256": outcome.compiled.model.sha256,
         "graph": outcome.compiled.model.graph.name,

@@ -71,6 +71,7 @@ class Outcome:
     """Everything the record is made of. Arrays are in sample order."""
 
     request: Request
+    command: str  # that repeats it
     board: BoardSpec
     source: ModelSource
     compiled: Compiled
@@ -166,6 +167,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         measured = _measure(sessions, compiled.program, integers)
     return Outcome(
         request=request,
+        command=boards.repeated(request.command()),
         board=board,
         place=place,
         source=opened.source,

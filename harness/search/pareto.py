@@ -335,7 +335,7 @@ def _record(
         "search": {"samples": len(examples), "float_accuracy": examples.float_accuracy},
         "boards": [side.board.name for side in task.sides if side.board is not None],
         "model": task.request.model,
-        "command": task.request.command(),
+        "command": task.command,
         "formats": list(task.problem.space.formats),
         "seed": task.request.seed,
         **here(),

@@ -107,6 +107,12 @@ class Task:
         return self.board is not None and self.board.hardware is not None
 
     @property
+    def command(self) -> str:
+        """The command that repeats it, or the call from Python that it was."""
+        command = self.request.command()
+        return command if self.boards is None else self.boards.repeated(command)
+
+    @property
     def folder(self) -> Path:
         """Where records, logs and assignments of this model's searches lie."""
         return self.request.results / "search" / self.opened.source.name

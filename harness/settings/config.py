@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -206,6 +207,13 @@ class Boards(Record):
     def names(self) -> tuple[str, ...]:
         """Kinds of boards, in the order of boards.yaml; none of the bench's."""
         return tuple(self.entries)
+
+    def repeated(self, command: str) -> str:
+        """A `hil` command with the file that these boards are of, where it is not the one that ships: without it the
+        command would not know them. Calls from Python stay as they are."""
+        if self.source == asset("boards.yaml") or not command.startswith("hil "):
+            return command
+        return f"{command} {shlex.join(['--boards-file', str(self.source)])}"
 
     def board(self, name: str) -> BoardSpec:
         """The kind of board that `name` means: a kind, an instance of the bench, or `kind@which`.
