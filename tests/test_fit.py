@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -217,6 +218,27 @@ def test_samples_of_one_class_are_said(labels: bool, said: str, tmp_path: Path) 
         for done in (fitted, ran):
             assert done.returncode == 0, done.stderr
             assert done.stderr.count(said) == count, done.stderr
+
+
+def test_the_printed_command_gives_the_ram_that_was_said(tmp_path: Path) -> None:
+    """Of a network that a run places otherwise as long as nobody says what is preferred."""
+    said = hil_command.hil("fit", "digits_cnn", "--boards", "uno", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    (line,) = (line for line in said.stdout.splitlines() if "hil run" in line)
+    words = shlex.split(line[line.index("hil run") :])[1:]
+    (row,) = (one for one in fits("digits_cnn", ("uno",), "fixed8,int8,fixed16") if one.chosen)
+    ran = hil_command.record_of(hil_command.hil(*words, "--samples", 2, "--json", cwd=tmp_path))
+    assert ran["format"] == row.format
+    assert ran["memory"]["arena_bytes"] == row.arena_bytes
+
+
+def test_a_row_says_what_its_band_does_not_hold() -> None:
+    """Of a Pico, whose flash cache a run gives no more than bounds of; a Nucleo's error is known, an Uno's is none."""
+    said = {row.board: row.beside_latency for row in fits("digits_mlp", ("uno", "pico", "nucleo_g0b1"), "fixed8")}
+    assert said == {"uno": "", "pico": "flash waits", "nucleo_g0b1": ""}
+    done = hil_command.hil("fit", "digits_mlp", "--boards", "pico", "--formats", "fixed8", cwd=ROOT)
+    (line,) = (line for line in done.stdout.splitlines() if "pico" in line and "fixed8 *" in line)
+    assert "us + flash waits" in line
 
 
 def test_what_to_take() -> None:

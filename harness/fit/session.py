@@ -16,7 +16,7 @@ from tinyhil.harness.fit.core_costs import Estimate, costs_of
 from tinyhil.harness.fit.features import flash_constants
 from tinyhil.harness.fit.needs import needs_of, ram_of
 from tinyhil.harness.job.inputs import of_one_class, read_inputs
-from tinyhil.harness.job.job import Opened, Say, Streamed, method_of, open_model
+from tinyhil.harness.job.job import Opened, Request, Say, Streamed, method_of, open_model
 from tinyhil.harness.offline.plan import planning_ranges
 from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.language.assignment import Assignment
@@ -33,6 +33,7 @@ FORMATS = "fixed8,int8,fixed16"
 ALL = "all"
 SAMPLES, MOST_PRODUCTS = 200, 2_000_000_000  # judged per format: a second or two
 YES, TIGHT, NO = "yes", "tight", "no"
+WAITS, MODELLED = "flash waits", "exact instructions, modelled cycles"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,8 @@ class Agreement:
 class Fit:
     """One model in one format on one board. `fits`: yes, no, or tight: as much as estimates can tell. Bytes of flash
     and RAM with their bands, against what the chip has; `latency_us` of the median sample, None where the core was
-    never measured, or nothing fits. `reason`: why not. `chosen`: what to take on this board."""
+    never measured, or nothing fits; `beside_latency`: what of
+    a chip's time the band does not hold. `reason`: why not. `chosen`: what to take on this board."""
 
     board: str
     format: str
@@ -77,6 +79,7 @@ class Fit:
     ram_limit_bytes: int | None = None
     arena_bytes: int | None = None
     latency_us: Estimate | None = None
+    beside_latency: str = ""
     agreement: Agreement | None = None
     reason: str = ""
     chosen: bool = False
@@ -89,6 +92,7 @@ class FitOutcome:
     request: FitRequest
     model: str
     rows: tuple[Fit, ...]
+    next_command: str = ""  # the run that gives the RAM of the first row to be taken; empty where nothing fits
 
     @property
     def printed(self) -> dict[str, Any]:
@@ -126,7 +130,18 @@ def run_fit(request: FitRequest, boards: Boards, say: Say) -> FitOutcome:
         rows += _on_boards(lowered, name, specs, request.prefer, agreement)
     for note in notes:
         say(f"{opened.source.name}: {note}")
-    return FitOutcome(request, opened.source.name, tuple(_with_choice(rows, [board.name for board in specs], names)))
+    chosen = tuple(_with_choice(rows, [board.name for board in specs], names))
+    return FitOutcome(request, opened.source.name, chosen, _next(request, chosen, boards))
+
+
+def _next(request: FitRequest, rows: Sequence[Fit], boards: Boards) -> str:
+    """As it is to be typed, with what is preferred here: a run prefers otherwise."""
+    row = next((one for one in rows if one.chosen), None)
+    if row is None:
+        return ""
+    names = ("inputs", "calibrate", "calibrate_by", "prefer", "states", "steps")
+    same = {name: getattr(request, name) for name in names}
+    return boards.repeated(Request(row.board, request.model, row.format, **same).command())
 
 
 def boards_of(wanted: Sequence[str], boards: Boards) -> list[BoardSpec]:
@@ -197,7 +212,15 @@ def _fit(lowered: Program, name: str, board: BoardSpec, prefer: str) -> Fit:
         fits = TIGHT
         reason = "no measured image of this core has such operations: code and time are not known; build it"
     found = replace(base, fits=fits, flash_bytes=flash, ram_bytes=ram, arena_bytes=needs.arena_bytes)
-    return replace(found, latency_us=needs.latency_us, reason=reason)
+    beside = WAITS if needs.latency_us is not None and _waits_unbounded(board) else ""
+    return replace(found, latency_us=needs.latency_us, beside_latency=beside, reason=reason)
+
+
+def _waits_unbounded(board: BoardSpec) -> bool:
+    """Its cycles are modelled, and nobody has measured by how much a chip's differ: a run says no more than that they
+    lie between a flash that is never waited for and one that always is."""
+    emulator = board.chip.emulator
+    return emulator is not None and emulator.fidelity == MODELLED and emulator.error is None
 
 
 def _exactly(value: float) -> Estimate:

@@ -25,12 +25,13 @@ def print_fit(outcome: FitOutcome, console: Console) -> None:
         if row.reason:
             console.print(f"{row.board:12} {row.format:9} {row.reason}", soft_wrap=True, markup=False, highlight=False)
     console.print(
-        "* what to take on that board. Estimated but for arena and constants; nine in ten networks lie in the band. As "
-        f"`hil run --board NAME --prefer {outcome.request.prefer}` measures it on an emulated board, and says how far "
-        "a chip may lie from that; `hil search --latency-us` limits the worst sample, not the median; `hil docs fit` "
-        "says how it is known",
+        "* what to take on that board. Estimated but for arena and constants; nine in ten networks lie in the band as "
+        "an emulated board measures it; + flash waits: how far a chip's differ nobody measured, a run says bounds. "
+        "`hil search --latency-us` limits the worst sample, not the median; `hil docs fit` says how it is known",
         soft_wrap=True,
     )
+    if outcome.next_command:
+        console.print(f"to see it run: {outcome.next_command}", soft_wrap=True, markup=False, highlight=False)
 
 
 def _cells(row: Fit) -> tuple[str, ...]:
@@ -44,8 +45,12 @@ def _cells(row: Fit) -> tuple[str, ...]:
         _bytes(row.ram_bytes),
         "" if row.ram_limit_bytes is None else f"{row.ram_limit_bytes:,}",
         "" if latency is None else _time(latency.value),
-        "" if latency is None else f"{_time(latency.low)} to {_time(latency.high)}",
+        "" if latency is None else f"{_time(latency.low)} to {_time(latency.high)}{_more(row)}",
     )
+
+
+def _more(row: Fit) -> str:
+    return f" + {row.beside_latency}" if row.beside_latency else ""
 
 
 def _bytes(found: Estimate | None) -> str:
