@@ -8,6 +8,7 @@ import json
 import os
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,8 @@ from tinyhil.harness.cli import hil as commands
 from tinyhil.harness.doctor import serial_ports
 from tinyhil.harness.doctor.checks import Check
 from tinyhil.harness.doctor.extras import DEVELOPERS, USES, extras
-from tinyhil.harness.doctor.installed import checks, exit_code, lines_to_type, report
+from tinyhil.harness.doctor.installed import checks, emulated_boards, exit_code, lines_to_type, report, verdict
+from tinyhil.harness.settings.config import load_boards
 
 COMPILERS = ("avr-gcc", "arm-none-eabi-gcc", "g++")
 DOUBTFUL = [
@@ -143,6 +145,21 @@ def test_the_report_and_its_verdict(statuses, code, verdict) -> None:
     assert all(f"thing {i}" in out.getvalue() for i in range(len(results)))
 
 
+@pytest.mark.parametrize("taken", ["arm-none-eabi-gcc", "avr-gcc", "g++", "PlatformIO"])
+def test_the_verdict_tells_boards_that_run_from_those_that_lack_something(taken: str) -> None:
+    entries = load_boards().entries.values()
+    results = [replace(by_name()[taken], status="missing")]
+    lacking = {spec.name for spec in entries if taken == "PlatformIO" or spec.chip.compiler == taken}
+    said = verdict(results, emulated_boards())
+    if taken == "PlatformIO":
+        assert said == "emulated runs: 1 thing(s) to fix, see above"
+        return
+    ready = said.partition("ready on ")[2].partition(";")[0].split(", ")
+    assert set(ready) == set(emulated_boards()) - lacking
+    assert ("uno" in ready) == (taken != "avr-gcc")
+    assert "1 thing(s) to fix" in said
+
+
 # ---- ports: folders laid out as the kernel lays out /sys and /proc ----
 
 
@@ -204,7 +221,9 @@ def test_what_was_found_as_json(tmp_path: Path) -> None:
     done = hil("doctor", "--json", "--board", "host", "--seconds", 0.5, cwd=tmp_path)
     found = json.loads(done.stdout)
     assert (done.returncode, found["ready"], found["echo"]["wrong_samples"]) == (EXIT_OK, True, 0)
-    assert [list(check) for check in found["checks"]] == [["name", "status", "found", "remedy"]] * len(found["checks"])
+    assert [list(check) for check in found["checks"]] == [["name", "status", "found", "remedy", "boards"]] * len(
+        found["checks"]
+    )
     assert found["checks"][0]["name"] == "Python"
 
 

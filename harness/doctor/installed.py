@@ -105,8 +105,26 @@ def report(results: Sequence[Check], console: Console) -> None:
         status = Text(check.status, STYLES[check.status])
         table.add_row(Text(check.name), status, Text(check.found), Text(check.remedy))
     console.print(table)
-    bad = sum(check.status in ("missing", "old") for check in results)
-    console.print("emulated runs: ready" if not bad else f"emulated runs: {bad} thing(s) to fix, see above")
+    console.print(verdict(results, emulated_boards()))
+
+
+def verdict(results: Iterable[Check], boards: Sequence[str]) -> str:
+    """Which of the emulated `boards` run as it is, apart from what others lack."""
+    bad = [check for check in results if check.status in ("missing", "old")]
+    if not bad:
+        return "emulated runs: ready"
+    lacking = {name for check in bad for name in check.boards or boards}
+    ready = [name for name in boards if name not in lacking]
+    if not ready:
+        return f"emulated runs: {len(bad)} thing(s) to fix, see above"
+    others = ", ".join(name for name in boards if name in lacking) or "this computer as a board"
+    return f"emulated runs: ready on {', '.join(ready)}; only for {others}: {len(bad)} thing(s) to fix, see above"
+
+
+def emulated_boards() -> list[str]:
+    """Those that run in emulators of ours."""
+    entries = load_boards().entries.values()
+    return [spec.name for spec in entries if spec.chip.emulator is not None and spec.chip.emulator.kind == "process"]
 
 
 def _python() -> Check:
@@ -150,16 +168,19 @@ def _compiler(name: str) -> Check:
     install = f"sudo apt-get install {debian}"
     private = default_cache_dir() / "platformio" / "packages" / (package or "none") / "bin" / name
     path = shutil.which(name) or (str(private) if private.is_file() else None)
+    boards = tuple(spec.name for spec in load_boards().entries.values() if spec.chip.compiler == name)
     if path is None:
-        return Check(name, "missing", "", install)
+        return Check(name, "missing", "", install, boards)
     text = _output_of([path, "-dumpfullversion", "-dumpversion"]).split()
     version = text[0] if text else "?"
     found = f"{version} {path}"
     if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < COMPILER_MINIMUM[name]:
         minimum = ".".join(map(str, COMPILER_MINIMUM[name]))
-        return Check(name, "old", found, f"need {minimum}: {install}")
+        return Check(name, "old", found, f"need {minimum}: {install}", boards)
     lacking = _missing_library(name, path)
-    return Check(name, "missing", f"{found}, no {lacking}", install) if lacking else Check(name, "ok", found)
+    if lacking:
+        return Check(name, "missing", f"{found}, no {lacking}", install, boards)
+    return Check(name, "ok", found, boards=boards)
 
 
 def _missing_library(name: str, path: str) -> str | None:
@@ -201,7 +222,7 @@ def _emulator(spec: BoardSpec, boards: list[str]) -> Check:
         return Check(name, "ok", check_emulator(spec.chip))
     except BoardError as error:
         why, _, remedy = str(error).partition("; type: ")
-        return Check(name, "missing", why, remedy)
+        return Check(name, "missing", why, remedy, tuple(boards))
 
 
 def _emulator_in_path(program: str, boards: list[str]) -> Check:
