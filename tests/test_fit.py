@@ -224,7 +224,7 @@ def test_the_printed_command_gives_the_ram_that_was_said(tmp_path: Path) -> None
     """Of a network that a run places otherwise as long as nobody says what is preferred."""
     said = hil_command.hil("fit", "digits_cnn", "--boards", "uno", cwd=tmp_path)
     assert said.returncode == 0, said.stderr
-    (line,) = (line for line in said.stdout.splitlines() if "hil run" in line)
+    (line,) = (line for line in said.stdout.splitlines() if line.startswith("to see it run: "))
     words = shlex.split(line[line.index("hil run") :])[1:]
     (row,) = (one for one in fits("digits_cnn", ("uno",), "fixed8,int8,fixed16") if one.chosen)
     ran = hil_command.record_of(hil_command.hil(*words, "--samples", 2, "--json", cwd=tmp_path))

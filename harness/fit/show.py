@@ -25,9 +25,10 @@ def print_fit(outcome: FitOutcome, console: Console) -> None:
         if row.reason:
             console.print(f"{row.board:12} {row.format:9} {row.reason}", soft_wrap=True, markup=False, highlight=False)
     console.print(
-        "* what to take on that board. Estimated but for arena and constants; nine in ten networks lie in the band as "
-        "an emulated board measures it; + flash waits: how far a chip's differ nobody measured, a run says bounds. "
-        "`hil search --latency-us` limits the worst sample, not the median; `hil docs fit` says how it is known",
+        "* what to take on that board. Estimated but for arena and constants; nine in ten networks lie in the band. As "
+        f"`hil run --board NAME --prefer {outcome.request.prefer}` measures it on an emulated board; + flash waits: "
+        "how far a chip's differ nobody measured, a run says bounds. `hil search --latency-us` limits the worst "
+        "sample, not the median; `hil docs fit` says how it is known",
         soft_wrap=True,
     )
     if outcome.next_command:
