@@ -138,9 +138,8 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     check_tools(place, request, cache_dir)
     require_writable(request.results / board.name)
     with clock.stage("model"):
-        opened = open_model(
-            request.model, say, request.streamed, by=method_of(request.assignment, request.calibrate_by)
-        )
+        by = method_of(request.assignment, request.calibrate_by)
+        opened = open_model(request.model, say, request.streamed, by=by)
         weigh(opened.model.graph, opened.assignment(request.assignment, request.format), board)
     with clock.stage("data"):
         job = load_job(opened, request, say)
