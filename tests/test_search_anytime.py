@@ -17,7 +17,7 @@ from search_models import network_problem
 from tinyhil import data, time_limit
 from tinyhil.errors import EXIT_BUILD, ConfigError
 from tinyhil.harness.build.compile import _run
-from tinyhil.harness.search import each, session
+from tinyhil.harness.search import each
 from tinyhil.harness.search.first_answer import TooLate
 from tinyhil.harness.search.phases import OutOfTime, Phases
 from tinyhil.harness.search.request import SearchRequest
@@ -83,18 +83,18 @@ def test_an_interrupted_search_gives_the_best_so_far(after: int, tmp_path: Path)
     assert outcome.record["sensitivity"]["tensors"] is not None
 
 
-def test_what_does_not_keep_the_limit_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of an interrupted search: its stack may be deeper than that of the narrowest format; what there is stays."""
-    real = session.ram_of
-    monkeypatch.setattr(session, "ram_of", lambda side, image: (real(side, image) or 0) + 300)
-    out = tmp_path / "widths.yaml"
-    request = SearchRequest("digits_mlp", board="uno", samples=20, ram=600, results=tmp_path, out=out)
-    with pytest.raises(TooLate, match=r"needs \d+ B of RAM of 600 B on uno; it is in .*; the same command") as error:
-        searched(request, Interrupting(4))
+def test_what_does_not_keep_the_limit_is_no_answer(tmp_path: Path) -> None:
+    """Of an interrupted search: posits need a deeper stack than the format that said what is left for the arena. What
+    there is stays."""
+    given = SearchRequest("digits_mlp", board="uno", samples=20, ram=600, formats="fixed8", results=tmp_path / "a")
+    narrow = searched(given, Interrupting())[0].record["ram_bytes"]
+    both = {"ram": narrow, "formats": "fixed8,posit8es1", "results": tmp_path / "b", "out": tmp_path / "b.yaml"}
+    with pytest.raises(TooLate, match=rf"needs \d+ B of RAM of {narrow} B on uno; it is in .*; the same") as error:
+        searched(replace(given, **both), Interrupting(3))
     assert error.value.exit_code == EXIT_BUILD
-    assert out.is_file()
-    (record,) = tmp_path.rglob("lagrange*.json")
-    assert json.loads(record.read_text())["ram_bytes"] > 600
+    assert (tmp_path / "b.yaml").is_file()
+    (record,) = (tmp_path / "b").rglob("lagrange*.json")
+    assert json.loads(record.read_text())["ram_bytes"] > narrow
 
 
 @pytest.mark.parametrize("limit", ["ram", "arena"])

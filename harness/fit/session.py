@@ -67,8 +67,8 @@ class Agreement:
 class Fit:
     """One model in one format on one board. `fits`: yes, no, or tight: as much as estimates can tell. Bytes of flash
     and RAM with their bands, against what the chip has; `latency_us` of the median sample, None where the core was
-    never measured, or nothing fits; `beside_latency`: what of
-    a chip's time the band does not hold. `reason`: why not. `chosen`: what to take on this board."""
+    never measured, or nothing fits; `beside_latency`: what of a chip's time the band does not hold. `reason`: why not.
+    `chosen`: what to take on this board."""
 
     board: str
     format: str
@@ -141,6 +141,8 @@ def _next(request: FitRequest, rows: Sequence[Fit], boards: Boards) -> str:
         return ""
     names = ("inputs", "calibrate", "calibrate_by", "prefer", "states", "steps")
     same = {name: getattr(request, name) for name in names}
+    if same["calibrate_by"] == method_of(None, None):
+        same["calibrate_by"] = None  # as a run does by itself
     return boards.repeated(Request(row.board, request.model, row.format, **same).command())
 
 

@@ -219,9 +219,8 @@ def _built(task: Task, best: Trial, measured: Sequence[Measured], assignment: Pa
         if needed is not None and side is task.sides[0]:
             found["ram_bytes"] = needed
         if needed is not None and side.whole and needed > side.ram_bytes and not over:
-            name = side.board.name if side.board is not None else side.request.board
             over = (
-                f"search: the best so far needs {needed} B of RAM of {side.ram_bytes} B on {name}; it is in "
+                f"search: the best so far needs {needed} B of RAM of {side.ram_bytes} B on {image.board}; it is in "
                 f"{assignment}; the same command goes on with the search"
             )
     return found, over
