@@ -132,7 +132,7 @@ class BoardUnderTest:
     def run(self, model: str | Path, **options: Any) -> Mapping[str, Any]:
         """The record of running `model`, which must not be invalid (docs/results.md).
 
-        `options`: format, assignment, inputs, calibrate, calibrate_by, samples. Paths start at pytest's rootdir.
+        `options`: the fields of `Order`: format, assignment, inputs, and so on. Paths start at pytest's rootdir.
         """
         from tinyhil.harness.measure.golden import measure
         from tinyhil.harness.records.verdict import gate_line

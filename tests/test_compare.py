@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hil_command import check_failure, hil, record_of
+from port_models import STEPS, cell, streams
 from wire_bench import write_tiny_model
 
 from tinyhil.harness.records.bench_stats import Summary, Times, bootstrap, compare_times, spread
@@ -257,6 +258,26 @@ def test_golden_records_are_made_checked_and_updated(files: Path, tmp_path: Path
     assert f"if the change is meant: hil golden update {path.relative_to(tmp_path)}" in done.stdout
     assert hil("golden", "update", path, cwd=tmp_path).returncode == 0
     assert hil("golden", "check", path, cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "streamed"),
+    [((), {}), (("--steps", STEPS, "--state", "h_in=h_out"), {"states": ["h_in=h_out"], "steps": STEPS})],
+)
+def test_a_model_with_states_has_golden_records(
+    options: tuple[object, ...], streamed: dict[str, object], tmp_path: Path
+) -> None:
+    """Of as many steps as are said, or as the samples of its calibration show; the order repeats it by itself."""
+    cell(tmp_path / "cell.onnx")
+    np.savez(tmp_path / "x.npz", x=streams(8))
+    given = ["--model", "cell.onnx", "--board", "host", "--samples", 3, "--calibrate", "x.npz", *options]
+    done = hil("golden", "update", *given, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (path,) = tmp_path.rglob("cell-fixed16.json")
+    order = json.loads(path.read_text())["order"]
+    assert {key: order[key] for key in ("states", "steps") if key in order} == streamed
+    checked = hil("golden", "check", cwd=tmp_path)
+    assert (checked.returncode, checked.stdout.count(": holds\n")) == (0, 1), checked.stderr
 
 
 @pytest.mark.parametrize("command", [["bench"], ["golden", "update"]])

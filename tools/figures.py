@@ -94,7 +94,9 @@ def golden_figures() -> list[Figure]:
             _append(history, state)
         order = record["order"]
         words = ["hil golden update", *(f"--{key} {order[key]}" for key in ("board", "model", "samples"))]
-        words += [f"--{key} {order[key]}" for key in ("assignment", "inputs", "calibrate") if order.get(key)]
+        words += [f"--{key} {order[key]}" for key in ("assignment", "inputs", "calibrate", "steps") if order.get(key)]
+        if (states := order.get("states")) is not None:
+            words += [f"--state {pair}" for pair in states or ("none",)]
         words += [] if order.get("assignment") else [f"--format {order['format']}"]
         found.append(
             Figure(

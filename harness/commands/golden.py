@@ -17,6 +17,7 @@ from tinyhil.harness.commands.common import (
     prefer_option,
     read_boards,
     say,
+    stream_options,
 )
 
 FOLDER_OPTION = click.option(
@@ -86,6 +87,7 @@ def check(
 @click.option("--format", "format_", default="fixed16", show_default=True, help="With --model: the number format.")
 @click.option("--assignment", type=click.Path(path_type=Path), help="With --model: a format per value.")
 @click.option("--inputs", type=click.Path(path_type=Path), help="With --model: samples; default: drawn from a seed.")
+@stream_options
 @calibrate_options
 @prefer_option()
 @click.option("--samples", type=click.IntRange(min=1), default=16, show_default=True, help="With --model: how many.")
@@ -146,8 +148,10 @@ def _orders(options: dict[str, Any]) -> list[Any]:
 
     if not options["board_names"]:
         raise click.UsageError("--model needs --board, once or more")
-    rest = {key: str(options[key]) if options[key] else None for key in ("assignment", "inputs", "calibrate")}
-    rest |= {key: options[key] for key in ("calibrate_by", "prefer")}
+    rest: dict[str, Any] = {}
+    for key in ("assignment", "inputs", "calibrate"):
+        rest[key] = str(options[key]) if options[key] else None
+    rest |= {key: options[key] for key in ("calibrate_by", "prefer", "states", "steps")}
     return [
         Order(board, options["model"], options["format_"], **rest, samples=options["samples"])
         for board in options["board_names"]

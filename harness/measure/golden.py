@@ -21,7 +21,7 @@ from tinyhil import files
 from tinyhil.errors import BoardError, DataError
 from tinyhil.formats.clipping import METHODS
 from tinyhil.harness.boards.locate import Place, locate
-from tinyhil.harness.job.job import Request, open_model
+from tinyhil.harness.job.job import Request, Streamed, open_model
 from tinyhil.harness.measure.record import make_record
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.records.compare import Difference, compare
@@ -41,6 +41,7 @@ SEED = 1
 FIELDS = ("schema_version", "board", "emulator", "model", "format", "samples", "bit_exact", "accuracy", "flash_bytes")
 OPTIONAL_FIELDS = ("output", "float_accuracy", "disagreements", "equal_samples")
 PROVENANCE_FIELDS = ("compiler", "model_sha256")
+STREAMED = ("states", "steps")
 PHYSICAL = ".physical"  # between name and suffix of a physical board's record
 UPDATE = "if the change is meant: hil golden update"
 
@@ -60,9 +61,15 @@ class Order:
     calibrate_by: str | None = None
     samples: Annotated[int, AtLeast(1)] = SAMPLES
     prefer: Annotated[str, OneOf(PREFERENCES)] | None = None  # None: as the assignment file says, else balanced
+    states: tuple[str, ...] | None = None  # pairs INPUT=OUTPUT
+    steps: Annotated[int, AtLeast(1)] | None = None
 
     def __post_init__(self) -> None:
         require("golden", self)
+
+    def as_json(self) -> dict[str, Any]:
+        """As a record keeps it: of a model without states nothing of these."""
+        return {key: value for key, value in asdict(self).items() if key not in STREAMED or value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +126,8 @@ def request_of(order: Order, bench: Bench, folder: Path, samples: int | None) ->
         wait_s=bench.wait_s,
         results=folder,
         drawn=not order.inputs,
+        states=order.states,
+        steps=order.steps,
     )
 
 
@@ -156,9 +165,10 @@ def draw_inputs(order: Order, bench: Bench, folder: Path) -> Path:
 
     DataError without ranges to draw from.
     """
-    opened = open_model(model_of(order, bench))
+    samples = bench.root / order.calibrate if order.calibrate else None
+    opened = open_model(model_of(order, bench), streamed=Streamed(order.states, order.steps, samples))
     source, model = opened.source, opened.model
-    ranges = opened.known_ranges(bench.root / order.calibrate if order.calibrate else None)
+    ranges = opened.known_ranges(samples)
     if ranges is None:
         raise DataError(f"{source.path}: no calibrated ranges to draw golden inputs from; give --inputs or --calibrate")
     name = model.graph.inputs[0]
@@ -175,7 +185,7 @@ def make_golden(order: Order, record: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a run's record that must be the same next time."""
     return {
         "kind": "golden",
-        "order": {**asdict(order), "samples": record["samples"]},  # of fewer inputs than asked for, these
+        "order": {**order.as_json(), "samples": record["samples"]},  # of fewer inputs than asked for, these
         **{key: record[key] for key in FIELDS},
         "latency": {key: record["latency"][key] for key in ("unit", "median", "clock_hz")},
         **({"data": {key: record["data"][key] for key in ("name", "sha256")}} if "data" in record else {}),
@@ -209,7 +219,9 @@ def read_golden(path: Path) -> tuple[Order, dict[str, Any]]:
     if record.get("kind") != "golden" or record.get("order") is None:
         raise DataError(f"{path}: not a golden record; make one with `hil golden update`")
     known = {field.name for field in fields(Order)}
-    order = Order(**{key: value for key, value in record["order"].items() if key in known})
+    given = {key: value for key, value in record["order"].items() if key in known}
+    states = given.get("states")
+    order = Order(**{**given, "states": None if states is None else tuple(states)})
     name = Path(order.model).stem if "/" in order.model or "." in order.model else order.model
     said = {"board": order.board.partition("@")[0], "model": name, "samples": order.samples}
     other = [f"{key} {record[key]}, its order {value}" for key, value in said.items() if record[key] != value]

@@ -149,6 +149,8 @@ class Order(Part):
     calibrate_by: Word | None = None
     samples: Annotated[int, Field(ge=1)] = 16
     prefer: Word | None = None
+    states: list[Word] | None = None
+    steps: Annotated[int, Field(ge=1)] | None = None
 
 
 class Layer(Part):
