@@ -163,6 +163,29 @@ def test_the_site_is_searched(site: Path) -> None:
         server.shutdown()
 
 
+@pytest.mark.skipif(chromium() is None, reason="chromium is not installed")
+@pytest.mark.parametrize("start", ["", "tutorials/own/"])
+def test_a_folder_is_searched_and_walked_without_a_server(site: Path, start: str) -> None:
+    """As `make docs` leaves it: a word leads to its page, and so does a link."""
+    glossary, install = ((site / name / "index.html").resolve().as_uri() for name in ("glossary", "install"))
+    result = "[...document.querySelectorAll('.md-search-result__link')].find(e => e.href.includes('/glossary/'))"
+    link = "[...document.querySelectorAll('.md-nav__link')].find(e => e.href.endsWith('/install/'))"
+    # a page that goes elsewhere meanwhile answers no question; the theme clicks its own switches, too
+    stay = "addEventListener('click', e => e.target.closest('a') && e.preventDefault()); 0"
+    click = "(e => {{ e.click(); return e.href; }})({})"
+    with browser() as page:
+        page.show(site / start / "index.html", 1280, False)
+        page.evaluate(stay)
+        page.evaluate("document.querySelector('.md-search__input').focus(); 0")
+        page.ask("Input.insertText", text="disagreement")
+        page.evaluate("document.activeElement.dispatchEvent(new Event('keyup')); 0")  # as typing does
+        wait_until(lambda: page.evaluate(f"!!{result}"))
+        assert page.evaluate(click.format(result)).startswith(glossary)
+        assert page.evaluate(click.format(link)) == install
+        assert page.errors == []
+        assert not [one for one in page.requests if not one.startswith(("file:", "data:"))]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(chromium() is None or not AXE.is_file(), reason="no chromium or no axe-core: make setup-dev")
 @pytest.mark.parametrize(

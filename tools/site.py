@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from mkdocs.plugins import event_priority
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # mkdocs loads this file by its path
 from tools import reference
 from tools.figures import PAGE, figures_page
@@ -106,3 +108,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
         return f"]({repository(config)}/blob/main/{path}{found['anchor'] or ''})"
 
     return LINK.sub(address, markdown)
+
+
+@event_priority(-100)  # after the search has written its index
+def on_post_build(config: Any, **_: Any) -> None:
+    """The index as a script, too: pages opened from a folder may not fetch it (docs/assets/offline.js)."""
+    folder = Path(config.site_dir) / "search"
+    index = (folder / "search_index.json").read_text(encoding="utf-8")
+    (folder / "search_index.js").write_text(f"var __index = {index}", encoding="utf-8")
