@@ -68,19 +68,28 @@ class Memory:
     _at_least: dict[Candidate, int] = field(default_factory=dict)
     _smallest: dict[Candidate, Placement] = field(default_factory=dict)  # of the candidate of least RAM
     _again_least: dict[Candidate, int] = field(default_factory=dict)
+    _last: dict[Candidate, Program] = field(default_factory=dict)
     _again: dict[Candidate, tuple[int, int | None]] = field(default_factory=dict)  # limit, and bytes planned for it
+
+    def _program(self, candidate: Candidate) -> Program:
+        """Lowered; that of the candidate that was asked about last is known, and so is what `again` knows of it."""
+        if candidate not in self._last:
+            program = self.space.lower(candidate)
+            self._last.clear()
+            self._last[candidate] = program
+        return self._last[candidate]
 
     def planned_bytes(self, candidate: Candidate, within: int = UNLIMITED) -> int:
         """The arena that the compiler would plan, `within` so many bytes if it can; the model input not counted."""
         if candidate not in self._planned:
-            self._planned[candidate] = self.place(self.space.lower(candidate)).plan.peak_bytes
+            self._planned[candidate] = self.place(self._program(candidate)).plan.peak_bytes
         if self._planned[candidate] <= within or self.again is None:
             return self._planned[candidate]
         if not self._may_fit(self._planned[candidate], within):
             return self._planned[candidate]
         limit, found = self._again.get(candidate, (-1, None))
         if within > limit or (found is not None and found > within):
-            placed = self.again.within(self.space.lower(candidate), within)
+            placed = self.again.within(self._program(candidate), within)
             found = None if placed is None else placed.plan.peak_bytes
             self._again[candidate] = within, found
         return self._planned[candidate] if found is None else found
@@ -99,7 +108,7 @@ class Memory:
         if self.again is None or not self._may_fit(least, limit_bytes):
             return True
         if candidate not in self._again_least:
-            self._again_least[candidate] = self.again.floor_bytes(self.space.lower(candidate))
+            self._again_least[candidate] = self.again.floor_bytes(self._program(candidate))
         return self._again_least[candidate] > limit_bytes
 
     def fewest_bytes(self, candidate: Candidate) -> int:
@@ -109,12 +118,12 @@ class Memory:
     def _fewest(self, least: Candidate) -> Placement:
         if least not in self._smallest:
             smallest = self.place if self.again is None else self.again.smallest
-            self._smallest[least] = smallest(self.space.lower(least))
+            self._smallest[least] = smallest(self._program(least))
         return self._smallest[least]
 
     def placed(self, candidate: Candidate, within: int = UNLIMITED) -> Placement:
         """As the compiler would place it."""
-        program = self.space.lower(candidate)
+        program = self._program(candidate)
         found = None
         if self.again is not None and self.planned_bytes(candidate) > within:
             found = self.again.within(program, within)
@@ -125,7 +134,7 @@ class Memory:
         is computed twice."""
         if self.again is None or self.planned_bytes(candidate) <= planned_bytes:
             return None
-        placed = self.again.within(self.space.lower(candidate), planned_bytes)
+        placed = self.again.within(self._program(candidate), planned_bytes)
         return within if placed is None else planned_bytes
 
     def fits(self, candidate: Candidate, limit_bytes: int) -> bool:
@@ -186,7 +195,7 @@ class Memory:
 
     def _look(self, candidate: Candidate, limit_bytes: int) -> None:
         """What is known without the compiler's plan; none is made where the bound alone decides."""
-        program = self.space.lower(candidate)
+        program = self._program(candidate)
         self._at_least[candidate] = 0 if self.floor is None else self.floor(program)
         if self.quick is not None and self._at_least[candidate] <= limit_bytes:
             self._at_most[candidate] = self.quick(program).peak_bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
@@ -17,6 +17,7 @@ from tinyhil.search.evaluator import Evaluator, Score
 from tinyhil.search.executions import executions
 from tinyhil.search.journal import Journal, Query
 from tinyhil.search.memory import UNLIMITED, Memory, Placement
+from tinyhil.search.monotone import Known
 from tinyhil.search.space import ARENA, INPUT, Candidate, Choice, Space
 from tinyhil.search.trial import Trial
 
@@ -82,6 +83,7 @@ class SearchProblem:
     answers: dict[Question, tuple[str, Score]] = field(default_factory=dict)
     trained: Callable[[Candidate], Program] | None = None
     _parts: dict[str, Evaluator] = field(default_factory=dict)
+    _known: dict[float, Known] = field(default_factory=dict)  # by the factor of the limit
 
     @property
     def float_quality(self) -> float:
@@ -126,6 +128,21 @@ class SearchProblem:
         if not self.fits_ram(candidate, factor):
             return False
         return all(board.costs is None or board.costs.fits(candidate) for board in self.boards)
+
+    @property
+    def is_about_ram(self) -> bool:
+        """No board limits anything else."""
+        return all(board.costs is None for board in self.boards)
+
+    def seems_to_fit(self, candidate: Candidate, factor: float = 1.0) -> bool:
+        """The same of a move that is tried: what fits, or does not, says it of what is narrower, or wider."""
+        known = self._known.setdefault(factor, Known())
+        says = known.says(candidate) if self.is_about_ram else None
+        if says is not None:
+            return says
+        fits = self.fits(candidate, factor)
+        known.learn(candidate, fits=fits)
+        return fits
 
     def fits_ram(self, candidate: Candidate, factor: float = 1.0) -> bool:
         """Whether, on each board that limits RAM, `factor` times the limit holds the arena and what lies beside it."""
@@ -202,16 +219,34 @@ class SearchProblem:
 
         MinUn's PromoteWithinMemoryLimit.
         """
-        found, overshooting = self.repaired(start), []
-        for index in order:
-            if found[index] == choice:
-                continue
-            wider = self.space.with_choices(found, {index: choice})
-            if self.fits(wider, factor):
-                found = wider
+        found = self.repaired(start)
+        return self.raised(found, [(index, [choice]) for index in order if found[index] != choice], factor)
+
+    def raised(
+        self, candidate: Candidate, wider: Sequence[tuple[int, Sequence[Choice]]], factor: float = 1.0
+    ) -> tuple[Candidate, list[int]]:
+        """Each of these groups in turn in the first of its choices, the widest first, with which the limit holds; also
+        those for which none did.
+
+        Who takes more RAM fits no better: where nothing else counts, twice as many are tried at once as long as they
+        fit.
+        """
+        most = len(wider) if self.is_about_ram else 1
+        overshooting, at, together = list[int](), 0, 1
+        while at < len(wider):
+            group = wider[at : at + together]
+            raised = self.space.with_choices(candidate, {index: choices[0] for index, choices in group})
+            if self.seems_to_fit(raised, factor):
+                candidate, at, together = raised, at + len(group), min(most, 2 * together)
+            elif len(group) > 1:
+                together = len(group) // 2
             else:
-                overshooting.append(index)
-        return found, overshooting
+                (index, choices), at, together = group[0], at + 1, 1
+                others = (self.space.with_choices(candidate, {index: choice}) for choice in choices[1:])
+                found = next((other for other in others if self.seems_to_fit(other, factor)), None)
+                candidate = found or candidate
+                overshooting += [index] if found is None else []
+        return candidate, overshooting
 
     def heat(self, high: Choice, low: Choice, percentile: float = 95.0) -> list[float]:
         """Per group the percentile of |value(all high) - value(all low)| over its elements (MinUn, phase II).

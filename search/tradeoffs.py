@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from tinyhil.formats import named
 from tinyhil.memplan.arena.row_costs import executions, products_of_op
 from tinyhil.search.layerwise_errors import layerwise_losses
+from tinyhil.search.monotone import storage_bytes
 from tinyhil.search.search_problem import Ask, SearchProblem
 from tinyhil.search.space import ARENA, Candidate, Choice, Group
 from tinyhil.search.trial import Trial
@@ -42,12 +43,6 @@ class Tradeoffs:
     def loss(self, index: int, choice: Choice) -> float:
         """Rise of the output error by this choice for group `index`; 0 where it was not measured."""
         return self.losses.get((index, choice), 0.0)
-
-
-def storage_bytes(choice: Choice) -> int:
-    """Bytes of one element in RAM."""
-    bits = named(choice.format).bits
-    return 1 if bits <= 8 else 2 if bits <= 16 else 4
 
 
 def choices(problem: SearchProblem, index: int, lowest_offset: int) -> list[Choice]:
@@ -156,7 +151,7 @@ def starts(problem: SearchProblem, tradeoffs: Tradeoffs, most: int, checks: int)
     for checked, candidate in enumerate(by_sum(problem, tradeoffs, wide)):
         if checked >= checks or found >= most:
             break
-        if problem.fits(candidate):
+        if problem.seems_to_fit(candidate):
             found += 1
             yield candidate
 
@@ -165,7 +160,7 @@ def promoted(problem: SearchProblem, tradeoffs: Tradeoffs, narrow: Choice, wide:
     """Two formats: constants in `wide`, the arena in `narrow`, from its most sensitive tensor on in `wide` as far as
     that fits. Where both beside each other need room for a conversion, `narrow` for everything."""
     start = problem.space.with_choices(problem.space.uniform(wide), dict.fromkeys(tradeoffs.widths, narrow))
-    if not problem.fits(start):
+    if not problem.seems_to_fit(start):
         start = problem.space.uniform(narrow)
     order = sorted(tradeoffs.widths, key=lambda index: (-tradeoffs.loss(index, narrow), index))
     return problem.promote(order, start, wide)[0]
@@ -202,8 +197,24 @@ def by_sum(problem: SearchProblem, tradeoffs: Tradeoffs, wide: Candidate) -> Ite
 
 def narrowed(problem: SearchProblem, tradeoffs: Tradeoffs, candidate: Candidate, free: set[int]) -> Candidate:
     """One width down at a time where it costs least per byte, until the limit holds or nothing is left."""
+    downwards = _downwards(problem, tradeoffs, candidate, free)
+    if problem.is_about_ram:  # each step needs less RAM than the one before
+        path = list(downwards)
+        first = bisect_left(path, True, key=problem.seems_to_fit)
+        return path[first] if first < len(path) else problem.repaired(path[-1])
+    for candidate in downwards:
+        if problem.fits(candidate):
+            return candidate
+    return problem.repaired(candidate)
+
+
+def _downwards(
+    problem: SearchProblem, tradeoffs: Tradeoffs, candidate: Candidate, free: set[int]
+) -> Iterator[Candidate]:
+    """The candidate, and each step down from it."""
     space = problem.space
-    while not problem.fits(candidate):
+    while True:
+        yield candidate
         steps = []
         for index in free:
             now = space.groups[index].stored_bits(candidate[index])
@@ -212,10 +223,9 @@ def narrowed(problem: SearchProblem, tradeoffs: Tradeoffs, candidate: Candidate,
             if below is not None and saved > 0:
                 steps.append(((below.loss - tradeoffs.loss(index, candidate[index])) / saved, index, below.choice))
         if not steps:
-            return problem.repaired(candidate)
+            return
         _, index, choice = min(steps, key=lambda step: step[:2])
         candidate = space.with_choices(candidate, {index: choice})
-    return candidate
 
 
 def _saved(problem: SearchProblem, candidate: Candidate, index: int, below: Width) -> float:
@@ -231,15 +241,12 @@ def _saved(problem: SearchProblem, candidate: Candidate, index: int, below: Widt
 
 def widened(problem: SearchProblem, tradeoffs: Tradeoffs, candidate: Candidate, order: list[int]) -> Candidate:
     """Each tensor in this order as wide as the limit allows."""
+    wider: list[tuple[int, list[Choice]]] = []
     for index in order:
-        for width in tradeoffs.widths[index]:
-            if width.bits <= problem.space.groups[index].stored_bits(candidate[index]):
-                break
-            wider = problem.space.with_choices(candidate, {index: width.choice})
-            if problem.fits(wider):
-                candidate = wider
-                break
-    return candidate
+        now = problem.space.groups[index].stored_bits(candidate[index])
+        found = [width.choice for width in tradeoffs.widths[index] if width.bits > now]
+        wider += [(index, found)] if found else []
+    return problem.raised(candidate, wider)[0]
 
 
 def repaired(problem: SearchProblem, tradeoffs: Tradeoffs, candidate: Candidate) -> Candidate:
@@ -292,7 +299,7 @@ def fitting(problem: SearchProblem, tradeoffs: Tradeoffs, candidate: Candidate, 
     """The candidate made to fit and filled up without touching `fixed`; None if that can not be."""
     free = set(tradeoffs.widths) - fixed
     candidate = narrowed(problem, tradeoffs, candidate, free)
-    if not problem.fits(candidate):
+    if not problem.seems_to_fit(candidate):
         return None
     order = sorted(free, key=lambda index: (-tradeoffs.loss(index, candidate[index]), index))
     return widened(problem, tradeoffs, candidate, order)

@@ -26,11 +26,12 @@ from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.program import Program, walk
 from tinyhil.memplan import DEFAULT, check
+from tinyhil.memplan.arena import row_shapes
 from tinyhil.memplan.arena.placement import Placement, place, smallest
 from tinyhil.memplan.arena.placement_preference import chosen, input_bytes
 from tinyhil.memplan.arena.row_choice import Cuts, cut_into
 from tinyhil.memplan.arena.row_costs import layer_products
-from tinyhil.memplan.arena.schedules import Scheduled, cheapest_within, front, least, least_floor
+from tinyhil.memplan.arena.schedules import Scheduled, Schedules, cheapest_within, front, least
 from tinyhil.memplan.arena.two_passes import in_two_passes
 from tinyhil.passes.arrange import arrange
 from tinyhil.preference import LEAST, PREFERENCES, RAM, Wish
@@ -164,7 +165,7 @@ def test_published_tables_are_beaten(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_what_fits_is_never_slower_than_what_the_front_shows(name: str, made: Callable[..., Made]) -> None:
     program, _, found = made(name, "fixed8")
-    assert 0 < least_floor(program) <= found[-1].peak_bytes
+    assert 0 < Schedules(program).floor_bytes <= found[-1].peak_bytes
     for one in found[2:6:3] if name == "mobilenet_v2" else found[4:6]:
         within = cheapest_within(program, one.peak_bytes)
         assert within.peak_bytes <= one.peak_bytes
@@ -181,6 +182,20 @@ def test_the_front_is_what_limits_can_give(name: str, made: Callable[..., Made])
     for limit in limits:
         given = cheapest_within(program, limit)
         assert given.peak_bytes == max(peak for peak in peaks if peak <= limit)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_loops_of_one_network_share_what_formats_do_not_change(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = [program_of(SMALL[name], tmp_path, fmt)[0] for fmt in ("fixed16", "int8", "fixed8", "posit8es2")]
+    row_shapes._shapes.cache_clear()
+    shared = [Cuts(program, again=True).parts for program in programs]
+    assert row_shapes._shapes.cache_info().hits
+    monkeypatch.setattr(row_shapes, "_signature", lambda part, columns: object())  # every strip counts
+    for program, parts in zip(programs, shared, strict=True):
+        row_shapes._shapes.cache_clear()
+        assert Cuts(program, again=True).parts == parts
 
 
 def test_no_schedule_undercuts_what_its_parts_need_alone(tmp_path: Path) -> None:

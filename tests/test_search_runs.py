@@ -20,7 +20,7 @@ from tinyhil.errors import ConfigError, DataError
 from tinyhil.harness.search.again import Again
 from tinyhil.language.assignment import load_assignment
 from tinyhil.memplan.arena.floor import floor_bytes
-from tinyhil.memplan.arena.schedules import least_floor
+from tinyhil.memplan.arena.schedules import Schedules
 from tinyhil.sealed import sealed
 from tinyhil.search.evaluator import make_examples, require_classes
 from tinyhil.search.memory import Memory
@@ -200,7 +200,7 @@ def test_nothing_is_planned_where_not_even_computing_again_can_fit(tmp_path: Pat
     memory = Memory(space, place_apart, floor=floor_bytes, again=again)
     wide = space.uniform(space.high)
     assert not memory.fits(space.uniform(space.low), 1), "what computing again saves is known"
-    once, least = floor_bytes(space.lower(wide)), least_floor(space.lower(wide))
+    once, least = floor_bytes(space.lower(wide)), Schedules(space.lower(wide)).floor_bytes
     assert 0 < least <= once
     planned.clear()
     assert not memory.fits(wide, least - 1)

@@ -6,13 +6,13 @@ A search asks this of every candidate that is too large, so that widths, rows an
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tinyhil.language.program import Program
 from tinyhil.memplan import Budget
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.placement_preference import chosen
-from tinyhil.memplan.arena.schedules import cheapest_within, least_floor
+from tinyhil.memplan.arena.schedules import Schedules
 from tinyhil.preference import RAM, Wish
 
 PLAN_NODES = 20_000  # of one plan: a search makes thousands, and the bound is nearly always met before
@@ -25,22 +25,29 @@ class Again:
 
     arranged: Callable[[Program], Program]
     more_time: float
+    _last: list[tuple[Program, Schedules]] = field(default_factory=list)
 
     def within(self, program: Program, arena_bytes: int) -> Placement | None:
         """The fastest within so many bytes."""
-        found = cheapest_within(self.arranged(program), arena_bytes, budget=Budget(nodes=PLAN_NODES))
+        found = self._schedules(program).within(arena_bytes)
         return found.placed if found.peak_bytes <= arena_bytes and found.more_time <= self.more_time else None
 
     def floor_bytes(self, program: Program) -> int:
         """None of these plans takes less; without planning."""
-        return least_floor(self.arranged(program))
+        return self._schedules(program).floor_bytes
 
     def smallest(self, program: Program) -> Placement:
         """The fewest bytes at that price."""
-        own, budget = self.arranged(program), Budget(nodes=PLAN_NODES)
-        best = chosen(own, Wish(RAM), budget=budget)
+        schedules, budget = self._schedules(program), Budget(nodes=PLAN_NODES)
+        best = chosen(self.arranged(program), Wish(RAM), budget=budget)
         while True:
-            lower = cheapest_within(own, best.plan.peak_bytes - 1, budget=budget)
+            lower = schedules.within(best.plan.peak_bytes - 1)
             if lower.peak_bytes >= best.plan.peak_bytes or lower.more_time > self.more_time:
                 return best
             best = lower.placed
+
+    def _schedules(self, program: Program) -> Schedules:
+        """Those of the program that was asked about last are known."""
+        if not self._last or self._last[0][0] is not program:
+            self._last[:] = [(program, Schedules(self.arranged(program), budget=Budget(nodes=PLAN_NODES)))]
+        return self._last[0][1]

@@ -18,9 +18,10 @@ from tinyhil.memplan.arena.views import view_of
 from tinyhil.ops.scan import COPY
 
 
-def floor_bytes(program: Program, *, again: bool = False) -> int:
-    """No arena of this program is smaller; with `again`, no one for which halos are computed again."""
-    cuts = Cuts(program, alone=True, again=again)
+def floor_bytes(program: Program, *, again: bool = False, cuts: Cuts | None = None) -> int:
+    """No arena of this program is smaller; with `again`, no one for which halos are computed again. `cuts`: those into
+    parts `alone`, if they are known."""
+    cuts = cuts or Cuts(program, alone=True, again=again)
     stages = {id(stage.item) for stage in cuts.stages.values()}  # its own operation may be a move of rows
     wholes = _wholes(program)
     ops = [step.op for step in steps_of(program.body, (), {}) if id(step.op) not in stages]

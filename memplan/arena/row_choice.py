@@ -9,11 +9,9 @@ what costs as little as that maximum allows.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import repeat
 
 from tinyhil.language.program import Loop, Op, Program, Role
 from tinyhil.memplan import Bound, lower_bound
@@ -26,14 +24,12 @@ from tinyhil.memplan.arena.row_costs import (
     products_of,
     products_of_op,
     products_per_group,
-    products_per_row,
 )
-from tinyhil.memplan.arena.row_overlap import Gain, least_together, overlaps_of
-from tinyhil.memplan.arena.row_schedule import Links, demand_order, dies_row_by_row, overwritten, rings_of
-from tinyhil.memplan.arena.row_stages import Stage, joined_parts, stages_of
+from tinyhil.memplan.arena.row_loops import RowLoop, loop_over
+from tinyhil.memplan.arena.row_schedule import dies_row_by_row, overwritten
+from tinyhil.memplan.arena.row_shapes import Span, shapes_of
+from tinyhil.memplan.arena.row_stages import Stage, stages_of
 from tinyhil.memplan.arena.row_wise import row_wise
-from tinyhil.memplan.arena.shared_rings import SharedRing, shared_rings_of
-from tinyhil.memplan.arena.strips import Columns, strips_of
 from tinyhil.memplan.arena.tensors import overwritable, problem_of
 from tinyhil.memplan.arena.views import view_of
 from tinyhil.memplan.arena.windows_in_place import may_read_in_place, read_in_place, weights_of
@@ -45,8 +41,6 @@ GROUPS = (2, 4, 8, 16, 32)  # of channels
 STRIPS = (2, 3, 4, 5, 6, 8, 10, 12, 18)  # how many a loop may be carried out in
 PATCH_SHARE = 16  # of what a part needs a patch is at least one of so many, where its windows are read in place
 NO_LIMIT = 1 << 62  # bytes: any part is within this limit
-
-Span = tuple[int, int]  # items [first, end) of a program's body
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,23 +137,12 @@ class Cut:
         return Cut(max(self.needs, part.needs), self.products + part.products, self.chosen + chosen)
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """A line buffer: bytes of a column of a row, rows that it holds. `lasts`: from step to step; others are used in the
-    step that makes them. `under`: the result that may take its place."""
-
-    column_bytes: int
-    rows: int
-    lasts: bool
-    under: str | None
-
-
 class Cuts:
     """The parts that a program's body may be cut into, with what each needs.
 
     `alone`: what the operations of a part touch, without what else is live: no order of the parts needs less.
     `again`: in strips, too, whose halos are computed again, and with windows read in place. `whole`: single operations
-    alone. `like`: others of the same program, whose line buffers are known.
+    alone. `like`: others of the same program, whose loops are known.
     """
 
     def __init__(
@@ -172,12 +155,11 @@ class Cuts:
         like: Cuts | None = None,
     ) -> None:
         self.program, self._alone, self._counts = program, alone, STRIPS if again else ()
-        self._known: dict[tuple[int, int, int, bool, bool], tuple[int, tuple[str, ...], int]]
-        self._known = like._known if like else {}
+        self._loops: dict[Span, RowLoop | None] = like._loops if like else {}
         self.stages = {} if whole else stages_of(program)
         self._items = program.body
         self._uses = items_touching(program)
-        self._rings: dict[tuple[str, int], int] = {}
+        self._shapes = shapes_of(self.stages)
 
     @cached_property
     def parts(self) -> dict[Span, list[Part]]:
@@ -264,17 +246,11 @@ class Cuts:
         needs, products = self._single(index), 0
         yield Part(needs, products)
         stage = self.stages.get(index)
-        if stage is not None and self._patches([stage], needs):
-            patch = self._size_of_scratch(stage.op)
+        if stage is None or not self._counts or not may_read_in_place(self.program, stage.op):
+            return
+        patch = self._size_of_scratch(stage.op)
+        if patch * PATCH_SHARE >= needs:
             yield Part(needs - patch, IN_PLACE_PRODUCTS * products_of_op(self.program, stage.op), IN_PLACE)
-
-    def _patches(self, part: Sequence[Stage], needs: int) -> list[Op]:
-        """The layers whose patches are worth to do without, where that much is needed at once."""
-        if not self._counts:
-            return []
-        found = [stage.op for stage in part if may_read_in_place(self.program, stage.op)]
-        most = max((self._size_of_scratch(op, by_rows=len(part) > 1) for op in found), default=0)
-        return found if most * PATCH_SHARE >= needs else []
 
     def _single(self, index: int) -> int:
         """One operation: what is live, without what it may overwrite or show elsewhere."""
@@ -293,59 +269,34 @@ class Cuts:
         lags = [lag for name, lag in places if self._alone or self._uses[name][1] == index]
         return live - (self._size(item.output) - min(lags) if lags else 0)
 
-    def _of_rows(self, first: int, end: int) -> list[Part]:
-        """A loop over the rows of these stages, in strips, too; none if they do not all lead to the last one's
-        result."""
-        part = joined_parts([self.stages[i] for i in range(first, end)])
-        if part is None or len(part) < 2:
-            return []
-        links = Links.of(part)
-        inner = [name for name in links.makers if self._uses[name][1] < end]
-        last = part[-1].target
-        if last in inner or any(name not in links.readers for name in links.makers if name != last):
-            return []
+    def _of_rows(self, first: int, end: int) -> Iterator[Part]:
+        """A loop over the rows of these stages, in strips, too, and the same with its windows read in place."""
+        if (first, end) not in self._loops:
+            stages, again = [self.stages[i] for i in range(first, end)], bool(self._counts)
+            self._loops[first, end] = loop_over(
+                self.program, self._shapes, (first, end), stages, self._uses, again=again
+            )
+        loop = self._loops[first, end]
+        if loop is None:
+            return
         around = sum(map(self._size, self._around(first, end)))
-        lines = {name: self._line(part, links, name) for name in inner}
-        overheads = sum(stage.out.height * products_per_row(self.program, stage.op) for stage in part)
-        outside = [name for name in links.makers if name not in inner]
-        less = self._overwritten_outside(part, links, end)
-        found = list[Part]()
-        shared = self._shared(part, lines)
-        staying = tuple(one.result for one in shared)
-
-        def known(count: int, in_place: Collection[str], *, stays: bool) -> tuple[int, tuple[str, ...], int]:
-            key = first, end, count, bool(in_place), stays
-            if key not in self._known:
-                strips = strips_of(part, outside, count)
-                again = sum(map(self._products_again, part, repeat(strips)))
-                of_both = shared if stays else ()
-                self._known[key] = (*self._needs(part, links, lines, strips, in_place, of_both), again)
-            return self._known[key]
-
+        less = self._overwritten_outside(loop, end)
         for count in (1, *self._counts):
-            if count > part[-1].whole.width:
+            if count > loop.width:
                 break
             beside = around - (less if count == 1 else 0)
-            for stays in (False, True) if shared else (False,):
-                results = staying if stays else ()
-                needs, over, again = known(count, (), stays=stays)
-                part_of_rows = Part(beside + needs, count * overheads + again, ByRows(count, over, staying=results))
-                found.append(part_of_rows)
-                patches = self._patches(part, part_of_rows.needs)
-                if patches:
-                    needs, over, again = known(count, {op.scratch for op in patches}, stays=stays)
-                if beside + needs < part_of_rows.needs:
-                    later = IN_PLACE_PRODUCTS * sum(products_of_op(self.program, op) for op in patches)
+            for stays in (False, True) if loop.shared else (False,):
+                results = tuple(one.result for one in loop.shared) if stays else ()
+                needs, over = loop.needs(count, in_place=False, stays=stays)
+                products = count * loop.overheads + loop.products_again(count)
+                yield Part(beside + needs, products, ByRows(count, over, staying=results))
+                if loop.patch_bytes * PATCH_SHARE < beside + needs:
+                    continue
+                fewer, over = loop.needs(count, in_place=True, stays=stays)
+                if fewer < needs:
+                    later = IN_PLACE_PRODUCTS * loop.patched_products
                     way = ByRows(count, over, in_place=True, staying=results)
-                    found.append(Part(beside + needs, part_of_rows.products + later, way))
-        return found
-
-    def _shared(self, part: Sequence[Stage], lines: Mapping[str, _Line]) -> Sequence[SharedRing]:
-        """Rings of two line buffers; none where only rows are asked for that cost no time."""
-        if not self._counts or not any(stage.by_channel and stage.target in lines for stage in part):
-            return ()
-        order = demand_order(part)
-        return shared_rings_of(part, order, rings_of(part, order), lines)
+                    yield Part(beside + fewer, products + later, way)
 
     def _in_groups(self, first: int, end: int) -> Iterator[Part]:
         """A layer and what follows it channel by channel, some channels at a time."""
@@ -381,68 +332,12 @@ class Cuts:
             most = max(most, beside + there + self._size_of_scratch(stage.op))
         return most
 
-    def _size_of_scratch(self, op: Op, *, by_rows: bool = False) -> int:
-        if by_rows and op.scratch:
-            scratch = self.program.tensors[op.scratch]
-            return (scratch.row_count or scratch.count) * scratch.format.storage_bytes
+    def _size_of_scratch(self, op: Op) -> int:
         return self._size(op.scratch) if op.scratch else 0
 
-    def _products_again(self, stage: Stage, strips: Sequence[Mapping[str, Columns]]) -> int:
-        """Products of the columns that more than one strip makes."""
-        made = sum(columns[stage.target][1] - columns[stage.target][0] for columns in strips)
-        more, width = max(0, made - stage.out.width), stage.out.width
-        return products_of_op(self.program, stage.op) * more // width
-
-    def _needs(
-        self,
-        part: Sequence[Stage],
-        links: Links,
-        lines: Mapping[str, _Line],
-        strips: Sequence[Mapping[str, Columns]],
-        in_place: Collection[str] = (),
-        shared: Sequence[SharedRing] = (),
-    ) -> tuple[int, tuple[str, ...]]:
-        """Bytes of the line buffers and of what lies beside them for an instant, in the strip that needs the most;
-        which results are made over rows that die. Patches `in_place` are not there, and one ring is of both lines of
-        those `shared`."""
-        in_shared = {name for one in shared for name in (one.line, one.result)}
-        overlaps = overlaps_of(part, links, lambda name: lines[name].rows, lines)
-        overlaps = [one for one in overlaps if one.line not in in_shared]
-        gains: dict[str, list[Gain]] = {one.results[0]: [] for one in overlaps}
-        lasting, beside = list[int](), list[list[int]]()
-        for columns in strips:
-            lasting.append(0)
-            scratch = [stage.op if stage.op.scratch not in in_place else None for stage in part]
-            beside.append([self._size_of_scratch(op, by_rows=True) if op else 0 for op in scratch])
-            sizes = self._sizes(lines, columns)
-            for both in shared:
-                slot = both.slot_elements(self.program, part, columns)
-                element = self.program.tensors[both.line].format.storage_bytes
-                sizes |= {both.line: both.slots * slot * element, both.result: 0}
-            for name, size in sizes.items():
-                if lines[name].lasts:
-                    lasting[-1] += size
-                else:
-                    for at in links.span(name):
-                        beside[-1][at] += size
-            for one in overlaps:
-                slots = lines[one.line].rows * self.program.tensors[one.line].format.storage_bytes
-                less = Counter({at: sizes.get(name, 0) for name in one.results for at in links.span(name)})
-                gains[one.results[0]].append((slots * one.lag(self.program, part, columns), less))
-        return least_together(lasting, beside, gains)
-
-    def _sizes(self, lines: Mapping[str, _Line], columns: Mapping[str, Columns]) -> dict[str, int]:
-        """Bytes of the line buffers of a strip, without those whose place the result of their reader takes."""
-        widths = {name: columns[name][1] - columns[name][0] for name in lines}
-        return {
-            name: line.column_bytes * widths[name] * line.rows
-            for name, line in lines.items()
-            if line.under is None or columns[line.under] != columns[name]
-        }
-
-    def _overwritten_outside(self, part: Sequence[Stage], links: Links, end: int) -> int:
+    def _overwritten_outside(self, loop: RowLoop, end: int) -> int:
         """Bytes of whole results whose rows take the place of those of a whole operand that dies here."""
-        saved = 0
+        saved, part, links = 0, loop.part, loop.links
         for at, stage in enumerate(part):
             if self._uses[stage.target][1] < end or stage.is_part_of_more or overwritten(stage, links) is not None:
                 continue
@@ -452,41 +347,3 @@ class Cuts:
                     saved += self._size(stage.target)
                     break
         return saved
-
-    def _line(self, part: Sequence[Stage], links: Links, name: str) -> _Line:
-        makers, readers = links.makers[name], links.readers[name]
-        under = None
-        if len(readers) == 1 and overwritten(part[readers[0]], links) == name:
-            under = part[readers[0]].target
-        whole = part[makers[0]].whole
-        ring = min(self._ring(part, links, name), whole.height)
-        lasts = ring > 1 or len(makers) > 1 or len(readers) > 1
-        return _Line(self._size(name) // (whole.height * whole.width), ring, lasts, under)
-
-    def _ring(self, part: Sequence[Stage], links: Links, name: str) -> int:
-        alone = len(links.readers[name]) == 1
-        block = [] if alone else _block(part, links, name)
-        key = name, 0 if alone else self._uses[block[-1].target][0]
-        if key not in self._rings:
-            reader = part[links.readers[name][0]]
-            one = next(one for one in reader.reads if one.name == name)
-            spans = [one.needed(row + 1) - one.first(row) for row in range(reader.out.height)]
-            self._rings[key] = max(1, *spans) if alone else rings_of(block, demand_order(block))[name]
-        return self._rings[key]
-
-
-def _block(part: Sequence[Stage], links: Links, name: str) -> list[Stage]:
-    """The stages from the makers of a tensor to the first one that all that depends on it goes through."""
-    makers = links.makers[name]
-    known, waiting = {name}, {name}
-    block = [part[at] for at in makers]
-    for at in range(makers[0] + 1, len(part)):
-        stage = part[at]
-        if stage.target != name and any(one.name in known for one in stage.reads):
-            block.append(stage)
-            known.add(stage.target)
-            waiting.add(stage.target)
-        waiting = {one for one in waiting if one not in links.readers or links.readers[one][-1] > at}
-        if at > makers[-1] and waiting == {stage.target} and links.makers[stage.target][-1] == at:
-            break
-    return block

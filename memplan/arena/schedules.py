@@ -8,7 +8,7 @@ needs less of both.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -46,17 +46,56 @@ class Scheduled:
         return max(limit_bytes, self.peak_bytes), self.more_time
 
 
+class Schedules:
+    """Of one program: what was cut and planned for one limit is known for the next."""
+
+    def __init__(
+        self,
+        program: Program,
+        without: Collection[str] = (),
+        planner: str = DEFAULT,
+        budget: Budget | None = None,
+    ) -> None:
+        self._made: list[_Trials] = []
+        self._rest = (_Trials(program, other, without, planner, budget) for other in _programs(program, without))
+
+    def within(self, limit_bytes: int) -> Scheduled:
+        """The schedule of the least modelled time whose arena takes at most so many bytes; if there is none, the
+        smallest arena that was found."""
+        best: Scheduled | None = None
+        for trials in self._trials():
+            if best is not None and best.rank(limit_bytes) <= (limit_bytes, trials.more_time(trials.weighed[0])):
+                break
+            best = trials.within(limit_bytes, best)
+        assert best is not None
+        return best
+
+    def front(self) -> list[Scheduled]:
+        """From the largest arena to the smallest: the best within each limit."""
+        found = [self.within(NO_LIMIT)]
+        while True:
+            lower = self.within(found[-1].peak_bytes - 1)
+            if lower.peak_bytes >= found[-1].peak_bytes:
+                return found
+            found.append(lower)
+
+    @cached_property
+    def floor_bytes(self) -> int:
+        """No schedule takes fewer, whatever its limit; without planning."""
+        return min(trials.floor_bytes() for trials in self._trials())
+
+    def _trials(self) -> Iterator[_Trials]:
+        yield from self._made
+        for trials in self._rest:
+            self._made.append(trials)
+            yield trials
+
+
 def front(
     program: Program, without: Collection[str] = (), planner: str = DEFAULT, budget: Budget | None = None
 ) -> list[Scheduled]:
     """From the largest arena to the smallest: what `cheapest_within` gives for each limit."""
-    every = [_Trials(program, other, without, planner, budget) for other in _programs(program, without)]
-    found = [_within(every, NO_LIMIT)]
-    while True:
-        lower = _within(every, found[-1].peak_bytes - 1)
-        if lower.peak_bytes >= found[-1].peak_bytes:
-            return found
-        found.append(lower)
+    return Schedules(program, without, planner, budget).front()
 
 
 def cheapest_within(
@@ -68,23 +107,7 @@ def cheapest_within(
 ) -> Scheduled:
     """The schedule of the least modelled time whose arena takes at most so many bytes; if there is none, the smallest
     arena that was found."""
-    every = (_Trials(program, other, without, planner, budget) for other in _programs(program, without))
-    return _within(every, limit_bytes)
-
-
-def least_floor(program: Program) -> int:
-    """No schedule of `cheapest_within` takes fewer bytes, whatever its limit; without planning."""
-    return min(floor_bytes(other, again=True) for other in _programs(program, ()))
-
-
-def _within(every: Iterable[_Trials], limit_bytes: int) -> Scheduled:
-    best: Scheduled | None = None
-    for trials in every:
-        if best is not None and best.rank(limit_bytes) <= (limit_bytes, trials.more_time(trials.weighed[0])):
-            break
-        best = trials.within(limit_bytes, best)
-    assert best is not None
-    return best
+    return Schedules(program, without, planner, budget).within(limit_bytes)
 
 
 def least(
@@ -115,6 +138,10 @@ class _Trials:
         self._cuts = Cuts(program, again=True, whole=whole)
         self._floors = Cuts(program, again=True, whole=whole, alone=True, like=self._cuts)
         self._known: dict[Cut, Scheduled] = {}
+
+    def floor_bytes(self) -> int:
+        """What no schedule of the program undercuts."""
+        return floor_bytes(self._program, cuts=self._floors)
 
     def more_time(self, cut: Cut) -> float:
         """Of the time that `lowered` takes, as modelled."""
