@@ -49,6 +49,9 @@ class ComputesAgain(Protocol):
     def floor_bytes(self, program: Program) -> int:
         """None of these plans takes less."""
 
+    def is_slow(self, program: Program) -> bool:
+        """Whether a plan takes about a second, not milliseconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Memory:
@@ -69,6 +72,7 @@ class Memory:
     _smallest: dict[Candidate, Placement] = field(default_factory=dict)  # of the candidate of least RAM
     _again_least: dict[Candidate, int] = field(default_factory=dict)
     _last: dict[Candidate, Program] = field(default_factory=dict)
+    _slow: list[bool] = field(default_factory=list)  # once that was asked
     _again: dict[Candidate, tuple[int, int | None]] = field(default_factory=dict)  # limit, and bytes planned for it
 
     def _program(self, candidate: Candidate) -> Program:
@@ -78,6 +82,16 @@ class Memory:
             self._last.clear()
             self._last[candidate] = program
         return self._last[candidate]
+
+    @property
+    def plans_slowly(self) -> bool:
+        """Whether what computes again is planned, of so large a network that it takes long."""
+        if not self._slow:
+            self._slow.append(False)
+            with suppress(ModelError):
+                wide = self.space.lower(self.space.uniform(self.space.high))
+                self._slow[0] = self.again is not None and self.again.is_slow(wide)
+        return self._slow[0]
 
     def planned_bytes(self, candidate: Candidate, within: int = UNLIMITED) -> int:
         """The arena that the compiler would plan, `within` so many bytes if it can; the model input not counted."""

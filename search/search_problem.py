@@ -130,14 +130,16 @@ class SearchProblem:
         return all(board.costs is None or board.costs.fits(candidate) for board in self.boards)
 
     @property
-    def is_about_ram(self) -> bool:
-        """No board limits anything else."""
-        return all(board.costs is None for board in self.boards)
+    def tries_together(self) -> bool:
+        """Whether a move says something of others: where plans take long and nothing but RAM is limited. Of small
+        networks each is planned, since formats beside each other may need room for a conversion."""
+        return all(board.costs is None for board in self.boards) and self.memory.plans_slowly
 
     def seems_to_fit(self, candidate: Candidate, factor: float = 1.0) -> bool:
-        """The same of a move that is tried: what fits, or does not, says it of what is narrower, or wider."""
+        """The same of a move; where plans take long, what fits says it of what is narrower, what does not of what is
+        wider."""
         known = self._known.setdefault(factor, Known())
-        says = known.says(candidate) if self.is_about_ram else None
+        says = known.says(candidate) if self.tries_together else None
         if says is not None:
             return says
         fits = self.fits(candidate, factor)
@@ -228,10 +230,9 @@ class SearchProblem:
         """Each of these groups in turn in the first of its choices, the widest first, with which the limit holds; also
         those for which none did.
 
-        Who takes more RAM fits no better: where nothing else counts, twice as many are tried at once as long as they
-        fit.
+        Where plans take long, twice as many are tried at once as long as they fit.
         """
-        most = len(wider) if self.is_about_ram else 1
+        most = len(wider) if self.tries_together else 1
         overshooting, at, together = list[int](), 0, 1
         while at < len(wider):
             group = wider[at : at + together]

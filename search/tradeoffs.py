@@ -198,7 +198,7 @@ def by_sum(problem: SearchProblem, tradeoffs: Tradeoffs, wide: Candidate) -> Ite
 def narrowed(problem: SearchProblem, tradeoffs: Tradeoffs, candidate: Candidate, free: set[int]) -> Candidate:
     """One width down at a time where it costs least per byte, until the limit holds or nothing is left."""
     downwards = _downwards(problem, tradeoffs, candidate, free)
-    if problem.is_about_ram:  # each step needs less RAM than the one before
+    if problem.tries_together:  # each step needs less RAM than the one before
         path = list(downwards)
         first = bisect_left(path, True, key=problem.seems_to_fit)
         return path[first] if first < len(path) else problem.repaired(path[-1])

@@ -8,6 +8,13 @@ import numpy as np
 import pytest
 from search_models import network_problem, place_apart
 
+from benchmarks.networks import Network
+from tinyhil.compiler.calibrate import calibrate
+from tinyhil.compiler.lower import lower
+from tinyhil.frontend.load import load_model
+from tinyhil.harness.search.again import Again
+from tinyhil.language.assignment import Assignment
+from tinyhil.language.program import Program
 from tinyhil.search.memory import Memory
 from tinyhil.search.monotone import Known, storage_bytes
 from tinyhil.search.search_problem import SearchProblem
@@ -29,11 +36,18 @@ def one_by_one(
     return found, overshooting
 
 
+def slow(problem: SearchProblem) -> SearchProblem:
+    """As if its plans took long."""
+    problem.memory._slow.append(True)
+    assert problem.tries_together
+    return problem
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_several_at_once_are_raised_as_one_after_the_other(seed: int, tmp_path: Path) -> None:
     random = np.random.default_rng(seed)
     for limit in (15, 17, 20, 25, 40):
-        problem, other = (network_problem(tmp_path, limit, seed) for _ in range(2))
+        problem, other = slow(network_problem(tmp_path, limit, seed)), network_problem(tmp_path, limit, seed)
         order = [int(index) for index in random.permutation(len(problem.space.groups))]
         low, high = problem.space.uniform(problem.space.low), problem.space.high
         if problem.fits(low):
@@ -45,7 +59,7 @@ def test_few_are_planned_where_all_fit(tmp_path: Path) -> None:
     calls = []
     memory = Memory(problem.space, lambda program: calls.append(program) or place_apart(program))  # type: ignore[func-returns-value]
     groups = range(len(problem.space.groups))
-    counted = SearchProblem(problem.space, memory, problem.evaluator, 1000)
+    counted = slow(SearchProblem(problem.space, memory, problem.evaluator, 1000))
     low, high = problem.space.uniform(problem.space.low), problem.space.high
     assert counted.promote(groups, low, high) == (problem.space.uniform(high), [])
     assert len(calls) <= len(groups).bit_length()
@@ -53,7 +67,7 @@ def test_few_are_planned_where_all_fit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", [15, 17, 20, 25])
 def test_narrowing_stops_at_the_first_step_that_fits(limit: int, tmp_path: Path) -> None:
-    problem = network_problem(tmp_path, limit)
+    problem = slow(network_problem(tmp_path, limit))
     groups, low, high = problem.space.groups, problem.space.low, problem.space.high
     free = problem.in_ram()
     losses = {(index, low): float(index + 1) for index in free}
@@ -98,3 +112,26 @@ def test_formats_of_one_width_tell_nothing_of_each_other() -> None:
     assert known.says((Choice("fixed16"), Choice("fixed16"))) is False
     assert known.says((Choice("posit16es1"), Choice("fixed16"))) is None
     assert [storage_bytes(Choice(name)) for name in ("fixed4", "int8", "posit16es1", "float32")] == [1, 1, 2, 4]
+
+
+def test_of_a_small_network_every_move_is_planned(tmp_path: Path) -> None:
+    """Formats beside each other may need room for a conversion that one format for both does not."""
+    problem = network_problem(tmp_path, 20)
+    again = Again(lambda program: program, more_time=10.0)
+    memory = Memory(problem.space, place_apart, again=again)
+    assert not memory.plans_slowly
+    assert not problem.tries_together
+    program = lower_large(tmp_path)
+    assert again.is_slow(program)
+
+
+def lower_large(folder: Path) -> Program:
+    """A network of nine layers, each by rows."""
+    net = Network(12)
+    for _ in range(9):
+        net = net.conv(4, 3, 1, pad=1).relu()
+    path = folder / "large.onnx"
+    path.write_bytes(net.model().SerializeToString())
+    graph = load_model(path).graph
+    x = np.random.default_rng(0).normal(size=(2, *graph.shapes[graph.inputs[0]][1:])).astype(np.float32)
+    return lower(graph, Assignment("fixed8"), calibrate(graph, x, {}))

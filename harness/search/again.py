@@ -12,10 +12,12 @@ from tinyhil.language.program import Program
 from tinyhil.memplan import Budget
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.placement_preference import chosen
+from tinyhil.memplan.arena.row_stages import stages_of
 from tinyhil.memplan.arena.schedules import Schedules
 from tinyhil.preference import RAM, Wish
 
 PLAN_NODES = 20_000  # of one plan: a search makes thousands, and the bound is nearly always met before
+MANY_STAGES = 8  # the loops over rows are as many as pairs of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,10 @@ class Again:
     def floor_bytes(self, program: Program) -> int:
         """None of these plans takes less; without planning."""
         return self._schedules(program).floor_bytes
+
+    def is_slow(self, program: Program) -> bool:
+        """So many operations by rows that their loops are hundreds."""
+        return len(stages_of(self.arranged(program))) >= MANY_STAGES
 
     def smallest(self, program: Program) -> Placement:
         """The fewest bytes at that price."""
