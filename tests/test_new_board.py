@@ -45,6 +45,20 @@ def test_one_entry_runs(tmp_path: Path) -> None:
     assert again["raw"] == mine["raw"]
 
 
+def test_a_command_knows_the_bench_that_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read by itself is not said."""
+    given, usual = tmp_path / "my bench.yaml", tmp_path / "usual.yaml"
+    given.write_text("locks:\n  wait_s: 7\n")
+    usual.write_text(given.read_text())
+    monkeypatch.setenv("HIL_BENCH", str(usual))
+    run = ("run", "--model", "digits_mlp", "--board", "uno", "--samples", 1, "--json")
+    made = record_of(hil(*run, "--bench", given.name, cwd=tmp_path))
+    command = made["provenance"]["command"]
+    assert command.endswith("--bench 'my bench.yaml'")
+    assert record_of(hil(*shlex.split(command)[1:], "--json", cwd=tmp_path))["raw"] == made["raw"]
+    assert "--bench" not in record_of(hil(*run, cwd=tmp_path))["provenance"]["command"]
+
+
 def test_the_command_in_a_search_record_knows_its_board(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(NANO)
     small = ("--samples", 20, "--evaluations", 2, "--formats", "fixed8", "--results", "r", "--arena", 400)

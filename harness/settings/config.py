@@ -14,7 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from tinyhil.crossbars.hardware import Hardware
 from tinyhil.errors import BoardError, did_you_mean
 from tinyhil.harness.settings.assets import asset
-from tinyhil.harness.settings.bench_file import Bench, parse_bench
+from tinyhil.harness.settings.bench_file import Bench, default_bench, parse_bench
 from tinyhil.harness.settings.chip_like import complete_chips
 from tinyhil.harness.settings.crossbars import WithCrossbars, make_hardware, require_known
 from tinyhil.harness.settings.emulator_entry import Emulator, Machine, Upload
@@ -197,11 +197,12 @@ class Content(Record):
 
 
 class Boards(Record):
-    """`entries`: kinds of boards; `bench`: those that stand on the user's desk."""
+    """`entries`: kinds of boards; `bench`: those that stand on the user's desk, by the file `bench_source`."""
 
     source: Path
     entries: dict[str, BoardSpec]
     bench: Bench = Bench()
+    bench_source: Path | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -209,11 +210,13 @@ class Boards(Record):
         return tuple(self.entries)
 
     def repeated(self, command: str) -> str:
-        """A `hil` command with the file that these boards are of, where it is not the one that ships: without it the
-        command would not know them. Calls from Python stay as they are."""
-        if self.source == asset("boards.yaml") or not command.startswith("hil "):
+        """A `hil` command with the files that say which boards there are, where they are not those that it reads by
+        itself: without them it would not know these. Calls from Python stay as they are."""
+        if not command.startswith("hil "):
             return command
-        return f"{command} {shlex.join(['--boards-file', str(self.source)])}"
+        boards = [] if self.source == asset("boards.yaml") else ["--boards-file", str(self.source)]
+        bench = [] if self.bench_source in (None, default_bench()) else ["--bench", str(self.bench_source)]
+        return " ".join([command, *map(shlex.quote, [*boards, *bench])])
 
     def board(self, name: str) -> BoardSpec:
         """The kind of board that `name` means: a kind, an instance of the bench, or `kind@which`.
@@ -241,7 +244,7 @@ def load_boards(path: Path | None = None, bench: Path | None = None) -> Boards:
     if bench is None:
         return boards
     found = parse_bench(read_text(bench, "bench file"), bench, boards.names)
-    return boards.model_copy(update={"bench": found})
+    return boards.model_copy(update={"bench": found, "bench_source": bench})
 
 
 def parse_boards(text: str, source: Path) -> Boards:
