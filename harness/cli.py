@@ -48,6 +48,7 @@ from tinyhil.harness.commands import (
     watch,
 )
 from tinyhil.harness.commands.common import say
+from tinyhil.harness.commands.given_once import about_one
 from tinyhil.harness.settings.failure import defect, failure
 from tinyhil.harness.settings.output import outlive_reader
 from tinyhil.notice import telling
@@ -108,7 +109,7 @@ GROUPS = {
 }
 for _commands in GROUPS.values():
     for _command in _commands:
-        hil.add_command(completion.with_names(_command))
+        hil.add_command(about_one(completion.with_names(_command)))
 
 
 def main(arguments: list[str] | None = None) -> None:

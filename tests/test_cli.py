@@ -362,3 +362,29 @@ def test_a_note_is_printed_once_in_a_command() -> None:
 
     for _ in range(2):
         assert CliRunner().invoke(twice).stderr.splitlines() == ["due: compiling", "due: built"]
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("plan", "--model", "digits_mlp", "--board", "uno", "--board", "due"), "--board"),
+        (("golden", "update", "--board", "uno", "--model", "digits_mlp", "--model", "fastgrnn_har"), "--model"),
+        (("run", "--board", "uno", "--model", "digits_mlp", "--format", "fixed8", "--format", "int8"), "--format"),
+    ],
+)
+def test_of_two_boards_none_is_left_out_without_a_word(words: tuple[str, ...], option: str, tmp_path: Path) -> None:
+    done = hil(*words, cwd=tmp_path)
+    said = f"hil: {option} is given twice, and one is taken; run the command once for each; see `hil "
+    assert (done.returncode, done.stderr.startswith(said)) == (2, True), done.stderr
+    command = " ".join(word for word in words[:2] if not word.startswith("-"))
+    assert done.stderr.strip().endswith(f"see `hil {command} --help`")
+
+
+def test_boards_and_formats_come_one_by_one_or_with_commas(tmp_path: Path) -> None:
+    one_by_one = ("--board", "uno", "--board", "due", "--formats", "fixed8", "--formats", "int8")
+    together = ("--board", "uno,due", "--formats", "fixed8,int8")
+    found = [hil("fit", "digits_mlp", *given, "--json", cwd=tmp_path).stdout for given in (one_by_one, together)]
+    assert found[0] == found[1]
+    assert {(row["board"], row["format"]) for row in json.loads(found[0])["rows"]} == {
+        (board, fmt) for board in ("uno", "due") for fmt in ("fixed8", "int8")
+    }

@@ -376,6 +376,21 @@ def test_exports(records: list[Path], tmp_path: Path) -> None:
     assert "`not-bit-exact`" in text
 
 
+def test_of_a_folder_the_newest_runs_are_shown(records: list[Path], tmp_path: Path) -> None:
+    record = json.loads(records[0].read_text())
+    for number, (board, flash) in enumerate([("uno", 1111), ("uno", 2222), ("due", 3333)]):
+        path = tmp_path / "results" / board / f"2026111{number}T000000Z-0.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({**record, "board": board, "flash_bytes": flash}))
+    done = hil("report", "results", "--md", "-", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    shown = done.stdout.replace(",", "").replace("\N{NO-BREAK SPACE}", "")
+    assert [number in shown for number in ("1111", "2222", "3333")] == [False, True, True]
+    (tmp_path / "empty").mkdir()
+    refused = hil("report", "empty", cwd=tmp_path)
+    assert (refused.returncode, refused.stderr.strip()) == (2, "hil: empty: no records below")
+
+
 def test_a_trace_needs_a_profile(records: list[Path], tmp_path: Path) -> None:
     record = json.loads(records[0].read_text())
     del record["profile"]

@@ -172,6 +172,11 @@ NO_FLASH_OPTION = click.option(
 )
 
 
+def joined(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> str | None:
+    """Names with commas between, however often the option is given; None if it is not."""
+    return ",".join(value) or None
+
+
 def bench_options(command: Command) -> Command:
     """Which boards there are, and how long to wait for one."""
     return WAIT_OPTION(BENCH_OPTION(BOARDS_OPTION(command)))

@@ -20,11 +20,17 @@ from tinyhil.preference import RAM
     "--boards",
     "--board",
     "names",
-    default="all",
-    show_default=True,
-    help="Boards, with commas between; all: every chip's board.",
+    multiple=True,
+    default=("all",),
+    callback=common.joined,
+    help="Boards, with commas between or one by one; all: every chip's board.  [default: all]",
 )
-@click.option("--formats", help="Number formats, with commas between.  [default: fixed8,int8,fixed16]")
+@click.option(
+    "--formats",
+    multiple=True,
+    callback=common.joined,
+    help="Number formats, with commas between.  [default: fixed8,int8,fixed16]",
+)
 @click.option(
     "--inputs", type=click.Path(path_type=Path), help="Samples: how many decisions differ from the float model's."
 )

@@ -13,7 +13,7 @@ DEFAULT = Path("report.html")
 
 
 @click.command()
-@click.argument("records", nargs=-1, required=True, type=RECORD)
+@click.argument("records", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--out", "-o", type=FILE, help="The page; default: report.html, if no other file is asked for.")
 @click.option("--against", type=RECORD, help="A record to hold each of them to.")
 @click.option("--md", type=FILE, help="A line per record as Markdown; -: to stdout, for $GITHUB_STEP_SUMMARY.")
@@ -29,16 +29,19 @@ def report(
     trace: Path | None,
     overlay: Path | None,
 ) -> None:
-    """Show records as one page that needs no network: of runs, profiles, benches and searches.
+    """Show records as one page that needs no network: of runs, profiles, benches and searches. Of a folder: the newest
+    run of each model, board and format.
 
     Nothing is compared unless --against names a record. Cycles per operation are in the records of `hil profile`.
     """
     import json
 
     from tinyhil.harness.records import exports
+    from tinyhil.harness.records.compare import newest
     from tinyhil.harness.records.schema import read_any
     from tinyhil.harness.report.page import make_page
 
+    records = tuple(file for path in records for file in (newest(path).values() if path.is_dir() else (path,)))
     if (trace or overlay) and len(records) > 1:
         raise click.UsageError("--trace and --overlay are of one record")
     found = [read_any(path) for path in records]

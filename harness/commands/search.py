@@ -68,6 +68,8 @@ if TYPE_CHECKING:
 @click.option("--set", "set_", multiple=True, metavar="NAME=VALUE", help="An option of the strategy; may be repeated.")
 @click.option(
     "--formats",
+    multiple=True,
+    callback=common.joined,
     help="Formats on offer, with commas between.  [default: fixed8,fixed16; on an accelerator fixed2 to fixed8]",
 )
 @click.option(
