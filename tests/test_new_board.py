@@ -99,9 +99,21 @@ def test_a_chip_like_another(tmp_path: Path) -> None:
     boards = boards_of(LIKE, tmp_path)
     mine, due = boards.board("mine").chip, boards.board("due").chip
     assert (mine.name, mine.hal, mine.ram_bytes, mine.flash_bytes) == ("smaller", "sam3x8e", 65536, 131072)
+    assert mine.emulated_as == "sam3x8e"
     other = {"name", "like", "ram_bytes", "flash_bytes"}
     assert mine.model_dump(exclude=other) == due.model_dump(exclude=other)
     assert "HIL_CHIP_SAM3X8E" in defines(boards.board("mine"))
+
+
+def test_a_chip_like_another_is_emulated_as_that_one(tmp_path: Path) -> None:
+    """Its emulator knows no other by name."""
+    (tmp_path / "mine.yaml").write_text(LIKE)
+    run = ("run", "--model", "digits_mlp", "--samples", 1, "--json")
+    mine = record_of(hil(*run, "--board", "mine", "--boards-file", "mine.yaml", cwd=tmp_path))
+    due = record_of(hil(*run, "--board", "due", cwd=tmp_path))
+    assert mine["bit_exact"]
+    assert mine["emulator"] == due["emulator"]
+    assert mine["latency"]["median"] == pytest.approx(due["latency"]["median"], rel=0.01)  # code lies elsewhere
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def _start(board: BoardSpec, session: Session, args: tuple[str, ...], banner_s: 
         drive.mkdir()
         values = {
             "drive": drive,
-            "chip": board.chip.name,
+            "chip": board.chip.emulated_as,
             "image": session.image,
             "static_bytes": session.static_bytes,
             "link": Path(folder) / board.name,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 PUBLISHED = "https://tinyhil.github.io/tinyhil/schemas"
+SET_BY_THE_FILE = ("name", "hal", "emulated_as")  # of chips, where nothing else is said
 Schema = dict[str, Any]
 
 
@@ -33,10 +34,9 @@ def _boards() -> Schema:
 
     found = _of(Content, "boards.yaml of tinyhil: chips and boards")
     chip = found["$defs"]["ChipSpec"]
-    for name in ("name", "hal"):
-        chip["properties"].pop(name)
-    chip["properties"]["hal"] = {"type": "string"}
-    needed = [name for name in chip.pop("required") if name not in ("name", "hal")]
+    chip["properties"].pop("name")
+    chip["properties"] |= {name: {"type": "string"} for name in SET_BY_THE_FILE[1:]}
+    needed = [name for name in chip.pop("required") if name not in SET_BY_THE_FILE]
     chip["anyOf"] = [{"required": ["like"]}, {"required": needed}]
     return found
 

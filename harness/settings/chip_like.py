@@ -13,7 +13,8 @@ Plain = dict[str, Any]
 
 
 def complete_chips(data: Any, root: yaml.Node, known: Mapping[str, Plain]) -> list[Fault]:
-    """Give each chip of a board file its name, its folder in firmware/hal/ and what it has of the chip it is like.
+    """Give each chip of a board file its name, its folder in firmware/hal/, what it is emulated as and what it has of
+    the chip it is like.
 
     `known`: chips of the file that this one stands beside.
     """
@@ -31,7 +32,7 @@ def complete_chips(data: Any, root: yaml.Node, known: Mapping[str, Plain]) -> li
         for one in [*reversed(models), name]:
             own = written.get(one, known.get(one, {}))
             whole = {"hal": one, **whole, **own}
-        chips[name] = {**whole, "name": name}
+        chips[name] = {"emulated_as": name, **whole, "name": name}  # `known` have theirs, which is inherited
     return faults
 
 

@@ -67,6 +67,7 @@ class ChipSpec(WithCrossbars):
     name: Name
     like: Name | None = None  # has what that chip has, but what is said of this one
     hal: Name  # folder in firmware/hal/: the chip's name, or that of the one it is like
+    emulated_as: Name  # a chip that ships, which its emulator knows: itself, or the one it is like
     core: Literal["avr", "cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "host"]
     machine: Machine = ""  # the compiler's options for the core
     flash_bytes: PositiveInt | None = None
