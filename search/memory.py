@@ -172,9 +172,9 @@ class Memory:
             return
         candidate = self.least()
         placed = self._fewest(candidate)
-        least = placed.plan.peak_bytes
+        least, limit = placed.plan.peak_bytes, f"{limit_bytes} B of {'RAM' if self.option == '--ram' else 'arena'}"
         raise Infeasible(
-            f"search: {limit_bytes} B of RAM are not feasible, the least is {least} B{self.beside} (every tensor in "
+            f"search: {limit} are not feasible, the least is {least} B{self.beside} (every tensor in "
             f"{candidate[0].format}): {_live(placed)}; try {self.option} {least}{' and more' if self.beside else ''}",
             (self.option, least),
         )

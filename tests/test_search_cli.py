@@ -274,6 +274,7 @@ def test_a_limit_for_the_whole_ram_of_the_board(strategy: str, spare: int, folde
     ("arguments", "inputs", "message"),
     [
         (["--ram", "3"], "x.npz", r"3 B of RAM are not feasible, the least is 9 B"),
+        (["--arena", "3"], "x.npz", r"3 B of arena are not feasible, the least is 9 B"),
         (["--ram", "11", "--strategy", "best"], "x.npz", "known: lagrange"),
         (["--ram", "11", "--set", "depth=3"], "x.npz", "has no option 'depth'"),
         (["--ram", "11", "--formats", "fixed8,float7"], "x.npz", "unknown number format 'float7'"),
