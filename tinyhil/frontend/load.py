@@ -13,18 +13,25 @@ from tinyhil.frontend.dsl import load_dsl
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.frontend.ports import ANY_STREAM, Stream
-from tinyhil.frontend.tflite import load_tflite
-from tinyhil.frontend.tflite_pair import load_pair
 from tinyhil.references.verify import checked
 
-READERS = dict(zip(SUFFIXES, (load_onnx, lambda path, _: load_dsl(path), load_tflite), strict=True))
+
+def _load_tflite(path: Path, stream: Stream) -> Model:
+    """A second file's, too, that takes what this one gives. Imported where it is asked for: most commands read none."""
+    from tinyhil.frontend.tflite import load_tflite
+    from tinyhil.frontend.tflite_pair import load_pair
+
+    return load_tflite(path, stream) if stream.then is None else load_pair(path, stream)
+
+
+READERS = dict(zip(SUFFIXES, (load_onnx, lambda path, _: load_dsl(path), _load_tflite), strict=True))
 
 
 def load_model(path: Path, stream: Stream = ANY_STREAM, without: Collection[str] = ()) -> Model:
     """The model in `path`, without the channels that are constant; ModelError if it is damaged, unsupported, or in no
     known language. `stream`: what is known of its states (frontend/ports.py). `without`: names of passes to leave out.
     """
-    reader = load_pair if stream.then is not None else READERS.get(path.suffix.lower())
+    reader = _load_tflite if stream.then is not None else READERS.get(path.suffix.lower())
     if reader is None:
         raise ModelError(f"{path}: not a model file; known are {', '.join(SUFFIXES)}")
     if stream.rounding and path.suffix.lower() != ".tflite":
