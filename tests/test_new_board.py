@@ -127,6 +127,7 @@ def test_the_emulator_of_a_chip_knows_it(boards_file: Path | None) -> None:
     for board in load_boards(boards_file).entries.values():
         emulator = board.chip.emulator
         if emulator is not None and emulator.program.endswith("armsim"):
+            assert board.chip.name not in known or board.chip.emulated_as == board.chip.name
             for arguments in (emulator.args, emulator.foreign_args, emulator.loader_args):
                 asked = filled(arguments, defaultdict(str, chip=board.chip.emulated_as))
                 assert not asked or asked[asked.index("--chip") + 1] in known, board.name
