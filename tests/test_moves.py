@@ -138,7 +138,7 @@ def lower_large(folder: Path) -> Program:
     return lower(graph, Assignment("fixed8"), calibrate(graph, x, {}))
 
 
-@pytest.mark.parametrize("place", ["in_rows", "in_two_passes", "smallest"])
+@pytest.mark.parametrize("place", ["Cuts", "smallest"])
 def test_interrupted_planning_begins_anew(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C ends a search while it plans; its answer is planned after that."""
     program, again = lower_large(tmp_path), Again(lambda program: program, more_time=10.0)
