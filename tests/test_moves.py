@@ -154,5 +154,5 @@ def test_interrupted_planning_begins_anew(place: str, tmp_path: Path, monkeypatc
     assert fresh.smallest(program).plan.peak_bytes == expected.plan.peak_bytes
 
 
-def _interrupt(*_: object) -> None:
+def _interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
