@@ -138,13 +138,14 @@ class SearchProblem:
     def seems_to_fit(self, candidate: Candidate, factor: float = 1.0) -> bool:
         """The same of a move; where plans take long, what fits says it of what is narrower, what does not of what is
         wider."""
+        if not self.tries_together:
+            return self.fits(candidate, factor)
         known = self._known.setdefault(factor, Known())
-        says = known.says(candidate) if self.tries_together else None
-        if says is not None:
-            return says
-        fits = self.fits(candidate, factor)
-        known.learn(candidate, fits=fits)
-        return fits
+        says = known.says(candidate)
+        if says is None:
+            says = self.fits(candidate, factor)
+            known.learn(candidate, fits=says)
+        return says
 
     def fits_ram(self, candidate: Candidate, factor: float = 1.0) -> bool:
         """Whether, on each board that limits RAM, `factor` times the limit holds the arena and what lies beside it."""

@@ -82,8 +82,8 @@ def test_corrections_keep_more_decisions(wanted: Corrections, more: int) -> None
 
 def test_what_is_written_is_what_was_corrected(tmp_path: Path) -> None:
     np.savez(tmp_path / "train.npz", x=DIGITS.x_train[:100])
-    options = ["digits_mlp", "--inputs", "train.npz", "--equalize", "--correct-bias", "--format", "fixed4"]
-    done = hil("calibrate", *options, "--out", "m.onnx", cwd=tmp_path)
+    options = ["digits_mlp", "--inputs", "train.npz", "--equalize", "--correct-bias"]
+    done = hil("calibrate", *options, "--format", "fixed4", "--out", "m.onnx", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     opened = open_model(str(tmp_path / "m.onnx"))
     program = lower(opened.model.graph, Assignment("fixed4"), opened.required_ranges(None))
@@ -94,12 +94,11 @@ def test_what_is_written_is_what_was_corrected(tmp_path: Path) -> None:
     before = dequantize_outputs(plain, run_reference(plain, quantize_inputs(plain, DIGITS.x_test)[0]).outputs)
     right = [(found.argmax(1) == DIGITS.y_test).mean() for found in (outputs, before)]
     assert right[0] > right[1] + 0.1
-    rounding = ["--out", "n.onnx", "--learn-rounding", "--format", "fixed4pc"]
-    for more, said in (
-        ([], "is an ONNX file"),
-        (["--out", "m.json"], "is an ONNX file"),
-        (rounding, "no weights are in"),
+    for fmt, more, said in (
+        ("fixed4", [], "is an ONNX file"),
+        ("fixed4", ["--out", "m.json"], "is an ONNX file"),
+        ("fixed4pc", ["--out", "n.onnx", "--learn-rounding"], "no weights are in"),
     ):
-        refused = hil("calibrate", *options, *more, cwd=tmp_path)
+        refused = hil("calibrate", *options, "--format", fmt, *more, cwd=tmp_path)
         assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
         assert said in refused.stderr

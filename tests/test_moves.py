@@ -15,6 +15,7 @@ from tinyhil.frontend.load import load_model
 from tinyhil.harness.search.again import Again
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.program import Program
+from tinyhil.memplan.arena import schedules
 from tinyhil.search.memory import Memory
 from tinyhil.search.monotone import Known, storage_bytes
 from tinyhil.search.search_problem import SearchProblem
@@ -135,3 +136,23 @@ def lower_large(folder: Path) -> Program:
     graph = load_model(path).graph
     x = np.random.default_rng(0).normal(size=(2, *graph.shapes[graph.inputs[0]][1:])).astype(np.float32)
     return lower(graph, Assignment("fixed8"), calibrate(graph, x, {}))
+
+
+@pytest.mark.parametrize("place", ["Cuts", "smallest"])
+def test_interrupted_planning_begins_anew(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends a search while it plans; its answer is planned after that."""
+    program, again = lower_large(tmp_path), Again(lambda program: program, more_time=10.0)
+    least = again.floor_bytes(program)
+    expected = again.smallest(program)
+    fresh, made = Again(lambda program: program, more_time=10.0), getattr(schedules, place)
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(schedules, place, _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            fresh.within(program, least)
+    assert getattr(schedules, place) is made
+    assert fresh.floor_bytes(program) == least
+    assert fresh.smallest(program).plan.peak_bytes == expected.plan.peak_bytes
+
+
+def _interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from wire_bench import ROOT
 from tinyhil.errors import ConfigError
 from tinyhil.harness.build.platformio import INI, MANIFESTS, defines, manifest, project_files
 from tinyhil.harness.settings.config import Boards, load_boards
+from tinyhil.harness.settings.emulator_entry import filled
 
 NANO = """boards:
   nano: {title: Arduino Nano, chip: atmega328p, usb: ["1A86:7523"], upload_baud: 57600, reset: on_open, upload: arduino}
@@ -114,6 +117,20 @@ def test_a_chip_like_another_is_emulated_as_that_one(tmp_path: Path) -> None:
     assert mine["bit_exact"]
     assert mine["emulator"] == due["emulator"]
     assert mine["latency"]["median"] == pytest.approx(due["latency"]["median"], rel=0.01)  # code lies elsewhere
+
+
+@pytest.mark.parametrize("boards_file", [None, ROOT / "benchmarks" / "published_boards.yaml"])
+def test_the_emulator_of_a_chip_knows_it(boards_file: Path | None) -> None:
+    usage = subprocess.run([ROOT / "emulators/cortexm/build/armsim"], capture_output=True, text=True).stderr
+    known = set(usage.partition("chips: ")[2].partition(";")[0].split())
+    assert {"sam3x8e", "stm32f746"} <= known
+    for board in load_boards(boards_file).entries.values():
+        emulator = board.chip.emulator
+        if emulator is not None and emulator.program.endswith("armsim"):
+            assert board.chip.name not in known or board.chip.emulated_as == board.chip.name
+            for arguments in (emulator.args, emulator.foreign_args, emulator.loader_args):
+                asked = filled(arguments, defaultdict(str, chip=board.chip.emulated_as))
+                assert not asked or asked[asked.index("--chip") + 1] in known, board.name
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,18 @@ def test_every_kernel_in_every_domain_natively(chosen: str, made: list[Made], tm
     assert first_difference(cases, run_natively(cases, tmp_path)) == ""
 
 
+def test_unsigned_values_beside_coded_weights_natively(made: list[Made], tmp_path: Path) -> None:
+    cases = []
+    for weights, values in itertools.product(("posit6es3", "posit16es1", "fp4e2m1"), ("fixed4u", "fixed8u")):
+        for at, network in enumerate(made[:2]):
+            constants = network[0].all_constants()
+            mix = {group[0]: values for group in tied_values(network[0]) if group[0] not in constants}
+            cases.append(case(f"{weights} {values} {at}", Assignment(weights, mix), network))
+    found = [one for one in cases if one is not None]
+    assert len(found) == len(cases)
+    assert first_difference(found, run_natively(found, tmp_path)) == ""
+
+
 @pytest.mark.slow
 def test_more_mixtures_natively(made: list[Made], tmp_path: Path) -> None:
     cases = mixtures(made, MOST_SEEDS)

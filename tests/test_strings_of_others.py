@@ -176,7 +176,10 @@ def replaced(data: Any, path: tuple[Any, ...], value: str) -> Any:
 SHOWN = ("title", "vendor", "url", "unit", "meaning", "source")  # texts, for people alone
 EMPTY = ("vendor", "url", "unit")
 A_BOARD = {
-    "chips": {name: BOARDS["chips"][name] for name in ("atmega328p", "stm32h747", "stm32l4r5", "mps2_an385", "reram")},
+    "chips": {
+        **{name: BOARDS["chips"][name] for name in ("atmega328p", "stm32l4r5", "mps2_an385", "reram")},
+        "stm32h747": {**BOARDS["chips"]["stm32h747"], "emulated_as": "stm32h745"},
+    },
     "boards": {
         "one": {
             **BOARDS["boards"]["h747"],

@@ -5,7 +5,8 @@ A search asks this of every candidate that is too large, so that widths, rows an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tinyhil.language.program import Program
@@ -31,12 +32,14 @@ class Again:
 
     def within(self, program: Program, arena_bytes: int) -> Placement | None:
         """The fastest within so many bytes."""
-        found = self._schedules(program).within(arena_bytes)
+        with self._schedules(program) as schedules:
+            found = schedules.within(arena_bytes)
         return found.placed if found.peak_bytes <= arena_bytes and found.more_time <= self.more_time else None
 
     def floor_bytes(self, program: Program) -> int:
         """None of these plans takes less; without planning."""
-        return self._schedules(program).floor_bytes
+        with self._schedules(program) as schedules:
+            return schedules.floor_bytes
 
     def is_slow(self, program: Program) -> bool:
         """So many operations by rows that their loops are hundreds."""
@@ -44,16 +47,19 @@ class Again:
 
     def smallest(self, program: Program) -> Placement:
         """The fewest bytes at that price."""
-        schedules, budget = self._schedules(program), Budget(nodes=PLAN_NODES)
-        best = chosen(self.arranged(program), Wish(RAM), budget=budget)
-        while True:
-            lower = schedules.within(best.plan.peak_bytes - 1)
-            if lower.peak_bytes >= best.plan.peak_bytes or lower.more_time > self.more_time:
-                return best
-            best = lower.placed
+        best = chosen(self.arranged(program), Wish(RAM), budget=Budget(nodes=PLAN_NODES))
+        with self._schedules(program) as schedules:
+            while True:
+                lower = schedules.within(best.plan.peak_bytes - 1)
+                if lower.peak_bytes >= best.plan.peak_bytes or lower.more_time > self.more_time:
+                    return best
+                best = lower.placed
 
-    def _schedules(self, program: Program) -> Schedules:
-        """Those of the program that was asked about last are known."""
-        if not self._last or self._last[0][0] is not program:
-            self._last[:] = [(program, Schedules(self.arranged(program), budget=Budget(nodes=PLAN_NODES)))]
-        return self._last[0][1]
+    @contextmanager
+    def _schedules(self, program: Program) -> Iterator[Schedules]:
+        """Those of the program that was asked about last are known; not where planning was interrupted."""
+        last = self._last.pop() if self._last else None
+        if last is None or last[0] is not program:
+            last = program, Schedules(self.arranged(program), budget=Budget(nodes=PLAN_NODES))
+        yield last[1]
+        self._last.append(last)

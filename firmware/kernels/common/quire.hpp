@@ -29,6 +29,10 @@ struct MantissaBits<int8_t> {
     static constexpr int value = 8;
 };
 template <>
+struct MantissaBits<uint8_t> {
+    static constexpr int value = 8;
+};
+template <>
 struct MantissaBits<int16_t> {
     static constexpr int value = 16;
 };
