@@ -15,6 +15,7 @@ import numpy as np
 from record_consumers import consume
 
 from tinyhil.errors import HilError
+from tinyhil.frontend import tflite, tflite_pair
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.energy.technology import find_technology
 from tinyhil.harness.records.partial import PartialLine
@@ -31,6 +32,7 @@ from tinyhil.sealed import MARK, Damaged, sealed, unsealed, whole_lines
 from tinyhil.search.journal import Said
 from tinyhil.search.trial import DeviceLine, TrialLine
 
+READ_LATER = (tflite, tflite_pair)  # imported where a file is read: only what is imported here is instrumented
 MOST_ELEMENTS = 5000  # of a model that is run
 BESIDE = Path(__file__).parent / "records" / "profile.json"
 
