@@ -98,6 +98,7 @@ class Costs:
     clock_hz: int
     limits: Limits
     margin: float = 0.0
+    applies: Callable[[Candidate], bool] = lambda candidate: True  # whether here, too, it would be as it was measured
     _known: dict[Candidate, Estimate | None] = field(default_factory=dict)
 
     def fits(self, candidate: Candidate) -> bool:
@@ -211,7 +212,7 @@ class Costs:
 
     @cached_property
     def _measured(self) -> dict[Candidate, Run]:
-        return {run.candidate: run for run in self.runs}
+        return {run.candidate: run for run in self.runs if self.applies(run.candidate)}
 
     @cached_property
     def _whole(self) -> list[Run]:

@@ -125,6 +125,10 @@ class Memory:
             self._again_least[candidate] = self.again.floor_bytes(self._program(candidate))
         return self._again_least[candidate] > limit_bytes
 
+    def least_bytes(self) -> int:
+        """The fewest bytes of arena for which anything is known to be feasible: those that a refusal names."""
+        return self.fewest_bytes(self.least())
+
     def fewest_bytes(self, candidate: Candidate) -> int:
         """The smallest arena to be had, computing again where that is permitted."""
         return self._fewest(candidate).plan.peak_bytes

@@ -169,6 +169,10 @@ class SearchProblem:
         """The arena that the compiler would plan under the limit."""
         return self.memory.planned_bytes(candidate, self.limit_bytes - self.beside_bytes(candidate))
 
+    def ram_bytes(self, candidate: Candidate) -> int:
+        """What the limit is held against: that arena, and what the candidate takes beside it."""
+        return self.planned_bytes(candidate) + self.beside_bytes(candidate)
+
     def placed(self, candidate: Candidate) -> Placement:
         """As the compiler would place it under the limit."""
         return self.memory.placed(candidate, self.limit_bytes - self.beside_bytes(candidate))
@@ -186,8 +190,7 @@ class SearchProblem:
         return max(-1.0 if board.costs is None else board.costs.excess(candidate) for board in self.boards)
 
     def _ram_excess(self, candidate: Candidate) -> float:
-        needed = self.planned_bytes(candidate) + self.beside_bytes(candidate)
-        return needed / self.limit_bytes - 1
+        return self.ram_bytes(candidate) / self.limit_bytes - 1
 
     def fallback(self) -> Candidate:
         """What is known to fit best: the anchor, else the narrowest."""

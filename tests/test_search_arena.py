@@ -40,15 +40,20 @@ def test_a_search_plans_the_arena_that_is_compiled(board: str, tmp_path: Path) -
     assert memory_of(space, None, request).planned_bytes(space.uniform(Choice("fixed8"))) != made.plan.peak_bytes
 
 
-def test_an_answer_computes_again_what_its_limit_asks_for(tmp_path: Path) -> None:
-    """Rows are chosen with widths: what each product once exceeds fits in strips, and the file says for how much."""
-    path, random = tmp_path / "net.onnx", np.random.default_rng(0)
-    onnx.save(mobile().model(), path)
+def windows(folder: Path) -> tuple[str, ...]:
+    """Options that name a network by rows and its samples, in the folder."""
+    random = np.random.default_rng(0)
+    onnx.save(mobile().model(), folder / "net.onnx")
     spread = np.linspace(0.2, 6, 40)[:, None, None, None]
     x = random.normal(size=(40, 3, 20, 20)) * spread + 4 * random.normal(size=(40, 3, 1, 1))
-    np.savez(tmp_path / "x.npz", x=x.astype(np.float32))
+    np.savez(folder / "x.npz", x=x.astype(np.float32))
+    return "--model", "net.onnx", "--inputs", "x.npz", "--calibrate", "x.npz"
+
+
+def test_an_answer_computes_again_what_its_limit_asks_for(tmp_path: Path) -> None:
+    """Rows are chosen with widths: what each product once exceeds fits in strips, and the file says for how much."""
+    asked = windows(tmp_path)
     limit = 850  # each product once takes 930 B
-    asked = ("--model", "net.onnx", "--inputs", "x.npz", "--calibrate", "x.npz")
     search = ("search", *asked, "--arena", str(limit), "--evaluations", "1", "--formats", "fixed8", "--out", "w.yaml")
     refused = hil_command.hil(*search, "--more-time", "0", cwd=tmp_path)
     assert "the least is 930 B" in refused.stderr
@@ -61,3 +66,24 @@ def test_an_answer_computes_again_what_its_limit_asks_for(tmp_path: Path) -> Non
         record = json.loads(hil_command.hil(*run, cwd=tmp_path).stdout)
         assert record["memory"]["arena_bytes"] == expected
         assert record["verdict"] == "valid"
+
+
+def test_the_least_ram_that_is_looked_for_is_what_a_refusal_names(tmp_path: Path) -> None:
+    """`--minimize ram` and `--pareto` compute again as a limit does, and their files plan for that."""
+    asked = windows(tmp_path)
+    search = ("search", *asked, "--evaluations", "1", "--formats", "fixed8,fixed16", "--json")
+    refused = hil_command.hil(*search, "--arena", "1", cwd=tmp_path)
+    least = int(refused.stderr.split("the least is ")[1].split(" B")[0])
+    assert least < 930  # each product once
+    least_of = ("--minimize", "ram", "--arena", "9999", "--points", "100")
+    minimized = json.loads(hil_command.hil(*search, *least_of, cwd=tmp_path).stdout)
+    assert minimized["arena_bytes"] == least
+    swept = ("--pareto", "ram,accuracy", "--levels", "3")
+    front = json.loads(hil_command.hil(*search, *swept, cwd=tmp_path).stdout)["points"]
+    assert min(point["arena_bytes"] for point in front) == least
+    for point in front:
+        run = ("run", "--board", "host", *asked, "--samples", "3", "--assignment", point["assignment_file"], "--json")
+        record = json.loads(hil_command.hil(*run, cwd=tmp_path).stdout)
+        assert record["memory"]["arena_bytes"] <= point["arena_bytes"]  # of the host's own kernels
+    once = json.loads(hil_command.hil(*search, *swept, "--more-time", "0", cwd=tmp_path).stdout)["points"]
+    assert min(point["arena_bytes"] for point in once) == 930

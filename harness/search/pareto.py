@@ -32,6 +32,7 @@ from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.trial import Trial, TrialLog
 
 Vector = tuple[float, ...]
+Schedule = tuple[Candidate, int]  # and the bytes of arena that it is planned in
 NO_LIMIT = float("inf")
 
 
@@ -58,13 +59,18 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One that is or could be of the front. `needs` of each board; `measured` is empty without a board and before it
-    is measured; `name` of a uniform format."""
+    """One that is or could be of the front: a candidate, and by the RAM it is given what it computes again. `needs` of
+    each board; `measured` is empty without a board and before it is measured; `name` of a uniform format."""
 
     trial: Trial
     needs: tuple[Needs, ...]
     measured: tuple[Measured, ...] = ()
     name: str = ""
+
+    @property
+    def schedule(self) -> Schedule:
+        """What it is told by from other points."""
+        return _schedule(self.trial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +108,10 @@ def front_of(found: Sweep, beside: Sequence[Uniform]) -> ParetoOutcome:
     task, meters = found.task, found.meters
     # what formats that all tensors must share need could not be told beforehand: their estimates beat nothing
     apart = () if meters else task.phases.in_time(task.request.seconds, lambda: together(task, None)) or ()
-    estimated = _points(task, meters, found.answers | _earlier(task), beside)
+    estimated = _points(task, meters, (*found.answers.values(), *_earlier(task, meters)), beside)
     front = _front(task, estimated)
     known = [point for point in estimated if point.measured and point not in front]
-    points = _front(task, _measured(task, (*front, *known, *_points(task, meters, {}, apart))))
+    points = _front(task, _measured(task, (*front, *known, *_points(task, meters, (), apart))))
     beside = (*beside, *apart)
     if not points:
         raise Infeasible(found.reason or "search: no point of the front fits the board; the lines above say why")
@@ -120,7 +126,7 @@ class Sweep:
     def __init__(self, task: Task, meters: Sequence[Meter]) -> None:
         self.task, self.meters = task, meters
         self.resources = tuple(name for name in task.request.objectives if name != "accuracy")
-        self.answers: dict[tuple[float, ...], Trial] = {}
+        self.answers: dict[tuple[float, ...], Point] = {}
         self.tried: list[Trial] = []
         self.infeasible, self.reason = 0, ""
         levels = task.request.levels
@@ -152,14 +158,20 @@ class Sweep:
             self.infeasible, self.reason = self.infeasible + 1, str(error)
             return
         for looser, answer in self.answers.items():
-            if all(a >= b for a, b in zip(looser, shares, strict=True)) and problem.fits(answer.candidate):
-                self.answers[shares] = answer
+            candidate = answer.trial.candidate
+            if all(a >= b for a, b in zip(looser, shares, strict=True)) and problem.fits(candidate):
+                trial = replace(answer.trial, ram_bytes=problem.planned_bytes(candidate))
+                self.hold(shares, trial, rams)
                 return
         task.say(f"search: {number + 1} of {len(self._all)}: at most {self._described(limits, rams)}")
         inside = replace(task, request=replace(task.request, seconds=self._seconds(number)))
         found = search_once(inside, problem, f"{_stem(task)}/{number}", None)
         self.tried += [trial for trial in found.trials if trial.kind == "full"]
-        self.answers[shares] = found.best
+        self.hold(shares, found.best, rams)
+
+    def hold(self, shares: tuple[float, ...], trial: Trial, rams: Sequence[int]) -> None:
+        """The answer under these shares, within so many bytes of each board's RAM."""
+        self.answers[shares] = _point(self.task, self.meters, trial, rams)
 
     def _seconds(self, number: int) -> float | None:
         """Until when this search may go on: its share of what is left of --seconds, counted from the beginning."""
@@ -192,14 +204,15 @@ def _span(side: Task, meter: Meter | None, resource: str) -> Span:
     """From the least that was found to what the widest format needs, or the limit that was asked for."""
     problem = side.problem
     if resource == "ram":
-        least, asked = float(problem.memory.planned_bytes(problem.memory.least())), float(side.arena_bytes)
-        values = [_needs(side, meter, candidate).ram for candidate in _uniform_candidates(side)]
+        least, asked = float(problem.memory.least_bytes()), float(side.arena_bytes)
+        values = [_needs(side, None, candidate, side.arena_bytes).ram for candidate in _uniform_candidates(side)]
     else:
         assert meter is not None
         given = side.request.latency_us if resource == "latency" else side.request.flash
         asked = NO_LIMIT if given is None else given
         least = least_of(meter, unbounded(resource), side.arena_bytes)[1]
-        values = [getattr(_needs(side, meter, candidate), resource) for candidate in _uniform_candidates(side)]
+        needs = [_needs(side, meter, candidate, side.arena_bytes) for candidate in _uniform_candidates(side)]
+        values = [getattr(one, resource) for one in needs]
     most = max((value for value in values if value != NO_LIMIT), default=least)
     return Span(least, max(least, min(most, asked)))
 
@@ -209,39 +222,48 @@ def _uniform_candidates(side: Task) -> list[Candidate]:
     return [space.uniform(Choice(name)) for name in space.formats]
 
 
-def _needs(side: Task, meter: Meter | None, candidate: Candidate) -> Needs:
-    """As estimated; infinite where it can not be."""
-    problem = side.problem
+def _point(task: Task, meters: Sequence[Meter], trial: Trial, rams: Sequence[int]) -> Point:
+    """Within so many bytes of each board's RAM."""
+    sides = zip(task.sides, meters or (None,) * len(task.sides), rams, strict=True)
+    return Point(trial, tuple(_needs(side, meter, trial.candidate, ram) for side, meter, ram in sides))
+
+
+def _schedule(trial: Trial) -> Schedule:
+    return trial.candidate, trial.ram_bytes
+
+
+def _needs(side: Task, meter: Meter | None, candidate: Candidate, ram_bytes: int) -> Needs:
+    """As estimated within so many bytes; infinite where it can not be."""
+    problem = replace(side.problem, limit_bytes=ram_bytes)
     if not problem.memory.fits(candidate, 1 << 60):
         return Needs(NO_LIMIT, NO_LIMIT, NO_LIMIT)
-    ram = problem.memory.planned_bytes(candidate) + problem.beside_bytes(candidate)
-    estimate = None if meter is None else meter.costs(Limits()).estimate(candidate)
+    ram = problem.ram_bytes(candidate)
+    estimate = None if meter is None else meter.costs(Limits(), ram_bytes).estimate(candidate)
     return Needs(ram) if estimate is None else Needs(ram, estimate.latency_us, estimate.flash_bytes)
 
 
-def _points(
-    task: Task, meters: Sequence[Meter], answers: dict[tuple[float, ...], Trial], beside: Sequence[Uniform]
-) -> list[Point]:
+def _points(task: Task, meters: Sequence[Meter], answers: Sequence[Point], beside: Sequence[Uniform]) -> list[Point]:
     """The answers, and uniform formats that keep the limits asked for; each once."""
-    uniform = {one.trial.candidate: one for one in beside if one.trial is not None}
-    limits = [side.request.limits for side in task.sides]
-    problem = joined(task, meters, limits, [side.arena_bytes for side in task.sides])
-    trials = {one.trial.candidate: one.trial for one in beside if one.trial and problem.fits(one.trial.candidate)}
-    trials |= {trial.candidate: trial for trial in answers.values()}
-    every = meters or (None,) * len(task.sides)
-    points = []
-    for candidate, trial in trials.items():
-        needs = tuple(_needs(side, meter, candidate) for side, meter in zip(task.sides, every, strict=True))
-        one = uniform.get(candidate)
-        points.append(Point(trial, needs) if one is None else Point(trial, needs, one.on_all, one.format))
-    return points
+    limits, rams = [side.request.limits for side in task.sides], [side.arena_bytes for side in task.sides]
+    problem = joined(task, meters, limits, rams)
+    points = {}
+    for one in beside:
+        if one.trial is not None and problem.fits(one.trial.candidate):
+            point = _point(task, meters, one.trial, rams)
+            points[point.schedule] = replace(point, measured=one.on_all, name=one.format)
+    for answer in answers:
+        points.setdefault(answer.schedule, answer)
+    return list(points.values())
 
 
-def _earlier(task: Task) -> dict[tuple[float, ...], Trial]:
-    """Points of an earlier run of the same sweep, which an interruption of this one is not to lose; as answers."""
+def _earlier(task: Task, meters: Sequence[Meter]) -> list[Point]:
+    """Points of an earlier run of the same sweep, which an interruption of this one is not to lose."""
     if task.phases.key not in ("", task.key):
-        return {}
-    return {(float(trial.number + 2),): trial for trial in trial_log(task, f"{_stem(task)}/points").read()}
+        return []
+    others = [side.arena_bytes for side in task.others]
+    trials = trial_log(task, f"{_stem(task)}/points").read()
+    beside = task.problem.beside_bytes
+    return [_point(task, meters, trial, [trial.ram_bytes + beside(trial.candidate), *others]) for trial in trials]
 
 
 def _front(task: Task, points: Sequence[Point]) -> tuple[Point, ...]:
@@ -270,9 +292,9 @@ def _measured(task: Task, points: Sequence[Point]) -> list[Point]:
     """The points with what each board needs for them; one that does not fit a board is said and left out. A later run
     begins with them, too."""
     log = trial_log(task, f"{_stem(task)}/points")
-    earlier = {trial.candidate: trial for trial in log.read()}
+    earlier = [_schedule(trial) for trial in log.read()]
     numbered = [replace(point.trial, number=number) for number, point in enumerate(points)]
-    if [trial.candidate for trial in numbered[: len(earlier)]] != list(earlier):
+    if [_schedule(trial) for trial in numbered[: len(earlier)]] != earlier:
         log = trial_log(task, f"{_stem(task)}/points")
     log.start(numbered)
     if not task.measures:
@@ -315,7 +337,7 @@ def _record(
     rows = []
     for number, point in enumerate(points, 1):
         path = folder / f"{number}.yaml"
-        write_assignment(path, task.problem.space, point.trial, task.request.prefer)
+        write_assignment(path, task.problem.space, point.trial, task.request.prefer, task.schedule_limit(point.trial))
         rows.append(_row(task, number, path, point))
     figures, examples = held_out(task, points[0].trial.candidate), task.problem.evaluator.examples
     return {

@@ -177,10 +177,9 @@ class SearchRequest:
 
     @property
     def computes_again(self) -> bool:
-        """Whether a candidate that needs more RAM than the limit may compute products again; not where RAM itself is
-        what is looked for, or several boards have one schedule each but one file."""
-        looked_for = self.minimize == "ram" or "ram" in self.objectives
-        return self.more_time > 0 and self.prefer != LEAST_RAM and not looked_for and not self.also
+        """Whether a candidate that needs more RAM than the limit may compute products again; not where several boards
+        have one schedule each but one file."""
+        return self.more_time > 0 and self.prefer != LEAST_RAM and not self.also
 
     @property
     def accelerator_limits(self) -> AcceleratorLimits:

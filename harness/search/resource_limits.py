@@ -6,6 +6,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import Any
@@ -54,14 +55,28 @@ class Meter:
     def __post_init__(self) -> None:
         self._describe = describer(self.task.problem.placed)
 
-    def costs(self, limits: Limits) -> Costs:
-        """Estimates that rest on what was measured up to this phase."""
+    def costs(self, limits: Limits, ram_bytes: int | None = None) -> Costs:
+        """Estimates that rest on what was measured up to this phase. With less `ram_bytes` of arena than the task has,
+        what must compute again to keep them is estimated as it then runs."""
         rows, runs = self.table.rows(self.phase), self.table.runs(self.phase)
-        return Costs(self._describe, rows, runs, self.clock_hz, limits, self.margin)
+        if ram_bytes is None or ram_bytes >= self.task.arena_bytes:
+            return Costs(self._describe, rows, runs, self.clock_hz, limits, self.margin)
+        tight = replace(self.task.problem, limit_bytes=ram_bytes)
+        again = describer(tight.placed)
+
+        def applies(candidate: Candidate) -> bool:
+            with suppress(ModelError):
+                return self.task.problem.ram_bytes(candidate) <= ram_bytes
+            return True
+
+        def describe(candidate: Candidate) -> Described:
+            return self._describe(candidate) if applies(candidate) else again(candidate)
+
+        return Costs(describe, rows, runs, self.clock_hz, limits, self.margin, applies)
 
     def problem(self, limits: Limits, ram_bytes: int) -> SearchProblem:
         """The task's problem under these limits and `ram_bytes` of arena."""
-        return replace(self.task.problem, costs=self.costs(limits), limit_bytes=ram_bytes)
+        return replace(self.task.problem, costs=self.costs(limits, ram_bytes), limit_bytes=ram_bytes)
 
     def measure(self, candidate: Candidate) -> None:
         """Profile it on the board, unless that is known. An image that does not fit, or can not be compiled, is
@@ -224,10 +239,10 @@ def measured_costs(problem: SearchProblem) -> Costs:
 
 def joined(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> SearchProblem:
     """The problem under these limits and bytes of arena, one of each board; without `meters` those of RAM alone."""
-    problems = [replace(side.problem, limit_bytes=ram) for side, ram in zip(task.sides, rams, strict=True)]
     if meters:
-        pairs = zip(problems, meters, limits, strict=True)
-        problems = [replace(problem, costs=meter.costs(limit)) for problem, meter, limit in pairs]
+        problems = [meter.problem(limit, ram) for meter, limit, ram in zip(meters, limits, rams, strict=True)]
+    else:
+        problems = [replace(side.problem, limit_bytes=ram) for side, ram in zip(task.sides, rams, strict=True)]
     return replace(problems[0], also=tuple(problems[1:]))
 
 

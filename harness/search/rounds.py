@@ -16,7 +16,6 @@ from tinyhil.search.costs import Limits
 from tinyhil.search.search_loop import Budget, Found, search
 from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.slim import slimmed
-from tinyhil.search.space import Candidate
 from tinyhil.search.trial import Trial, TrialLog
 
 MOST_ROUNDS = 6
@@ -173,7 +172,7 @@ def minimized(task: Task, meters: Sequence[Meter], objective: str) -> tuple[Foun
         return search_once(task, problem, f"{task.stem(task.ram_bytes)}{tag}", None)
 
     found = attempt(None, "-min")
-    high = _value(task, meter, objective, found.best.candidate)
+    high = _value(task, meter, objective, found.best)
     low = _least(task, meter, objective)
     if found.best.quality < wanted:
         task.say(f"search: more than {request.points:g} points are lost without a bound on {objective}, too")
@@ -190,14 +189,14 @@ def minimized(task: Task, meters: Sequence[Meter], objective: str) -> tuple[Foun
             low = bound
             continue
         if other.best.quality >= wanted:
-            found, high = other, min(bound, _value(task, meter, objective, other.best.candidate))
+            found, high = other, min(bound, _value(task, meter, objective, other.best))
         else:
             low = bound
     if objective == "ram" and task.phases.seconds_left(request.seconds) != 0.0:
-        problem = replace(task.problem, limit_bytes=task.arena_bytes)
+        problem = replace(task.problem, limit_bytes=int(high))
         with suppress(OutOfTime):
             found = replace(found, best=slimmed(problem, found.best, wanted))
-        high = _value(task, meter, objective, found.best.candidate)
+        high = _value(task, meter, objective, found.best)
     task.say(f"search: least {objective} with at most {request.points:g} points lost: {high:,.0f} (estimated)")
     try:
         return _measured_least(task, meters, found, objective, high) if task.measures else (found, ())
@@ -236,15 +235,16 @@ def _with(limits: Limits, objective: str, bound: float | None) -> Limits:
     return replace(limits, latency_us=min(bound, limits.latency_us or bound))
 
 
-def _value(task: Task, meter: Meter | None, objective: str, candidate: Candidate) -> float:
+def _value(task: Task, meter: Meter | None, objective: str, trial: Trial) -> float:
     if objective == "ram" or meter is None:
-        return task.problem.memory.planned_bytes(candidate) + task.problem.beside_bytes(candidate)
-    return meter.costs(unbounded(objective)).value(candidate)
+        return trial.ram_bytes + task.problem.beside_bytes(trial.candidate)
+    return meter.costs(unbounded(objective)).value(trial.candidate)
 
 
 def _least(task: Task, meter: Meter | None, objective: str) -> float:
     if objective == "ram" or meter is None:
-        return _value(task, None, objective, task.problem.memory.least())
+        memory = task.problem.memory
+        return memory.least_bytes() + task.problem.beside_bytes(memory.least())
     return least_of(meter, unbounded(objective), task.arena_bytes)[1]
 
 

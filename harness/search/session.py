@@ -121,7 +121,7 @@ def _swept(task: Task) -> ParetoOutcome:
     if not found.answers and task.phases.is_over(task.request.seconds):
         task, best = _left(task)
         found = Sweep(task, ())
-        found.answers[()] = best
+        found.hold((), best, [side.arena_bytes for side in task.sides])
     return front_of(found, beside)
 
 
