@@ -25,6 +25,8 @@ def isolated(folder: Path) -> Iterator[Network]:
     for made in (_attention(16, 12), _attention(8, 20), _functions(96), _functions(40), _depthwise(8, 12, 3)):
         yield _network(folder, *made, boards=(*BOARDS, *FEW))
     yield _network(folder, *_depthwise(16, 10, 5), boards=(*BOARDS, *FEW))
+    for sizes in ((1, 8, 8, 3), (3, 6, 12, 3), (1, 6, 16, 5)):
+        yield _network(folder, *_small_planes(*sizes), boards=(*BOARDS, *FEW))
 
 
 def _grouped(groups: int, channels: int, side: int) -> tuple[str, Sequence[NodeProto], Shapes, tuple[int, ...]]:
@@ -93,6 +95,26 @@ def _depthwise(channels: int, side: int, kernel: int) -> tuple[str, Sequence[Nod
         helper.make_node("MatMul", ["g", "last"], ["y"]),
     ]
     return f"depthwise {kernel} x {kernel} of {channels}", nodes, {**weights, "last": (12, 4)}, (channels, side, side)
+
+
+def _small_planes(
+    inputs: int, channels: int, side: int, kernel: int
+) -> tuple[str, Sequence[NodeProto], Shapes, tuple[int, ...]]:
+    """The network that everybody begins with: padded convolutions of few channels, whose planes are mostly edges."""
+    last = 2 * channels * (side // 4) ** 2
+    weights = {"one": (channels, inputs, kernel, kernel), "two": (2 * channels, channels, 3, 3), "last": (last, 10)}
+    weights |= {"b1": (channels,), "b2": (2 * channels,), "b3": (10,)}
+    nodes = [
+        helper.make_node("Conv", ["x", "one", "b1"], ["a"], pads=[kernel // 2] * 4),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("MaxPool", ["b"], ["c"], kernel_shape=HALF, strides=HALF),
+        helper.make_node("Conv", ["c", "two", "b2"], ["d"], pads=AROUND),
+        helper.make_node("Relu", ["d"], ["e"]),
+        helper.make_node("MaxPool", ["e"], ["f"], kernel_shape=HALF, strides=HALF),
+        helper.make_node("Flatten", ["f"], ["g"]),
+        helper.make_node("Gemm", ["g", "last", "b3"], ["y"]),
+    ]
+    return f"small planes {kernel} x {kernel} of {inputs} and {channels}", nodes, weights, (inputs, side, side)
 
 
 def _network(

@@ -28,8 +28,20 @@ OF_ITS_OWN = {"length", "units"}  # transforms and cells of recurrent networks: 
 DEPEND = {"count", "along"}  # one of these beside "outer": as many results as operands, which depend on each other
 WIDE, WIDE_DENSE, ZERO_POINTS, ALIGNED = "wide sum", "wide dense sum", "zero points", "aligned distance"
 ODD_WINDOW, ODD_DEPTHWISE, ODD_RESCALED = "odd window", "odd depthwise window", "odd depthwise window rescaled"
+EDGE, EDGE_DEPTHWISE, COPIED = "edge", "edge depthwise", "copied"
 # To what they are part of; some cost nothing.
-ADDITIONS = (WIDE, WIDE_DENSE, ZERO_POINTS, ALIGNED, ODD_WINDOW, ODD_DEPTHWISE, ODD_RESCALED)
+ADDITIONS = (
+    WIDE,
+    WIDE_DENSE,
+    ZERO_POINTS,
+    ALIGNED,
+    ODD_WINDOW,
+    ODD_DEPTHWISE,
+    ODD_RESCALED,
+    EDGE,
+    EDGE_DEPTHWISE,
+    COPIED,
+)
 FAST_WIDTHS = (1, 3)  # of windows, for which a Cortex-M has loops of its own
 REGISTER_BITS = 32
 
@@ -68,7 +80,28 @@ def _counts(program: Program, item: Op | Chain, executions: int) -> Mapping[str,
     else:
         found[f"{_layer(program, op)} {_operands(program, op)}"] += macs
         found.update(_dearer(op, macs, "kernel_y" not in op.params))
+        found.update(_windows(op, macs))
     return found
+
+
+def _windows(op: Op, products: int) -> Mapping[str, float]:
+    """Of a layer with windows: products at places where a window leaves the plane, which are computed one by one, and
+    elements that are copied to make a window of one piece, which serves all channels of the result."""
+    if op.params.get("kernel_y", 1) * op.params.get("kernel_x", 1) == 1:
+        return {}
+    inside = _inside(op, "y", "height") * _inside(op, "x", "width")
+    if _is_depthwise(op):
+        return {EDGE_DEPTHWISE: products * (1 - inside)}
+    copied = products / op.params["outputs"] if op.scratch else 0
+    return {EDGE: products * (1 - inside), COPIED: copied}
+
+
+def _inside(op: Op, along: str, size: str) -> float:
+    """The share of places whose window leaves the plane nowhere, in one direction."""
+    p = op.params
+    window, places = (p[f"kernel_{along}"] - 1) * p.get(f"dilation_{along}", 1), p[f"out_{size}"]
+    starts = [place * p[f"stride_{along}"] - p[f"pad_{along}"] for place in range(places)]
+    return sum(start >= 0 and start + window < p[size] for start in starts) / places
 
 
 def _dearer(op: Op, products: int, dense: bool = False) -> Mapping[str, float]:
