@@ -43,6 +43,7 @@ from tinyhil.harness.fit.features import (
     time_features,
 )
 from tinyhil.harness.job.job import Request, open_model
+from tinyhil.harness.measure.loop_limits import FLOAT, LIMITS
 from tinyhil.harness.measure.profile import profile
 from tinyhil.harness.settings.config import Boards, load_boards
 from tinyhil.language.assignment import Assignment
@@ -61,6 +62,8 @@ INSIDE = (5, 95)  # percentiles
 # No operation is free: cycles of a call, of a product, of an element (two products in an instruction, two instructions
 # in a cycle, and their operands); bytes of a kernel, of a layer, of a call's arguments.
 FLOORS = {CALL: 10.0, IMAGE: 0.0} | dict.fromkeys(ADDITIONS, 0.0)
+OF_BEST_LOOP = 0.7  # the least of a convolution's product as a share of what the best loop known takes
+AT_ONCE = {"cortex-m7": 2.0}  # instructions in a cycle
 LEAST, LEAST_BYTES = 0.5, 16.0
 FEWEST = 5  # images whose stack speaks for a core; of fewer those of a similar one count, too
 SHOWN = ("cycles_band", "code_band", "beside_bytes", "beside_floats_bytes", "copied_code")
@@ -210,11 +213,26 @@ class Row:
         return self.weight == 1.0
 
 
+def floors(core: str) -> Mapping[str, float]:
+    """Least cycles of a feature on this core; of products in convolutions, of which few images tell products from
+    places, as the best loops have them."""
+    loops = {operands: most for operands, most in LIMITS.get(core, {}).items() if FLOAT not in operands}
+    least = {
+        f"{kind} {max(a, b, key=int)}x{min(a, b, key=int)}": OF_BEST_LOOP * most / AT_ONCE.get(core, 1.0)
+        for (a, b), most in loops.items()
+        for kind in ("window", "pointwise")
+    }
+    return {**FLOORS, **{name: max(LEAST, value) for name, value in least.items()}}
+
+
 def fitted(
-    rows: list[Row], least: float, prior: Mapping[str, float] | None = None, weight: float = NEAR
+    rows: list[Row],
+    least: Mapping[str, float],
+    prior: Mapping[str, float] | None = None,
+    weight: float = NEAR,
 ) -> dict[str, float]:
-    """Cost of each feature, at least its floor; what no image tells apart stays near a multiple of `prior`, which has
-    this `weight`."""
+    """Cost of each feature, at least its floor in `least` or that of all others (""); what no image tells apart stays
+    near a multiple of `prior`, which has this `weight`."""
     prior = prior or {}
     names = sorted({name for row in rows for name in row.features} | prior.keys())
     share = np.array([[row.features.get(name, 0.0) / row.value for name in names] for row in rows])
@@ -222,7 +240,7 @@ def fitted(
     known = [row.whole for row in rows]
     near = np.array([prior.get(name, 0.0) for name in names])
     near = near * (np.median(1 / (share[known] @ near)) if prior else 0.0)
-    floor = np.array([FLOORS.get(name, least) for name in names])
+    floor = np.array([least.get(name, least[""]) for name in names])
     scale = np.maximum(share.max(axis=0), np.where(near > 0, weight / np.maximum(near, 1e-9), 1e-9))
     ridge = (weight if prior else RIDGE) * np.eye(len(names))
     wanted = np.concatenate([weights * (1 - share @ floor), (weight if prior else 0.0) * (near - floor) * scale])
@@ -235,7 +253,12 @@ def estimate(costs: Mapping[str, float], features: Mapping[str, float]) -> float
     return sum(costs.get(name, 0.0) * count for name, count in features.items())
 
 
-def band(rows: list[Row], least: float, prior: Mapping[str, float] | None = None, weight: float = NEAR) -> list[float]:
+def band(
+    rows: list[Row],
+    least: Mapping[str, float],
+    prior: Mapping[str, float] | None = None,
+    weight: float = NEAR,
+) -> list[float]:
     """Measured over estimated of all images, and of nine in ten of networks that the fit has not seen; of what it then
     knows nothing it says nothing."""
     ratios = []
@@ -268,14 +291,15 @@ def table(found: list[Point], others: Mapping[str, dict[str, Any]]) -> dict[str,
         beside, floats = ([value for has, value in known if has is wanted] for wanted in (False, True))
         times = [Row(point.network, point.time, point.cycles) for point in own]
         times += [Row(point.network, *timed, _weight(timed[1], point)) for point in own for timed in point.operations]
+        cycles, code_bytes = {**floors(core), "": LEAST}, {**FLOORS, "": LEAST_BYTES}
         codes = [Row(point.network, point.code, point.code_bytes) for point in own]
         cores[core] = {
             "images": len(own),
             "networks": len({point.network for point in own}),
-            "cycles": dict.fromkeys(ADDITIONS, 0.0) | fitted(times, LEAST, time, like.weight),
-            "cycles_band": band(times, LEAST, time, like.weight),
-            "code_bytes": fitted(codes, LEAST_BYTES, code, like.weight),
-            "code_band": band(codes, LEAST_BYTES, code, like.weight),
+            "cycles": dict.fromkeys(ADDITIONS, 0.0) | fitted(times, cycles, time, like.weight),
+            "cycles_band": band(times, cycles, time, like.weight),
+            "code_bytes": fitted(codes, code_bytes, code, like.weight),
+            "code_band": band(codes, code_bytes, code, like.weight),
             "beside_bytes": _spread(beside if len(beside) >= FEWEST else [*beside, *other["beside_bytes"]]),
             "beside_floats_bytes": _spread(floats or other["beside_floats_bytes"]),
             "copied_code": _copied([point for point in own if point.copies], float(np.median(beside))),

@@ -28,7 +28,7 @@ OF_ITS_OWN = {"length", "units"}  # transforms and cells of recurrent networks: 
 DEPEND = {"count", "along"}  # one of these beside "outer": as many results as operands, which depend on each other
 WIDE, WIDE_DENSE, ZERO_POINTS, ALIGNED = "wide sum", "wide dense sum", "zero points", "aligned distance"
 ODD_WINDOW, ODD_DEPTHWISE, ODD_RESCALED = "odd window", "odd depthwise window", "odd depthwise window rescaled"
-EDGE, EDGE_DEPTHWISE, COPIED = "edge", "edge depthwise", "copied"
+EDGE, EDGE_DEPTHWISE, PLACE = "edge", "edge depthwise", "place"
 # To what they are part of; some cost nothing.
 ADDITIONS = (
     WIDE,
@@ -40,7 +40,7 @@ ADDITIONS = (
     ODD_RESCALED,
     EDGE,
     EDGE_DEPTHWISE,
-    COPIED,
+    PLACE,
 )
 FAST_WIDTHS = (1, 3)  # of windows, for which a Cortex-M has loops of its own
 REGISTER_BITS = 32
@@ -86,14 +86,15 @@ def _counts(program: Program, item: Op | Chain, executions: int) -> Mapping[str,
 
 def _windows(op: Op, products: int) -> Mapping[str, float]:
     """Of a layer with windows: products at places where a window leaves the plane, which are computed one by one, and
-    elements that are copied to make a window of one piece, which serves all channels of the result."""
-    if op.params.get("kernel_y", 1) * op.params.get("kernel_x", 1) == 1:
+    places: a window is made there once for all channels of the result."""
+    p = op.params
+    if p.get("kernel_y", 1) * p.get("kernel_x", 1) == 1:
         return {}
-    inside = _inside(op, "y", "height") * _inside(op, "x", "width")
+    edge = products * (1 - _inside(op, "y", "height") * _inside(op, "x", "width"))
     if _is_depthwise(op):
-        return {EDGE_DEPTHWISE: products * (1 - inside)}
-    copied = products / op.params["outputs"] if op.scratch else 0
-    return {EDGE: products * (1 - inside), COPIED: copied}
+        return {EDGE_DEPTHWISE: edge}
+    window = p["kernel_y"] * p["kernel_x"] * p["channels"] // p.get("groups", 1)
+    return {EDGE: edge, PLACE: products / p["outputs"] / window}
 
 
 def _inside(op: Op, along: str, size: str) -> float:
