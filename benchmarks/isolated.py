@@ -27,6 +27,8 @@ def isolated(folder: Path) -> Iterator[Network]:
     yield _network(folder, *_depthwise(16, 10, 5), boards=(*BOARDS, *FEW))
     for sizes in ((1, 8, 8, 3), (3, 6, 12, 3), (1, 6, 16, 5)):
         yield _network(folder, *_small_planes(*sizes), boards=(*BOARDS, *FEW))
+    for made in (_inside(1, 8, 10), _inside(6, 12, 1), _tiny(12, 6)):
+        yield _network(folder, *made, boards=(*BOARDS, *FEW))
 
 
 def _grouped(groups: int, channels: int, side: int) -> tuple[str, Sequence[NodeProto], Shapes, tuple[int, ...]]:
@@ -115,6 +117,37 @@ def _small_planes(
         helper.make_node("Gemm", ["g", "last", "b3"], ["y"]),
     ]
     return f"small planes {kernel} x {kernel} of {inputs} and {channels}", nodes, weights, (inputs, side, side)
+
+
+def _inside(inputs: int, channels: int, height: int) -> tuple[str, Sequence[NodeProto], Shapes, tuple[int, ...]]:
+    """Convolutions without padding, of an image or, where `height` is 1, of a signal of 48 steps."""
+    width = 48 if height == 1 else height
+    window, pool = ((1, 5), [1, 2]) if height == 1 else ((3, 3), HALF)
+    after = [(size - each + 1) // part for size, each, part in zip((height, width), window, pool, strict=True)]
+    weights = {"one": (channels, inputs, *window), "b1": (channels,), "two": (channels, channels, window[0], 3)}
+    nodes = [
+        helper.make_node("Conv", ["x", "one", "b1"], ["a"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("MaxPool", ["b"], ["c"], kernel_shape=pool, strides=pool),
+        helper.make_node("Conv", ["c", "two", "b1"], ["d"]),
+        helper.make_node("Relu", ["d"], ["e"]),
+        helper.make_node("Flatten", ["e"], ["f"]),
+        helper.make_node("Gemm", ["f", "last", "b2"], ["y"]),
+    ]
+    left = channels * (after[0] - window[0] + 1) * (after[1] - 2)
+    title = f"inside {height} x {width} of {inputs} and {channels}"
+    return title, nodes, {**weights, "last": (left, 5), "b2": (5,)}, (inputs, height, width)
+
+
+def _tiny(inputs: int, hidden: int) -> tuple[str, Sequence[NodeProto], Shapes, tuple[int, ...]]:
+    """Two layers, so few products that all else shows."""
+    nodes = [
+        helper.make_node("Gemm", ["x", "one", "b1"], ["a"]),
+        helper.make_node("Tanh", ["a"], ["b"]),
+        helper.make_node("Gemm", ["b", "two", "b2"], ["y"]),
+    ]
+    weights = {"one": (inputs, hidden), "b1": (hidden,), "two": (hidden, 3), "b2": (3,)}
+    return f"tiny {inputs} and {hidden}", nodes, weights, (inputs,)
 
 
 def _network(

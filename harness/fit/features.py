@@ -17,6 +17,7 @@ from tinyhil.language.program import Op, Program, Role
 from tinyhil.memplan import Plan
 from tinyhil.ops.distance import SQUARED_DISTANCE
 from tinyhil.ops.index import GATHER_AT
+from tinyhil.ops.real_functions import LOOKUP
 from tinyhil.passes.chains import Chain, carried_out
 
 IMAGE, CALL, RESULT, ELEMENT, SPARSE, LISTED = "image", "call", "result", "element", "sparse", "listed"
@@ -205,7 +206,7 @@ def _operands(program: Program, op: Op) -> str:
 def _width(program: Program, op: Op) -> str:
     """Of results; what is looked up is what its table holds, even if that stands for floats."""
     fmt = program.tensors[op.output].format
-    is_looked_up = any(program.tensors[name].role == Role.TABLE for name in op.inputs)
+    is_looked_up = op.kernel == LOOKUP.form or any(program.tensors[name].role == Role.TABLE for name in op.inputs)
     if op.domain == SINGLE and not (is_looked_up and op.kernel.arithmetic not in IN_FLOATS):
         return "float"
     return "rescaled" if fmt.domain == AFFINE else str(_bits(program, op.output))
