@@ -147,7 +147,10 @@ def _labels(given: np.ndarray, samples: int, classes: Sequence[str], path: Path,
     y = positions_of(given.reshape(-1), classes, path)
     many = of_steps and given.ndim == 2 and len(given) == samples and given.shape[1] > 1
     if (len(y) != samples and not many) or not np.issubdtype(y.dtype, np.integer):
-        raise DataError(f"{path}: 'y' must hold one integer label per sample ({samples}), not {y.dtype} {len(y)}")
+        words = "; the model names no classes: give their places among its outputs" if y.dtype.kind in "US" else ""
+        raise DataError(
+            f"{path}: 'y' must hold one integer label per sample ({samples}), not {y.dtype} {len(y)}{words}"
+        )
     return y.reshape(samples, -1) if many else y
 
 

@@ -453,6 +453,6 @@ def _array(values: Any, name: str) -> np.ndarray:
         array = np.asarray(values)
     except (ValueError, TypeError, OverflowError):  # numpy has no array for rows of different lengths
         array = np.array([None])
-    if array.dtype.kind in "biuf" and array.ndim:
+    if array.dtype.kind in ("biufU" if name == "y" else "biuf") and array.ndim:
         return array
     raise DataError(f"{name}: not an array of numbers (samples, ...); its rows have different lengths or hold objects")
