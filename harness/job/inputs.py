@@ -17,7 +17,7 @@ from tinyhil.errors import DataError
 from tinyhil.formats.clipping import METHODS
 from tinyhil.frontend.listing import Model
 from tinyhil.harness.job.prompts import prompted, prompts_of
-from tinyhil.harness.job.zoo import ModelSource
+from tinyhil.harness.job.zoo import ModelSource, find_model, streaming_names, zoo_names
 from tinyhil.language.graph import Part, element_count
 
 MANY_ALIKE = 10  # decisions without labels that are alike by no chance
@@ -37,9 +37,12 @@ class Inputs:
 
 
 def load_inputs(model: ModelSource, path: Path | None, limit: int | None, read: Model | None = None) -> Inputs:
-    """Samples for `model`: the file at `path`, or the test part of its data set; the first `limit` of them. `read`:
+    """Samples for `model`: the file at `path`, or the test part of its data set or, where `path` is the name of a model
+    of the zoo and of no file, of that one's; the first `limit` of them. `read`:
     what its file holds; labels may be the names of its classes, and arrays have the names of its inputs.
     DataError if there are none."""
+    if path is not None and path.parent == Path() and path.name in zoo_names() and not path.exists():
+        model, path = find_model(path.name), None
     prompts = prompts_of(model, path)
     if prompts is not None and read is not None:
         inputs = read_prompts(prompts, model, read)
@@ -49,7 +52,7 @@ def load_inputs(model: ModelSource, path: Path | None, limit: int | None, read: 
         found = data.load(model.dataset)
         inputs = Inputs(found.name, found.source, found.sha256, found.x_test, found.y_test, found.message)
     else:
-        raise DataError(f"{model.path}: a model from a file needs --inputs x.npz (key x, labels y) or x.npy")
+        raise no_samples(model)
     if limit is not None and limit > len(inputs.x):
         message = f"{inputs.name}: {len(inputs.x)} samples, fewer than the {limit} asked for"
         return replace(inputs, message=f"{inputs.message}; {message}" if inputs.message else message)
@@ -57,6 +60,13 @@ def load_inputs(model: ModelSource, path: Path | None, limit: int | None, read: 
         y = None if inputs.y is None else inputs.y[:limit]
         inputs = replace(inputs, x=inputs.x[:limit], y=y, all_x=inputs.x)
     return inputs
+
+
+def no_samples(model: ModelSource) -> DataError:
+    """What there is to say where nothing is known to run a model on."""
+    in_zoo = model.name in (*zoo_names(), *streaming_names())
+    what = model.name if in_zoo else f"{model.path}: a model from a file"
+    return DataError(f"{what} needs --inputs x.npz (key x, labels y) or x.npy")
 
 
 def read_prompts(path: Path, source: ModelSource, read: Model) -> Inputs:
@@ -173,10 +183,11 @@ def read_inputs(path: Path, model: Model | None = None, *, of_steps: bool = Fals
                 "x": joined_inputs(loaded, parts, str(path)),
                 **{key: loaded[key] for key in ("y",) if key in loaded},
             }
-        name = next(iter(loaded)) if len(loaded) == 1 and "y" not in loaded else "x"
+        alone = [name for name in loaded if name != "y"]  # whatever it is called, as the model's input or X
+        name = alone[0] if len(alone) == 1 else "x"
         if name not in loaded:
             raise DataError(f"{path}: has no array 'x'; it holds {', '.join(loaded) or 'nothing'}")
-        x, y = loaded[name], loaded.get("y") if name == "x" else None
+        x, y = loaded[name], loaded.get("y")
     if x.shape[:1] == (0,):
         raise DataError(f"{path}: 'x' holds no samples; give an array (samples, ...)")
     if x.ndim == 0 or not np.issubdtype(x.dtype, np.number) or np.iscomplexobj(x):

@@ -423,6 +423,8 @@ def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Record]:
 
 def _named_if_given(x: Any, y: Any) -> tuple[str, ...]:
     """Names of arrays as a call has them, the first ones by their place."""
+    if x is None and y is not None:
+        raise DataError("y: labels of no samples; give x, too")
     return () if x is None else ("x",) if y is None else ("x", "y")
 
 
