@@ -19,6 +19,7 @@ from tinyhil.frontend.listing import Model
 from tinyhil.harness.job.prompts import prompted, prompts_of
 from tinyhil.harness.job.zoo import ModelSource, find_model, streaming_names, zoo_names
 from tinyhil.language.graph import Part, element_count
+from tinyhil.references.classes import class_count
 
 MANY_ALIKE = 10  # decisions without labels that are alike by no chance
 
@@ -123,6 +124,13 @@ def positions_of(labels: np.ndarray, classes: Sequence[str], path: Path) -> np.n
     return np.array([place[word] for word in words], np.int64)
 
 
+def check_labels(name: str, y: np.ndarray | None, classes: int | None) -> None:
+    """DataError if a label of the samples `name` is none of the model's `classes` (None: not known)."""
+    if y is not None and classes is not None and not ((y >= 0) & (y < classes)).all():
+        worst = int(y.max() if y.max() >= classes else y.min())
+        raise DataError(f"{name}: label {worst}, but the model has outputs 0 to {classes - 1}; check 'y'")
+
+
 def joined_inputs(arrays: Mapping[str, Any], parts: Sequence[Part], where: str) -> np.ndarray:
     """The records (samples, ..., elements) of several inputs, each an array (samples, ...) under its name; of a stream
     (samples, steps, ...). DataError names the one that is missing or does not fit."""
@@ -194,6 +202,9 @@ def read_inputs(path: Path, model: Model | None = None, *, of_steps: bool = Fals
         raise DataError(f"{path}: 'x' must be an array of real numbers (samples, ...), not {x.dtype} {list(x.shape)}")
     if y is not None:
         y = _labels(y, len(x), classes, path, of_steps=of_steps and model is not None and model.stream)
+        if model is not None:
+            outputs = element_count(model.graph.shapes[model.graph.outputs[0]])
+            check_labels(str(path), y, class_count(model.graph, outputs))
     if model is not None and model.stream and x.ndim == 2 and x[0].size == _stream_size(model):
         x = x.reshape(len(x), *model.graph.shapes[model.graph.inputs[0]])  # a stream as it is recorded, without steps
     if np.issubdtype(x.dtype, np.floating) and (np.abs(x[np.isfinite(x)]) > np.finfo(np.float32).max).any():

@@ -182,7 +182,7 @@ def newest(folder: Path) -> dict[tuple[str, str, str], Path]:
         if not seen.of_search:
             found[seen.key] = path
     if not found:
-        raise DataError(f"{folder}: no records of runs below")
+        raise DataError(f"{folder}: no records below")
     return found
 
 
