@@ -71,6 +71,8 @@ class _Commands(click.Group):
         for title, commands in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(command.name or "", command.get_short_help_str(200)) for command in commands])
+        with formatter.section("Begin with"):
+            formatter.write_dl(BEGIN)
 
 
 class _ReaderHasGone(Exception):
@@ -107,6 +109,10 @@ GROUPS = {
         completion.completion,
     ),
 }
+BEGIN = (
+    ("hil fit digits_cnn", "Which boards does it fit? A model that ships, or a file of yours."),
+    ("hil docs questions", "Which command answers which question; `hil docs half_hour`: the whole."),
+)
 for _commands in GROUPS.values():
     for _command in _commands:
         hil.add_command(about_one(completion.with_names(_command)))
@@ -142,9 +148,10 @@ def _guard(body: Callable[[], Any], command: str) -> int:
         error.show()
         return errors.EXIT_USAGE
     except click.ClickException as error:
-        command = getattr(getattr(error, "ctx", None), "command_path", "hil")
-        said = " ".join(error.format_message().split()).rstrip(".")
-        return _fail(f"{said}; see `{command} --help`", errors.EXIT_USAGE)
+        context = getattr(error, "ctx", None)
+        usual = f"hil {command}" if command in hil.commands else "hil"
+        said = " ".join(error.format_message().split()).rstrip(".") + _stands_before(error)
+        return _fail(f"{said}; see `{context.command_path if context else usual} --help`", errors.EXIT_USAGE)
     except click.Abort:
         return _fail(*failure(KeyboardInterrupt(), command))
     except (BrokenPipeError, _ReaderHasGone):
@@ -155,6 +162,15 @@ def _guard(body: Callable[[], Any], command: str) -> int:
             sys.stdout = None
         return _fail(*failure(error, command))
     return errors.EXIT_OK
+
+
+def _stands_before(error: click.ClickException) -> str:
+    """That an option nobody knows here is one of the command whose part this is; else nothing."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None or error.ctx.parent is None:
+        return ""
+    above = error.ctx.parent
+    is_known = any(error.option_name in option.opts for option in above.command.params)
+    return f": it stands before `{error.ctx.info_name}`, after `{above.command_path}`" if is_known else ""
 
 
 def _fail(message: str, code: int) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,9 +184,10 @@ class BoardUnderTest:
             place = regression.path_of(record, path, root / self.config.getini("hil_golden"))
             if self.config.getoption("--hil-update"):
                 regression.write(place, record)
-            elif not place.is_file():
-                pytest.fail(f"{place}: no golden record yet; write it: pytest --hil-update", pytrace=False)
-            found = regression.differences(place, record)
+            found = regression.differences(place, record) if place.is_file() else []
+        self._report(record, place, found)
+        if not place.is_file():
+            pytest.fail(f"{place}: no golden record yet; write it: pytest --hil-update", pytrace=False)
         if found:
             text = "\n".join(f"{place}: {line}" for line in found)
             pytest.fail(f"{text}\nread the change; if it is meant: pytest --hil-update", pytrace=False)
@@ -218,21 +219,21 @@ class BoardUnderTest:
         with _in_one_line():
             return place_of(self.name, self._bench())
 
-    def _report(self, record: Mapping[str, Any], golden: Path | None, differences: list[Difference]) -> None:
-        """For JUnit (a property of the test case) and for --hil-json."""
+    def _report(self, record: Mapping[str, Any], golden: Path | None, differences: Sequence[Difference | str]) -> None:
+        """For JUnit (a property of the test case) and for --hil-json; of firmware that is not ours its own words."""
         result = {
             "test": self.node.nodeid,
             "board": record["board"],
             "emulator": record["emulator"],
             "model": record["model"],
-            "format": record["format"],
+            "format": record.get("format") or record.get("output") or "",
             "samples": record["samples"],
-            "bit_exact": record["bit_exact"],
+            "bit_exact": record.get("bit_exact"),
             "median": record["latency"]["median"],
             "unit": record["latency"]["unit"],
             "flash_bytes": record["flash_bytes"],
-            "static_bytes": record["memory"]["static_bytes"],
-            "stack_bytes": record["memory"]["stack_bytes"],
+            "static_bytes": record["memory"].get("static_bytes"),
+            "stack_bytes": record["memory"].get("stack_bytes"),
             "ram_bytes": record["memory"].get("total_bytes"),
             "stack_limit_bytes": record["memory"].get("stack_limit_bytes"),
             "stack_limit_unknown": record["memory"].get("stack_limit_unknown"),
@@ -291,9 +292,10 @@ def as_summary(results: list[dict[str, Any]]) -> str:
     lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
     notes = []
     for result in results:
-        accuracy = "" if result["accuracy"] is None else f"{100 * result['accuracy']:.2f} %"
+        accuracy = "" if result["accuracy"] is None else f"{100 * result['accuracy']:.2f} % of {result['samples']}"
         ram = result["static_bytes"] if result["ram_bytes"] is None else result["ram_bytes"]
-        median, size = f"{result['median']:,.0f} {result['unit']}", (f"{ram:,} B", f"{result['flash_bytes']:,} B")
+        size = ["" if one is None else f"{one:,} B" for one in (ram, result["flash_bytes"])]
+        median = f"{result['median']:,.0f} {result['unit']}"
         names = (result["test"], result["board"], result["model"], result["format"], result["verdict"] or "")
         lines.append("| " + " | ".join(map(markdown, (*names, accuracy, median, *size, result["outcome"]))) + " |")
         notes += [f"- {markdown(result['test'])}: {markdown(difference)}" for difference in result["differences"]]

@@ -14,11 +14,14 @@ from hil_command import hil
 from kernel_cases import Case, first_difference, run_natively
 from onnx_models import compiled
 
+import tinyhil
 from tinyhil.errors import DataError, ModelError
+from tinyhil.frontend import onnx_outputs
 from tinyhil.frontend.load import load_model
 from tinyhil.references.classes import classes_of
 from tinyhil.references.evaluate import evaluate
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.train.write import trained_onnx
 
 FOLDER = Path(__file__).resolve().parent / "scikit_learn"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.onnx") if not path.stem.startswith("refused"))
@@ -104,6 +107,23 @@ def test_labels_may_be_class_names(tmp_path: Path) -> None:
     )
     assert done.returncode == DataError.exit_code
     assert "label 'rosa' is none of the model's classes setosa, versicolor, virginica" in done.stderr
+
+
+def test_names_of_classes_stay_with_a_model(tmp_path: Path) -> None:
+    """From Python as from a file, and in what is written of a model: trained or converted."""
+    path, names = FOLDER / "gnb_str.onnx", np.array(IRIS)[np.load(FOLDER / "iris.npz")["y"]]
+    record = tinyhil.load(path).calibrate(X).run("host", X, names, results=tmp_path / "results")
+    assert record.accuracy > 0.9
+    assert hil("convert", path, "converted.onnx", cwd=tmp_path).returncode == 0
+    (tmp_path / "trained.onnx").write_bytes(trained_onnx(load_model(path), {}, "m"))
+    for name in ("converted", "trained"):
+        assert load_model(tmp_path / f"{name}.onnx").classes == IRIS
+        damaged = onnx.load(tmp_path / f"{name}.onnx")
+        for text in ("{", "3", "[1]", "[" * 9999):
+            onnx.helper.set_model_props(damaged, {onnx_outputs.CLASSES: text})
+            onnx.save(damaged, tmp_path / "damaged.onnx")
+            with pytest.raises(ModelError, match="no list of names; take it out"):
+                load_model(tmp_path / "damaged.onnx")
 
 
 def test_the_kernels_equal_the_reference(tmp_path: Path) -> None:

@@ -271,7 +271,8 @@ def parse_arrays(content: bytes, name: str, error: type[HilError] = DataError) -
             return {m.filename.removesuffix(".npy"): _array(archive.read(m)) for m in archive.infolist()}
     except Exception as problem:  # whatever zipfile, zlib, ast and numpy raise on damage
         reason = str(problem).splitlines()[0][:100] if str(problem) else type(problem).__name__
-        raise error(f"{name}: not a readable .npz or .npy file ({reason})") from None
+        remedy = "" if content[:2] in (b"PK", b"\x93N") else "; numpy.savez('x.npz', x=samples, y=labels) writes one"
+        raise error(f"{name}: not a readable .npz or .npy file ({reason}){remedy}") from None
 
 
 def check_unpacked(archive: zipfile.ZipFile, packed_bytes: int) -> None:

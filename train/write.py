@@ -21,7 +21,7 @@ def trained_onnx(model: Model, constants: Mapping[str, np.ndarray], name: str) -
     block = _with_folded(listing.block, {node.outputs[0]: node for node in model.graph.nodes if node.outputs})
     shapes = {**listing.shapes, **model.graph.shapes}
     known = {**listing.constants, **model.graph.constants, **constants}
-    return write_onnx(Listing(block, shapes, known), name).SerializeToString()
+    return write_onnx(Listing(block, shapes, known), name, model.classes).SerializeToString()
 
 
 def trained_step(model: Model, constants: Mapping[str, np.ndarray]) -> bytes | None:

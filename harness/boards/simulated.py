@@ -47,8 +47,7 @@ def connect_flashed(board: BoardSpec, session: Session, image: Image) -> Iterato
     BoardError without an emulator or a boot loader in it.
     """
     emulator = board.chip.emulator
-    if emulator is not None and not emulator.has_loader(board.upload):
-        raise BoardError(f"{board.name}: its emulator has no boot loader to flash through; run with --load direct")
+    check_loader(board)
     if emulator is None:
         raise BoardError(f"{board.chip.name} has no emulator; attach a board or use --board host")
     banner_s = FLASHED_BANNER_S if board.reset == "on_open" else 0.0
@@ -71,6 +70,15 @@ def connect_flashed(board: BoardSpec, session: Session, image: Image) -> Iterato
         f"{board.name}: the emulated boot loader was missed {FLASH_ATTEMPTS} times, this computer is busy; "
         f"run with --load direct, or later; log: {log}"
     )
+
+
+def check_loader(board: BoardSpec) -> None:
+    """BoardError if the board is emulated without a boot loader."""
+    emulator = board.chip.emulator
+    if emulator is not None and not emulator.has_loader(board.upload):
+        raise BoardError(
+            f"{board.name}: its emulator has no boot loader to flash through; `hil run --load direct` does without"
+        )
 
 
 def check_flasher(board: BoardSpec) -> None:

@@ -70,7 +70,9 @@ MODEL_OPTION = click.option(
     "--model", required=True, help="Name in the zoo, or path to an .onnx, .dsl or .tflite file."
 )
 INPUTS_OPTION = click.option(
-    "--inputs", type=click.Path(path_type=Path), help=".npz (x, and labels y if any) or .npy to run on."
+    "--inputs",
+    type=click.Path(path_type=Path),
+    help=".npz (x, and labels y if any) or .npy to run on; a model of the zoo: its samples.",
 )
 
 

@@ -43,3 +43,4 @@ def docs(topic: str | None, find: str | None) -> None:
         known = pages()
         wide = max(map(len, known))
         click.echo("\n".join(f"{name:<{wide}}  {title_of(path)}" for name, path in known.items()))
+        say("begin with `hil docs half_hour`; `hil docs questions` says which command answers which question")

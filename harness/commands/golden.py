@@ -128,7 +128,8 @@ def update(
         if found.differences:
             click.echo(f"hil: gate failed: {path}: {found.differences[0]}", err=True)
             sys.exit(errors.EXIT_GATE)
-        click.echo(f"{path}: {record['samples']} samples, median {record['latency']['median']:,.0f}")
+        latency = record["latency"]
+        click.echo(f"{path}: {record['samples']} samples, median {latency['median']:,.0f} {latency['unit']}")
     if too_large:
         raise errors.DoesNotFit(f"{too_large} of {len(orders)} orders do not fit their board; the others are written")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tinyhil.harness.commands.common import FILE, write_result
+from tinyhil.harness.commands.common import FILE, say, write_result
 
 RECORD = click.Path(exists=True, path_type=Path, dir_okay=False)
 DEFAULT = Path("report.html")
@@ -37,11 +37,14 @@ def report(
     import json
 
     from tinyhil.harness.records import exports
-    from tinyhil.harness.records.compare import newest
+    from tinyhil.harness.records.compare import shown_of
     from tinyhil.harness.records.schema import read_any
     from tinyhil.harness.report.page import make_page
 
-    records = tuple(file for path in records for file in (newest(path).values() if path.is_dir() else (path,)))
+    shown = [shown_of(path) if path.is_dir() else ((path,), "") for path in records]
+    for left_out in filter(None, (said for _, said in shown)):
+        say(left_out)
+    records = tuple(file for files, _ in shown for file in files)
     if (trace or overlay) and len(records) > 1:
         raise click.UsageError("--trace and --overlay are of one record")
     found = [read_any(path) for path in records]

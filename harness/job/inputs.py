@@ -17,8 +17,9 @@ from tinyhil.errors import DataError
 from tinyhil.formats.clipping import METHODS
 from tinyhil.frontend.listing import Model
 from tinyhil.harness.job.prompts import prompted, prompts_of
-from tinyhil.harness.job.zoo import ModelSource
+from tinyhil.harness.job.zoo import ModelSource, find_model, streaming_names, zoo_names
 from tinyhil.language.graph import Part, element_count
+from tinyhil.references.classes import class_count
 
 MANY_ALIKE = 10  # decisions without labels that are alike by no chance
 
@@ -37,9 +38,12 @@ class Inputs:
 
 
 def load_inputs(model: ModelSource, path: Path | None, limit: int | None, read: Model | None = None) -> Inputs:
-    """Samples for `model`: the file at `path`, or the test part of its data set; the first `limit` of them. `read`:
+    """Samples for `model`: the file at `path`, or the test part of its data set or, where `path` is the name of a model
+    of the zoo and of no file, of that one's; the first `limit` of them. `read`:
     what its file holds; labels may be the names of its classes, and arrays have the names of its inputs.
     DataError if there are none."""
+    if path is not None and path.parent == Path() and path.name in zoo_names() and not path.exists():
+        model, path = find_model(path.name), None
     prompts = prompts_of(model, path)
     if prompts is not None and read is not None:
         inputs = read_prompts(prompts, model, read)
@@ -49,7 +53,7 @@ def load_inputs(model: ModelSource, path: Path | None, limit: int | None, read: 
         found = data.load(model.dataset)
         inputs = Inputs(found.name, found.source, found.sha256, found.x_test, found.y_test, found.message)
     else:
-        raise DataError(f"{model.path}: a model from a file needs --inputs x.npz (key x, labels y) or x.npy")
+        raise no_samples(model)
     if limit is not None and limit > len(inputs.x):
         message = f"{inputs.name}: {len(inputs.x)} samples, fewer than the {limit} asked for"
         return replace(inputs, message=f"{inputs.message}; {message}" if inputs.message else message)
@@ -57,6 +61,13 @@ def load_inputs(model: ModelSource, path: Path | None, limit: int | None, read: 
         y = None if inputs.y is None else inputs.y[:limit]
         inputs = replace(inputs, x=inputs.x[:limit], y=y, all_x=inputs.x)
     return inputs
+
+
+def no_samples(model: ModelSource) -> DataError:
+    """What there is to say where nothing is known to run a model on."""
+    in_zoo = model.name in (*zoo_names(), *streaming_names())
+    what = model.name if in_zoo else f"{model.path}: a model from a file"
+    return DataError(f"{what} needs --inputs x.npz (key x, labels y) or x.npy")
 
 
 def read_prompts(path: Path, source: ModelSource, read: Model) -> Inputs:
@@ -113,6 +124,13 @@ def positions_of(labels: np.ndarray, classes: Sequence[str], path: Path) -> np.n
     return np.array([place[word] for word in words], np.int64)
 
 
+def check_labels(name: str, y: np.ndarray | None, classes: int | None) -> None:
+    """DataError if a label of the samples `name` is none of the model's `classes` (None: not known)."""
+    if y is not None and classes is not None and not ((y >= 0) & (y < classes)).all():
+        worst = int(y.max() if y.max() >= classes else y.min())
+        raise DataError(f"{name}: label {worst}, but the model has outputs 0 to {classes - 1}; check 'y'")
+
+
 def joined_inputs(arrays: Mapping[str, Any], parts: Sequence[Part], where: str) -> np.ndarray:
     """The records (samples, ..., elements) of several inputs, each an array (samples, ...) under its name; of a stream
     (samples, steps, ...). DataError names the one that is missing or does not fit."""
@@ -147,7 +165,10 @@ def _labels(given: np.ndarray, samples: int, classes: Sequence[str], path: Path,
     y = positions_of(given.reshape(-1), classes, path)
     many = of_steps and given.ndim == 2 and len(given) == samples and given.shape[1] > 1
     if (len(y) != samples and not many) or not np.issubdtype(y.dtype, np.integer):
-        raise DataError(f"{path}: 'y' must hold one integer label per sample ({samples}), not {y.dtype} {len(y)}")
+        words = "; the model names no classes: give their places among its outputs" if y.dtype.kind in "US" else ""
+        raise DataError(
+            f"{path}: 'y' must hold one integer label per sample ({samples}), not {y.dtype} {len(y)}{words}"
+        )
     return y.reshape(samples, -1) if many else y
 
 
@@ -170,16 +191,20 @@ def read_inputs(path: Path, model: Model | None = None, *, of_steps: bool = Fals
                 "x": joined_inputs(loaded, parts, str(path)),
                 **{key: loaded[key] for key in ("y",) if key in loaded},
             }
-        name = next(iter(loaded)) if len(loaded) == 1 and "y" not in loaded else "x"
+        alone = [name for name in loaded if name != "y"]  # whatever it is called, as the model's input or X
+        name = alone[0] if len(alone) == 1 else "x"
         if name not in loaded:
             raise DataError(f"{path}: has no array 'x'; it holds {', '.join(loaded) or 'nothing'}")
-        x, y = loaded[name], loaded.get("y") if name == "x" else None
+        x, y = loaded[name], loaded.get("y")
     if x.shape[:1] == (0,):
         raise DataError(f"{path}: 'x' holds no samples; give an array (samples, ...)")
     if x.ndim == 0 or not np.issubdtype(x.dtype, np.number) or np.iscomplexobj(x):
         raise DataError(f"{path}: 'x' must be an array of real numbers (samples, ...), not {x.dtype} {list(x.shape)}")
     if y is not None:
         y = _labels(y, len(x), classes, path, of_steps=of_steps and model is not None and model.stream)
+        if model is not None:
+            outputs = element_count(model.graph.shapes[model.graph.outputs[0]])
+            check_labels(str(path), y, class_count(model.graph, outputs))
     if model is not None and model.stream and x.ndim == 2 and x[0].size == _stream_size(model):
         x = x.reshape(len(x), *model.graph.shapes[model.graph.inputs[0]])  # a stream as it is recorded, without steps
     if np.issubdtype(x.dtype, np.floating) and (np.abs(x[np.isfinite(x)]) > np.finfo(np.float32).max).any():

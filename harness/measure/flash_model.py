@@ -10,7 +10,7 @@ from tinyhil.errors import ConfigError
 from tinyhil.harness.boards.claim import claim
 from tinyhil.harness.boards.connection import Session
 from tinyhil.harness.boards.flash import confirm, flash
-from tinyhil.harness.boards.simulated import connect_flashed
+from tinyhil.harness.boards.simulated import check_loader, connect_flashed
 from tinyhil.harness.build.board_image import build_firmware, compile_for
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.job.job import Request, Say, method_of, open_model
@@ -38,6 +38,8 @@ def flash_model(request: Request, boards: Boards, cache_dir: Path, say: Say) -> 
     board = place.board
     if board.is_host:
         raise ConfigError("the host board has no flash: `hil run --board host` starts its program")
+    if place.port is None:
+        check_loader(board)
     check_tools(place, request, cache_dir)
     image = build_image(request, board, boards, cache_dir, say)
     with claim(place, boards.bench.locks, request.wait_s, say) as port, log_folder(image.project_dir) as logs:

@@ -58,6 +58,12 @@ class OperationCost:
     limit: float | None = None
 
     @property
+    def best_loop(self) -> float | None:
+        """The limit, or what this operation itself takes where its kernel has found a better loop."""
+        spent = self.per_product
+        return self.limit if self.limit is None or spent is None else min(self.limit, spent)
+
+    @property
     def per_product(self) -> float | None:
         """Instructions per product where they are counted, else ticks; None for what is no layer."""
         spent = self.ticks if self.instructions is None else self.instructions

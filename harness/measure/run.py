@@ -25,7 +25,7 @@ from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.build.toolchain import find_compiler, platformio_command
 from tinyhil.harness.build.weights import weigh
-from tinyhil.harness.job.inputs import Inputs, of_one_class
+from tinyhil.harness.job.inputs import Inputs, check_labels, of_one_class
 from tinyhil.harness.job.job import Request, Say, load_job, method_of, open_model, preferred, wish_for
 from tinyhil.harness.job.prompts import teller
 from tinyhil.harness.job.zoo import ModelSource
@@ -188,7 +188,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
 
 def _check(wanted: Expected, compiled: Compiled, inputs: Inputs) -> None:
     """DataError for labels that name no class."""
-    check_labels(inputs, class_count(compiled.model.graph, wanted.float_outputs.shape[1]))
+    check_labels(inputs.name, inputs.y, class_count(compiled.model.graph, wanted.float_outputs.shape[1]))
 
 
 def _advice(wanted: Expected, compiled: Compiled, inputs: Inputs, request: Request) -> Iterator[str]:
@@ -203,13 +203,6 @@ def _advice(wanted: Expected, compiled: Compiled, inputs: Inputs, request: Reque
         yield alike
     if wanted.advice is not None:
         yield wanted.advice
-
-
-def check_labels(inputs: Inputs, classes: int | None) -> None:
-    """DataError if a label names none of the model's `classes` (None: not known)."""
-    if inputs.y is not None and classes is not None and not ((inputs.y >= 0) & (inputs.y < classes)).all():
-        worst = int(inputs.y.max() if inputs.y.max() >= classes else inputs.y.min())
-        raise DataError(f"{inputs.name}: label {worst}, but the model has outputs 0 to {classes - 1}; check 'y'")
 
 
 @dataclass(frozen=True, slots=True)

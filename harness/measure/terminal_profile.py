@@ -57,7 +57,8 @@ def _row(operation: OperationCost, total: float) -> tuple[str, ...]:
     *inputs, output = operation.formats
     macs = "" if operation.macs is None else f"{operation.macs:,}"
     each = "" if operation.per_product is None else f"{operation.per_product:.2f}"
-    limit = "" if operation.limit is None or operation.per_product is None else f"{operation.limit:g}"
+    known = operation.best_loop
+    limit = "" if known is None or operation.per_product is None else f"{known:.4g}"
     return (
         in_short(operation.name),
         operation.kernel,

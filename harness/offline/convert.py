@@ -35,7 +35,7 @@ def convert_model(name: str, out: Path, streamed: Streamed = NO_STREAM) -> list[
         if out.suffix.lower() == ".onnx":
             from tinyhil.frontend.onnx_writer import write_onnx
 
-            files = {out: write_onnx(model.listing, out.stem).SerializeToString()}
+            files = {out: write_onnx(model.listing, out.stem, model.classes).SerializeToString()}
         else:
             from tinyhil.frontend.dsl_writer import write_dsl
 

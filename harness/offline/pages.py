@@ -68,11 +68,11 @@ def of_a_wheel(text: str) -> str | None:
 
 
 def lines_with(word: str) -> list[str]:
-    """`topic:line: text` of every line with the word, whatever its case."""
-    wanted = word.lower()
+    """`topic:line: text` of every line with the word, or with all of several words, whatever their case."""
+    wanted = word.lower().split() or [word]
     return [
         f"{topic}:{number}: {line.strip()}"
         for topic, path in pages().items()
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if wanted in line.lower()
+        if all(one in line.lower() for one in wanted)
     ]

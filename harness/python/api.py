@@ -423,6 +423,8 @@ def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Record]:
 
 def _named_if_given(x: Any, y: Any) -> tuple[str, ...]:
     """Names of arrays as a call has them, the first ones by their place."""
+    if x is None and y is not None:
+        raise DataError("y: labels of no samples; give x, too")
     return () if x is None else ("x",) if y is None else ("x", "y")
 
 
@@ -453,6 +455,6 @@ def _array(values: Any, name: str) -> np.ndarray:
         array = np.asarray(values)
     except (ValueError, TypeError, OverflowError):  # numpy has no array for rows of different lengths
         array = np.array([None])
-    if array.dtype.kind in "biuf" and array.ndim:
+    if array.dtype.kind in ("biufU" if name == "y" else "biuf") and array.ndim:
         return array
     raise DataError(f"{name}: not an array of numbers (samples, ...); its rows have different lengths or hold objects")

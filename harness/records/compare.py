@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.errors import DataError
+from tinyhil.files import read_json
 from tinyhil.harness.records.bench_stats import Times, compare_times
 from tinyhil.harness.records.figures import SIZES, Figures, figures, read_figures
 from tinyhil.harness.records.schema import read_record, required
@@ -170,16 +171,43 @@ def compared(before: Path, now: Path, better_is_fine: bool = False) -> Compared:
 
 
 def newest(folder: Path) -> dict[tuple[str, str, str], Path]:
-    """The newest record of each board, model and format under `folder`. DataError without a record."""
+    """The newest record of each board, model and format under `folder`, of candidates of a search none. DataError
+    without a record."""
     found: dict[tuple[str, str, str], Path] = {}
     for path in sorted(folder.rglob("*.json"), key=lambda path: path.name):
         try:
-            found[read_figures(path).key] = path
+            seen = read_figures(path)
         except DataError:
             continue
+        if not seen.of_search:
+            found[seen.key] = path
     if not found:
         raise DataError(f"{folder}: no records below")
     return found
+
+
+def shown_of(folder: Path) -> tuple[tuple[Path, ...], str]:
+    """What a page of a folder is of: the newest runs or, where there is none, its searches; and what is left out, empty
+    if nothing. DataError without either."""
+    kinds: dict[str, list[Path]] = {"searches": [], "records of other firmware": []}
+    for path in sorted(folder.rglob("*.json")):
+        try:
+            data = read_json(path, "record")
+        except DataError:
+            continue
+        if isinstance(data, dict) and ("strategy" in data or "engine" in data):
+            kinds["searches" if "strategy" in data else "records of other firmware"].append(path)
+    searches = kinds["searches"]
+    try:
+        runs = tuple(newest(folder).values())
+    except DataError as error:
+        if not searches:
+            raise DataError(f"{error}{' but those of other firmware' if any(kinds.values()) else ''}") from None
+        runs = ()
+    left = {kind: paths for kind, paths in kinds.items() if paths and (runs or paths is not searches)}
+    said = " and ".join(f"{len(paths)} {kind}" for kind, paths in left.items())
+    what = "name the files of searches" if searches and runs else "a page is of tinyhil's runs"
+    return runs or tuple(searches), f"{folder}: left out: {said}; {what}" if said else ""
 
 
 def pairs(before: Path, now: Path) -> tuple[list[tuple[Path, Path]], list[str]]:

@@ -42,6 +42,7 @@ class Figures:
     boot_medians: tuple[float, ...]
     median_ticks: float
     invalid: str
+    of_search: bool = False  # a candidate that a search has tried
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -80,6 +81,7 @@ def figures(record: Mapping[str, Any]) -> Figures:
         boot_medians=tuple(boot["median"] for boot in record.get("boots", ())),
         median_ticks=record["latency"]["median"],
         invalid=invalid_because(record),
+        of_search=str(provenance.get("command")).startswith("hil search "),
     )
 
 

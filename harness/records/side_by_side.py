@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ RAM = {
     "arena_bytes": "arena",
 }
 EQUAL, BETTER, WORSE, CHANGED, APART = "equal", "better", "worse", "changed", "not comparable"
+BY_CHANCE = "measured: by when bytes arrived; stack at worst tells"
 RecordLike = Mapping[str, Any]
 
 
@@ -119,8 +120,11 @@ def _latency(pair: _Pair) -> Iterator[Row]:
 
 
 def _memory(pair: _Pair) -> Iterator[Row]:
+    bounded = all(record["memory"].get("stack_limit_bytes") is not None for record in (pair.before, pair.now))
     for name, title in RAM.items():
-        yield _number(f"{title} B", pair, ("memory", name), pair.build)
+        row = _number(f"{title} B", pair, ("memory", name), pair.build)
+        by_chance = bounded and name in ("total_bytes", "stack_bytes") and row.status in (BETTER, WORSE)
+        yield replace(row, status=APART, why=BY_CHANCE) if by_chance else row
     if any(record["memory"].get("stack_limit_unknown") for record in (pair.before, pair.now)):
         yield _text("stack at worst unknown", pair, lambda record: record["memory"].get("stack_limit_unknown"))
     yield _number("flash B", pair, ("flash_bytes",), pair.build)
@@ -216,7 +220,8 @@ def _number(
     before, now = _at(pair.before, keys), _at(pair.now, keys)
     left, right = ("" if value is None else show(value) for value in (before, now))
     if before is None or now is None:
-        return Row(what, left, right, status=EQUAL if before is now else CHANGED)
+        unknown = "" if before is now else f"unknown {'before' if before is None else 'now'}"
+        return Row(what, left, right, status=APART if unknown else EQUAL, why=unknown)
     if why:
         return Row(what, left, right, status=APART, why=why)
     if before == now:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyhil import data
 from tinyhil.errors import DataError
-from tinyhil.harness.job.inputs import Inputs, read_inputs
+from tinyhil.harness.job.inputs import Inputs, no_samples, read_inputs
 from tinyhil.harness.job.job import Opened
 from tinyhil.language.graph import Graph
 from tinyhil.notice import telling
@@ -83,7 +83,7 @@ def load_split(opened: Opened, inputs: Path | None, held_out: Path | None, say: 
         y = (None, None) if given.y is None else (given.y[:half], given.y[half:])
         return Split(given.name, given.source, given.sha256, given.x[:half], y[0], given.x[half:], y[1], given.x)
     if source.dataset is None:
-        raise DataError(f"{source.path}: a model from a file needs --inputs x.npz (key x, labels y) or x.npy")
+        raise no_samples(source)
     with telling(say):
         found = data.load(source.dataset)
     if found.message:

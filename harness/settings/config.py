@@ -58,6 +58,9 @@ class HotSpec(Record):
     cache_bytes: PositiveInt | None = None
 
 
+OF_ANY_CLOCK = ("avr", "host")  # their clock is that of the board's crystal, or the computer's
+
+
 class ChipSpec(WithCrossbars):
     """What a chip offers. The host has no limits of its own: no sizes, no UART, no emulator.
 
@@ -115,6 +118,11 @@ class ChipSpec(WithCrossbars):
         missing = [field for field in needed if not getattr(self, field)]
         if missing:
             raise ValueError(f"a chip needs {', '.join(missing)}")
+        if (self.static_ram_bytes or 0) <= 0:
+            reserve = f"stack_reserve_bytes, {self.stack_reserve_bytes}"
+            raise ValueError(
+                f"ram_bytes {self.ram_bytes}: the reserve for the stack ({reserve}) leaves none; give less"
+            )
         return self
 
 
@@ -232,7 +240,8 @@ class Boards(Record):
         known = (*self.names, *self.bench.boards)
         chips = {board.chip.name: name for name, board in reversed(self.entries.items())}
         hint = did_you_mean(kind, known, chips)
-        raise BoardError(f"no board named {kind!r}; {hint}known: {', '.join(known)}")
+        own = "; a board of yours: --boards-file FILE" if self.source == asset("boards.yaml") else ""
+        raise BoardError(f"no board named {kind!r}; {hint}known: {', '.join(known)}{own}")
 
 
 def load_boards(path: Path | None = None, bench: Path | None = None) -> Boards:
@@ -288,6 +297,13 @@ def _boards(content: Content, source: Path) -> Boards:
 
 def _contradictions(own: Content, chips: dict[Name, ChipSpec], root: yaml.Node) -> list[Fault]:
     faults = []
+    for name, model in own.chips.items():
+        shipped = chips.get(model.hal, model)
+        clocks = (shipped.clock_hz, *shipped.other_clocks_hz)
+        if model.core not in OF_ANY_CLOCK and model.clock_hz not in clocks:
+            known = " or ".join(map(str, clocks))
+            why = f"chips.{name}.clock_hz: {model.clock_hz}, but the firmware of {model.hal} sets up {known}"
+            faults.append((*mark(root, ("chips", name, "clock_hz")), why))
     for name, entry in own.boards.items():
         chip = chips.get(entry.chip)
         if chip is None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.errors import HilError
+from tinyhil.files import read_json
 from tinyhil.harness.boards.survey import Seen, survey
 from tinyhil.harness.records.schema import read_any
 from tinyhil.harness.records.verdict import verdict_of
@@ -77,6 +78,9 @@ def _record(path: Path, results: Path) -> Plain:
     """One record in short; one that cannot be read says so."""
     name = printable(str(path.relative_to(results)), 300)
     try:
+        record = read_json(path, "record")
+        if isinstance(record, dict) and isinstance(record.get("engine"), dict):
+            return {"file": name, **_of_engine(record)}
         record = read_any(path)
         found = _search(record) if "strategy" in record else _run(record)
     except HilError as error:
@@ -85,6 +89,26 @@ def _record(path: Path, results: Path) -> Plain:
         found["command"] = None
     texts = {key: printable(text, 1000) if isinstance(text, str) else text for key, text in found.items()}
     return {"file": name, **texts}
+
+
+def _of_engine(record: Mapping[str, Any]) -> Plain:
+    """A measurement of firmware that is not ours, which nobody has judged."""
+
+    def text(*names: str) -> str:
+        found: Any = record
+        for name in names:
+            found = found.get(name) if isinstance(found, dict) else None
+        return printable(str(found or "unknown"), 1000)
+
+    command = text("provenance", "command")
+    return {
+        "title": f"{text('model')} by {text('engine', 'name')} on {text('board')}",
+        "verdict": "other firmware",
+        "said": f"{text('samples')} samples, median {text('latency', 'median')} {text('latency', 'unit')}",
+        "latency": None,
+        "utc": text("provenance", "utc"),
+        "command": command if command.startswith("hil ") else None,
+    }
 
 
 def _run(record: Mapping[str, Any]) -> Plain:

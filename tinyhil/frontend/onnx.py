@@ -26,7 +26,7 @@ from tinyhil.frontend.external import with_external_data
 from tinyhil.frontend.listing import Call, Model
 from tinyhil.frontend.nan_inputs import asked_for_nan
 from tinyhil.frontend.onnx_functions import function_of, is_function
-from tinyhil.frontend.onnx_outputs import main_outputs
+from tinyhil.frontend.onnx_outputs import classes_written, main_outputs
 from tinyhil.frontend.onnx_versions import PREVIEW, STANDARD_DOMAINS, brought_up, standard_opset
 from tinyhil.frontend.ports import ANY_STREAM, REAL, WHOLE, Fill, Port, Stream, connect
 from tinyhil.frontend.rewrite import MICROSOFT, Site, sensible
@@ -70,7 +70,7 @@ def load_onnx(path: Path, stream: Stream = ANY_STREAM) -> Model:
 
 def model_of(proto: onnx.ModelProto, path: Path, sha256: str, stream: Stream = ANY_STREAM) -> Model:
     """The model in `proto`, called after `path`; errors do not name the path."""
-    outputs = main_outputs(proto.graph)
+    outputs, written = main_outputs(proto.graph), classes_written(proto)
     proto, notes = brought_up(_with_graph(proto, outputs.graph))
     main = rewrite_classical(proto.graph, proto.functions)
     known = {tensor.name for tensor in main.initializer}
@@ -90,7 +90,8 @@ def model_of(proto: onnx.ModelProto, path: Path, sha256: str, stream: Stream = A
     builder, ends = connect(start, inputs, [info.name for info in main.output], stream)
     graph, listing = builder.finish(path.stem, ends)
     all_notes = (*outputs.notes, *notes, *ends.notes)
-    return Model(graph, path, sha256, listing, notes=all_notes, classes=outputs.classes, stream=ends.stream)
+    classes = outputs.classes or written
+    return Model(graph, path, sha256, listing, notes=all_notes, classes=classes, stream=ends.stream)
 
 
 def _port(info: onnx.ValueInfoProto, graph: onnx.GraphProto, may_miss: bool) -> Port:

@@ -7,6 +7,7 @@ the output here, ZipMap's names and string labels become class names. Where the 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ ML_DOMAIN = "ai.onnx.ml"
 LABEL_TYPES = {TensorProto.INT64, TensorProto.INT32, TensorProto.STRING}
 VIEWS = {"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"}
 SEQUENCE = "SequenceConstruct"  # MultiOutputClassifier's scores of each output
+CLASSES = "tinyhil.classes"  # the key, in a file's metadata, of their names where no node has them
 NAMES = ("classlabels_strings", "classlabels_ints", "classlabels_int64s")
 
 
@@ -30,6 +32,18 @@ class Outputs:
     graph: onnx.GraphProto
     classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def classes_written(proto: onnx.ModelProto) -> tuple[str, ...]:
+    """Names of classes that we have written beside a model; ModelError if they are damaged."""
+    text = next((each.value for each in proto.metadata_props if each.key == CLASSES), "[]")
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ModelError(f"metadata '{CLASSES}' is no list of names; take it out")
+    return tuple(names)
 
 
 def main_outputs(proto: onnx.GraphProto) -> Outputs:

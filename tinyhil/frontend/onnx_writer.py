@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tinyhil.errors import ModelError
 from tinyhil.frontend.listing import Block, Call, Listing
+from tinyhil.frontend.onnx_outputs import CLASSES
 from tinyhil.frontend.onnx_types import FLOAT, INT64, result_type, wanted_type, whole_numbers
 from tinyhil.frontend.rewrites import DOMAINS
 
@@ -18,8 +21,8 @@ IR_VERSION = 10
 AXES_MOVED_TO_INPUTS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Squeeze", "Unsqueeze")  # by OPSET
 
 
-def write_onnx(listing: Listing, name: str) -> onnx.ModelProto:
-    """The model, valid; ModelError if ONNX has no such call."""
+def write_onnx(listing: Listing, name: str, classes: Sequence[str] = ()) -> onnx.ModelProto:
+    """The model, valid; `classes`: what its outputs are called. ModelError if ONNX has no such call."""
     writer = _Writer(listing)
     block = listing.block
     nodes = writer.nodes(block)
@@ -34,6 +37,8 @@ def write_onnx(listing: Listing, name: str) -> onnx.ModelProto:
     opsets += [helper.make_opsetid(domain, 1) for domain in domains]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
     model.producer_name = "tinyhil"
+    if classes:
+        helper.set_model_props(model, {CLASSES: json.dumps([*classes])})
     try:
         onnx.checker.check_model(model, full_check=True)
     except Exception as error:  # the checker raises a wide family
