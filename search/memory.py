@@ -7,7 +7,7 @@ format and scale, a window's patch has the format of what it is cut from, and co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -128,6 +128,14 @@ class Memory:
     def least_bytes(self) -> int:
         """The fewest bytes of arena for which anything is known to be feasible: those that a refusal names."""
         return self.fewest_bytes(self.least())
+
+    def arenas(self, candidate: Candidate) -> Iterator[int]:
+        """Bytes of every schedule that takes less than the one before, from each product once down to the fewest."""
+        fewest, at = self.fewest_bytes(candidate), self.planned_bytes(candidate)
+        yield at
+        while at > fewest and (lower := self.planned_bytes(candidate, at - 1)) < at:
+            at = lower
+            yield at
 
     def fewest_bytes(self, candidate: Candidate) -> int:
         """The smallest arena to be had, computing again where that is permitted."""

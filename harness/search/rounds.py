@@ -12,6 +12,7 @@ from tinyhil.harness.search.first_answer import is_foreseen
 from tinyhil.harness.search.phases import SEARCHING, OutOfTime
 from tinyhil.harness.search.resource_limits import Meter, anchored, joined, least_of, unbounded, within
 from tinyhil.harness.search.task import Task, make_bench, trial_log
+from tinyhil.harness.search.uniform import smallest_of_each, uniform_instead
 from tinyhil.search.costs import Limits
 from tinyhil.search.search_loop import Budget, Found, search
 from tinyhil.search.search_problem import SearchProblem
@@ -82,6 +83,10 @@ def searched_on_device(
         for meter, limit, one in zip(meters, limits, made, strict=False):
             _learn(meter, limit, finalists, one)
     if not meters:
+        smallest = [*smallest_of_each(task, task.problem.space.formats)]
+        if instead := uniform_instead(task, smallest):
+            return instead
+        needed += [one.on_all[0].total_bytes or 0 for one in smallest]
         least = f"the least measured needs {min(needed)} B: --ram {min(needed)}" if needed else "raise --ram"
         raise Infeasible(f"search: after {MOST_ROUNDS} searches none keeps to {totals[0]} B in all; {least}")
     return _measured_before(task, meters, required, rams, found)
@@ -92,9 +97,7 @@ def _lowered(side: Task, bench: Bench, ram_bytes: int, finalists: list[Trial]) -
     over = _over(bench, finalists, side.ram_bytes) if side.whole else 0
     if over <= 0:
         return ram_bytes
-    memory = side.problem.memory
-    wanted = ram_bytes - over
-    lower = max(wanted, memory.planned_bytes(memory.least(wanted), wanted))
+    lower = max(ram_bytes - over, side.problem.memory.least_bytes())
     side.say(f"search: no finalist keeps to {side.ram_bytes} B in all; again with {lower} B of arena")
     return lower
 

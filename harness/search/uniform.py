@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -17,9 +18,10 @@ from tinyhil.search.evaluator import Evaluator
 from tinyhil.search.search_loop import Found
 from tinyhil.search.sensitivity import sensitivities
 from tinyhil.search.slim import ROUNDED
-from tinyhil.search.space import Candidate
+from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.trial import Trial, TrialLog
 
+MOST_SCHEDULES = 6  # that are measured to see with which an image takes least
 ORDERS = {"ram": (0, 1, 2), "latency": (1, 0, 2), "flash": (2, 0, 1)}  # of RAM, latency and flash
 
 
@@ -152,14 +154,37 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
     beside, static = (n - narrowest.arena_bytes - wider for n in (narrowest.total_bytes, narrowest.static_bytes))
     limit = min(task.ram_bytes - beside, (chip.static_ram_bytes or 0) - static)
     if limit < problem.memory.planned_bytes(trial.candidate, limit - wider) + wider:
-        least = problem.memory.fewest_bytes(trial.candidate) + wider
+        least = next((one for one in smallest_of_each(task, [trial.candidate[0].format])), None)
+        arena = problem.memory.fewest_bytes(trial.candidate) + wider
+        total = beside + arena
+        if least is not None and least.trial is not None:
+            total, arena = least.on_all[0].total_bytes or 0, least.trial.ram_bytes + wider
+        if total <= task.ram_bytes:
+            return arena
         raise Infeasible(
-            f"search: {task.ram_bytes} B of RAM in all are not feasible on {task.board.name}: {beside} B of stack and "
-            f"static data and {least} B of arena are the least; try --ram {beside + least}, or --arena for the arena "
+            f"search: {task.ram_bytes} B of RAM in all are not feasible on {task.board.name}: {total - arena} B of "
+            f"stack and static data and {arena} B of arena are the least; try --ram {total}, or --arena for the arena "
             "alone",
-            ("--ram", beside + least),
+            ("--ram", total),
         )
     return limit
+
+
+def smallest_of_each(task: Task, names: Sequence[str]) -> Iterator[Uniform]:
+    """These formats, each for all tensors, as the first board needs least RAM in all: that of the smallest arena may
+    need more stack. Not those that can not be, or fit no board."""
+    space, memory = task.problem.space, task.problem.memory
+    for number, name in enumerate(names):
+        candidate, found = space.uniform(Choice(name)), list[Uniform]()
+        with suppress(ModelError):
+            for arena in [*memory.arenas(candidate)][-MOST_SCHEDULES:]:
+                limit = arena + task.problem.beside_bytes(candidate)
+                trial = trial_of(replace(task.problem, limit_bytes=limit), number, name)
+                benches = [make_bench(side, TrialLog(None, space, "")) for side in task.sides]
+                with suppress(BuildError):
+                    found.append(Uniform(name, trial, tuple(bench.measure(trial) for bench in benches)))
+        if found:
+            yield min(found, key=lambda one: one.on_all[0].total_bytes or 0)
 
 
 def undominated(
