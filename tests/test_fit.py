@@ -269,6 +269,17 @@ def test_bad_input_is_one_line(arguments: tuple[str, ...], message: str, tmp_pat
     assert message in done.stderr.splitlines()[-1]
 
 
+def test_formats_that_were_not_measured_have_no_latency() -> None:
+    """Codes that are decoded or unpacked before they are multiplied cost what no class of the table says."""
+    measured = ("fixed8", "int8", "fixed16", "fixed12", "fixed8pc")
+    others = ("posit8es0", "posit16es1", "fp8e4m3", "fixed4", "fixed6", "fixed4pc", "kmeans16")
+    rows = run_fit(
+        FitRequest("digits_cnn", ("uno", "h747"), ",".join((*measured, *others))), load_boards(), lambda line: None
+    ).rows
+    assert {row.format for row in rows if row.latency_us is None} == set(others)
+    assert all(row.reason for row in rows if row.latency_us is None)
+
+
 def test_the_page_shows_the_bands_of_the_table() -> None:
     page = (ROOT / "docs" / "fit.md").read_text()
     cores = json.loads((ROOT / "harness" / "fit" / "costs.json").read_text())["cores"]

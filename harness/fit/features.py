@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from tinyhil.codegen.profile_calls import constant_bytes, number_of
-from tinyhil.formats.format import AFFINE, SINGLE
+from tinyhil.formats.format import AFFINE, CODED, SINGLE
 from tinyhil.harness.measure.operations import elements_of, executions_of, last_of, macs_of, ops_of
 from tinyhil.language.form import Arithmetic, Weights
 from tinyhil.language.program import Op, Program, Role
@@ -44,7 +44,7 @@ ADDITIONS = (
     PLACE,
 )
 FAST_WIDTHS = (1, 3)  # of windows, for which a Cortex-M has loops of its own
-REGISTER_BITS = 32
+REGISTER_BITS, BYTE_BITS = 32, 8
 
 
 def time_features(program: Program, plan: Plan) -> Mapping[str, float]:
@@ -199,8 +199,22 @@ def _operands(program: Program, op: Op) -> str:
     names = [name for name in op.inputs if program.tensors[name].role != Role.TABLE][:2]
     if op.domain == SINGLE:
         return "rescaled" if all(program.tensors[name].format.domain == AFFINE for name in names) else "float"
+    if strange := next(filter(None, (_unmeasured(program, name) for name in names)), ""):
+        return strange
     bits = [_bits(program, name) for name in names]
     return f"{max(bits, default=8)}x{min(bits, default=8)}"
+
+
+def _unmeasured(program: Program, name: str) -> str:
+    """What keeps a tensor out of the classes that were measured: codes that are unpacked before they are multiplied, of
+    a family of their own or narrower than what a core loads. Empty where nothing does."""
+    tensor = program.tensors[name]
+    fmt = tensor.format
+    if fmt.domain == CODED and fmt.grid is None:
+        return "coded"
+    raised = tensor.blocks is not None and tensor.blocks.raised is not None
+    whole = raised or tensor.role != Role.CONSTANT or (fmt.grid is not None and fmt.bits >= BYTE_BITS)
+    return "" if whole or fmt.domain == SINGLE else "packed"
 
 
 def _width(program: Program, op: Op) -> str:
@@ -209,6 +223,8 @@ def _width(program: Program, op: Op) -> str:
     is_looked_up = op.kernel == LOOKUP.form or any(program.tensors[name].role == Role.TABLE for name in op.inputs)
     if op.domain == SINGLE and not (is_looked_up and op.kernel.arithmetic not in IN_FLOATS):
         return "float"
+    if fmt.domain == CODED and fmt.grid is None:
+        return "coded"
     return "rescaled" if fmt.domain == AFFINE else str(_bits(program, op.output))
 
 

@@ -131,11 +131,11 @@ def run_fit(request: FitRequest, boards: Boards, say: Say) -> FitOutcome:
     for note in notes:
         say(f"{opened.source.name}: {note}")
     chosen = tuple(_with_choice(rows, [board.name for board in specs], names))
-    return FitOutcome(request, opened.source.name, chosen, _next(request, chosen, boards))
+    return FitOutcome(request, opened.source.name, chosen, _next(request, opened, chosen, boards))
 
 
-def _next(request: FitRequest, rows: Sequence[Fit], boards: Boards) -> str:
-    """As it is to be typed, with what is preferred here: a run prefers otherwise."""
+def _next(request: FitRequest, opened: Opened, rows: Sequence[Fit], boards: Boards) -> str:
+    """As it is to be typed, with what is preferred here: a run prefers otherwise, and needs samples."""
     row = next((one for one in rows if one.chosen), None)
     if row is None:
         return ""
@@ -143,6 +143,8 @@ def _next(request: FitRequest, rows: Sequence[Fit], boards: Boards) -> str:
     same = {name: getattr(request, name) for name in names}
     if same["calibrate_by"] == method_of(None, None):
         same["calibrate_by"] = None  # as a run does by itself
+    if request.inputs is None and opened.source.dataset is None and opened.source.text is None:
+        same["inputs"] = "SAMPLES.npz"
     return boards.repeated(Request(row.board, request.model, row.format, **same).command())
 
 
