@@ -63,7 +63,7 @@ class Tool:
 
 def _avrdude(image: Image, board: BoardSpec, port: str) -> list[str]:
     what, baud = f"flash:w:{image.load_path}:i", str(board.upload_baud or board.baud)
-    part = board.programmer_part or board.chip.name
+    part = board.part
     return ["avrdude", "-p", part, "-c", "arduino", "-D", "-P", port, "-b", baud, "-U", what]
 
 

@@ -82,7 +82,7 @@ def manifest(board: BoardSpec) -> str:
     build = {
         "arch": ARCHITECTURE[chip.compiler],
         "hal": chip.hal,
-        "mcu": board.programmer_part or chip.name,
+        "mcu": board.part,
         "f_cpu": f"{chip.clock_hz}L",
         "machine": chip.machine,
         "defines": defines(board),

@@ -180,6 +180,11 @@ class BoardSpec(_Board):
         return bool(self.chip.supplies) and self.supply is None
 
     @property
+    def part(self) -> str:
+        """What avrdude calls the chip: as said, else its name, or that of the one it is like."""
+        return self.programmer_part or (self.chip.hal if self.chip.core == "avr" else self.chip.name)
+
+    @property
     def hardware(self) -> Hardware | None:
         """The accelerator that this board is, if it is one; ConfigError for values that are not modelled."""
         return None if self.chip.crossbars is None else make_hardware(self.chip.crossbars, self.crossbars)

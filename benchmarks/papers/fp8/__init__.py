@@ -50,8 +50,8 @@ def _method() -> str:
         "percentile over Qmax - Qmin, of weights the largest of each channel over 448, rounded to whole numbers before "
         "the cast (its equation 7); *power of two* is what `hil` does. "
         "Sums of floats follow the processor's BLAS: right answers differ by up to 2 of 64 between machines. "
-        "E3M4 has 31 as its largest number, every code is one. *Channel*: weights have a scale for each "
-        "output. Right answers in %; of YOLOv5n mAP at an overlap of 0.5, judged by pycocotools, in %."
+        "E3M4 ends at 31. *Channel*: weights have a scale for each output. Right answers in %; of YOLOv5n mAP at an "
+        "overlap of 0.5, by pycocotools. Claims choose scales on half the pictures and count on the others."
     )
 
 

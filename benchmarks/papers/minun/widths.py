@@ -154,15 +154,15 @@ def _reached(row: Row) -> Interval:
 
 
 def _judge_within(kind: str, rows: Rows) -> Verdict:
-    """HAUNTER's own answers, one for each of our networks; what keeps no limit has lost all."""
-    lead: dict[str, Interval] = {}
-    for network in NETWORKS:
-        row = _found(rows, network, kind, ORDERS[0])
-        if row is not None:
-            none = Interval(-100.0, -100.0, -100.0)
-            lead[network] = (
-                none if "error" in row else -paired(row["points_lost"], row["disagreements"], row["samples"])
-            )
+    """HAUNTER's own answers, one for each of our networks; of one that keeps no limit nobody knows what it would have
+    lost."""
+    found = {network: _found(rows, network, kind, ORDERS[0]) for network in NETWORKS}
+    known = {network: row for network, row in found.items() if row is not None}
+    lead = {
+        network: -paired(row["points_lost"], row["disagreements"], row["samples"])
+        for network, row in known.items()
+        if "error" not in row
+    }
     if not lead:
         return Verdict("not testable here", "not measured yet")
     by = {outcome: [n for n, lost in lead.items() if above(lost, -ALLOWED_POINTS) == outcome] for outcome in OUTCOMES}
@@ -173,6 +173,8 @@ def _judge_within(kind: str, rows: Rows) -> Verdict:
         said += f"; {len(by['refuted'])} beyond ({', '.join(f'`{name}` {lead[name]}' for name in by['refuted'])})"
     if by["not shown"]:
         said += f"; {len(by['not shown'])} are not decided by their samples"
+    if larger := [f"`{network}`" for network in known if network not in lead]:
+        said += f"; {', '.join(larger)}: no answer in their RAM, which is no loss of points"
     return Verdict(all_above(lead.values(), -ALLOWED_POINTS), said)
 
 
