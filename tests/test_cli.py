@@ -388,3 +388,26 @@ def test_boards_and_formats_come_one_by_one_or_with_commas(tmp_path: Path) -> No
     assert {(row["board"], row["format"]) for row in json.loads(found[0])["rows"]} == {
         (board, fmt) for board in ("uno", "due") for fmt in ("fixed8", "int8")
     }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("boards", "lock", "left", "--bench", "x"), "--bench': it stands before `lock`, after `hil boards`; see `hil"),
+        (("bench", "--against"), "requires an argument; see `hil bench --help`"),
+        (("run", "--model", "digits_mlp", "--board", "mine"), "a board of yours: --boards-file FILE"),
+    ],
+)
+def test_an_error_says_where_to_look(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    assert said in hil(*arguments, cwd=tmp_path).stderr
+
+
+def test_samples_are_found_by_any_name(tmp_path: Path) -> None:
+    """Of the one array beside labels, or of a model of the zoo; what is no archive says how one is made."""
+    x = np.zeros((3, 64), np.float32)
+    np.savez(tmp_path / "named.npz", X=x, y=np.zeros(3, np.int64))
+    (tmp_path / "x.csv").write_text("1,2")
+    run = ("run", "--board", "host", "--model", "digits_mlp", "--samples", "3", "--inputs")
+    for given in ("named.npz", "digits_mlp"):
+        assert "3 samples" in hil(*run, given, cwd=tmp_path).stdout
+    assert "numpy.savez('x.npz'" in hil(*run, "x.csv", cwd=tmp_path).stderr

@@ -87,6 +87,8 @@ def test_every_page_is_printed_and_an_unknown_one_answered() -> None:
     assert page_text("docs/fit.md") == (ROOT / "docs/fit.md").read_text()
     check_failure(hil("docs", "glosary", cwd=ROOT), ConfigError.exit_code, "did you mean glossary", "hil docs")
     assert "cli:1: # The command `hil`" in hil("docs", "--find", "the COMMAND `hil`", cwd=ROOT).stdout.splitlines()
+    assert "glossary:5:" in hil("docs", "--find", "width wide", cwd=ROOT).stdout
+    assert "hil docs half_hour" in hil("docs", cwd=ROOT).stderr
     check_failure(hil("docs", "--find", "zzzzzz", cwd=ROOT), ConfigError.exit_code, "no page holds")
     check_failure(hil("docs", "pico", cwd=ROOT), ConfigError.exit_code, "no page 'pico'", "`hil docs --find pico`")
 

@@ -194,6 +194,12 @@ def test_nothing_takes_a_record_of_others_for_one_of_ours(folder: Path) -> None:
         assert "measured of by hand, not of tinyhil" in done.stderr
 
 
+def test_who_watches_sees_what_others_gave(folder: Path) -> None:
+    run(folder, "--firmware", "engine.elf")
+    found = json.loads(hil("watch", "--json", cwd=folder).stdout)["records"]
+    assert any("by hand on uno" in one["title"] and one["verdict"] == "other firmware" for one in found)
+
+
 def test_pytest_holds_a_firmware_to_its_golden_record(folder: Path, tmp_path: Path) -> None:
     test = "def test_it(board): board.firmware({!r}, inputs={!r})\n"
     (tmp_path / "test_it.py").write_text(test.format(str(folder / "engine.elf"), str(folder / "x.npz")))
@@ -203,7 +209,8 @@ def test_pytest_holds_a_firmware_to_its_golden_record(folder: Path, tmp_path: Pa
         return forked_pytest("-q", "--board", "uno", "-p", "no:cacheprovider", *arguments, cwd=tmp_path).stdout
 
     assert "no golden record yet" in said()
-    assert "1 passed" in said("--hil-update")
+    assert "1 passed" in said("--hil-update", "--hil-summary", "s.md")
+    assert "test_it.py::test_it" in (tmp_path / "s.md").read_text()
     golden = tmp_path / "golden/firmware/uno/engine.json"
     golden.write_text(golden.read_text().replace('"flash_bytes": ', '"flash_bytes": 1'))
     text = said()

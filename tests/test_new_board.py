@@ -170,3 +170,35 @@ def test_environments_are_those_of_the_microcontrollers() -> None:
     files = project_files(list(boards))
     assert set(files) == {INI, *(f"{MANIFESTS}/{name}.json" for name in chips)}
     assert {path.stem for path in (ROOT / MANIFESTS).iterdir()} == chips  # and none of a board that is gone
+
+
+@pytest.mark.parametrize(
+    ("chip", "why"),
+    [
+        (
+            "like: stm32h747, clock_hz: 480000000",
+            "chips.mine.clock_hz: 480000000, but the firmware of stm32h747 sets up",
+        ),
+        ("like: stm32l4r5, clock_hz: 80000000", "chips.mine.clock_hz: 80000000, but the firmware of stm32l4r5 sets up"),
+        ("like: stm32l4r5, ram_bytes: 1024", "ram_bytes 1024: the reserve for the stack (stack_reserve_bytes, 2048)"),
+    ],
+)
+def test_what_the_firmware_can_not_be_is_refused_where_it_is_written(chip: str, why: str, tmp_path: Path) -> None:
+    board = "boards:\n  mine: {title: Mine, chip: mine, reset: by_probe, upload: stlink}\n"
+    with pytest.raises(ConfigError) as caught:
+        boards_of(f"chips:\n  mine: {{{chip}}}\n{board}", tmp_path)
+    assert why in str(caught.value)
+
+
+def test_an_avr_of_another_crystal_is_its_part_for_avrdude(tmp_path: Path) -> None:
+    text = "chips:\n  slow: {like: atmega328p, clock_hz: 8000000, ram_bytes: 1024}\n"
+    board = "boards:\n  mini: {title: Mini, chip: slow, reset: on_open, upload: arduino}\n"
+    assert boards_of(text + board, tmp_path).board("mini").part == "atmega328p"
+
+
+def test_a_probe_writes_past_the_drive_of_a_boot_loader(tmp_path: Path) -> None:
+    """Emulated, such a board is given its image directly."""
+    board = "boards:\n  mine: {title: Mine, chip: nrf52840, reset: by_probe, upload: cmsis-dap}\n"
+    (tmp_path / "mine.yaml").write_text(board)
+    asked = ("--board", "mine", "--boards-file", "mine.yaml", "--model", "digits_mlp", "--samples", 1, "--json")
+    assert record_of(hil("run", *asked, cwd=tmp_path))["bit_exact"]

@@ -386,6 +386,15 @@ def test_of_a_folder_the_newest_runs_are_shown(records: list[Path], tmp_path: Pa
     assert done.returncode == 0, done.stderr
     shown = done.stdout.replace(",", "").replace("\N{NO-BREAK SPACE}", "")
     assert [number in shown for number in ("1111", "2222", "3333")] == [False, True, True]
+    (tmp_path / "results/due/later.json").write_text(json.dumps({**record, "board": "due", "flash_bytes": 4444}))
+    candidate = json.loads((tmp_path / "results/due/later.json").read_text())
+    candidate["provenance"]["command"] = "hil search --model x --ram 9"  # which a search has tried
+    (tmp_path / "results/due/later.json").write_text(json.dumps(candidate))
+    for name, more in (("s", {"strategy": "lagrange"}), ("e", {"engine": {"name": "by hand"}})):
+        (tmp_path / f"results/{name}.json").write_text(json.dumps({**record, **more}))
+    again = hil("report", "results", "--md", "-", cwd=tmp_path)
+    assert again.stdout == done.stdout
+    assert "left out: 1 searches and 1 records of other firmware" in again.stderr
     (tmp_path / "empty").mkdir()
     refused = hil("report", "empty", cwd=tmp_path)
     assert (refused.returncode, refused.stderr.strip()) == (2, "hil: empty: no records below")

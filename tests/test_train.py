@@ -330,6 +330,7 @@ def test_every_step_of_a_stream_may_have_a_label(tmp_path: Path) -> None:
         (["--out", "x.onnx", "--format", "fixd4"], "did you mean fixed4"),
         (["--out", "x.onnx", "--data", "missing.npz"], "missing.npz"),
         (["--out", "x.onnx", "--data", "damaged.npz"], "sample 7 holds NaN"),
+        (["--out", "x.onnx", "--data", "from_one.npz"], "from_one.npz: label 10, but the model has outputs 0 to 9"),
         (["--out", "x.onnx", "--assignment", "clips.yaml"], "would clip these weights a second time"),
     ],
 )
@@ -337,6 +338,7 @@ def test_refusals_are_one_line(options: list[str], message: str, tmp_path: Path)
     x = DIGITS.x_train[:40].copy()
     x[7, 3] = np.nan
     np.savez(tmp_path / "damaged.npz", x=x, y=DIGITS.y_train[:40])
+    np.savez(tmp_path / "from_one.npz", x=DIGITS.x_train[:40], y=DIGITS.y_train[:40] + 1)
     weights = next(iter(graph_of("digits_mlp").all_constants()))
     (tmp_path / "clips.yaml").write_text(f"default: fixed8\noffsets: {{{weights}: -1}}\n")
     done = hil("train", "--model", "digits_mlp", *options, cwd=tmp_path)

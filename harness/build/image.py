@@ -152,7 +152,20 @@ def _bytes_in_map(text: str, symbol: str) -> int:
 def name_largest(symbols: Iterable[Symbol], in_ram: bool) -> str:
     """The largest symbols in RAM or flash with their sizes, as text."""
     chosen = sorted((s for s in symbols if s.in_ram == in_ram), key=lambda s: (-s.size_bytes, s.name))
-    return ", ".join(f"{s.name} {s.size_bytes} B" for s in chosen[:NAMED]) or "no symbols"
+    return ", ".join(f"{_as_written(s.name)} {s.size_bytes} B" for s in chosen[:NAMED]) or "no symbols"
+
+
+def _as_written(name: str) -> str:
+    """A symbol of a variable in namespaces as C++ has it; of all else as it is."""
+    nested = re.fullmatch(r"_ZN((?:\d+\w+?)+)E", name)
+    if nested is None:
+        return name
+    rest, parts = nested[1], list[str]()
+    while found := re.match(r"\d+", rest):
+        start, size = found.end(), int(found[0])
+        parts.append(rest[start : start + size])
+        rest = rest[start + size :]
+    return name if rest else "::".join(part for part in parts if part != "_GLOBAL__N_1")
 
 
 def object_symbols(objects: Iterable[Path]) -> tuple[Symbol, ...]:

@@ -370,6 +370,8 @@ def _fit(where: str, kind: type[Part], data: Any) -> dict[str, Any]:
         raise DataError(f"{where}: measured of {name}, not of tinyhil; `hil run --model` makes one of ours")
     if not isinstance(data, dict) or not {"raw", "strategy"} & data.keys():
         raise DataError(f"{where}: not a record of `hil run`, `hil bench`, `hil golden` or `hil search`")
+    if "strategy" in data and issubclass(kind, Record):
+        raise DataError(f"{where}: a record of a search, not of a run; `hil report` shows it")
     try:
         kind.model_validate(data)
     except ValidationError as error:

@@ -74,7 +74,10 @@ class Emulator(Record):
     also: tuple[Upload, ...] = ()  # what it takes, too, where a board's entry says so
 
     def upload_of(self, board: Upload) -> Upload:
-        """How the boot loader of a board that is flashed by `board` is flashed here."""
+        """How the boot loader of a board that is flashed by `board` is flashed here; none where a probe writes past a
+        loader that shows a drive."""
+        if board == "cmsis-dap" and self.upload == "uf2":
+            return "none"
         return board if board in self.also else self.upload
 
     def has_loader(self, board: Upload) -> bool:

@@ -174,7 +174,7 @@ def _judge_within(kind: str, rows: Rows) -> Verdict:
     if by["not shown"]:
         said += f"; {len(by['not shown'])} are not decided by their samples"
     if larger := [f"`{network}`" for network in known if network not in lead]:
-        said += f"; {', '.join(larger)}: no answer in their RAM, which is no loss of points"
+        said += f"; {', '.join(larger)}: no answer in their RAM"
     return Verdict(all_above(lead.values(), -ALLOWED_POINTS), said)
 
 
