@@ -404,7 +404,7 @@ def test_an_error_says_where_to_look(arguments: tuple[str, ...], said: str, tmp_
 
 def test_samples_are_found_by_any_name(tmp_path: Path) -> None:
     """Of the one array beside labels, or of a model of the zoo; what is no archive says how one is made."""
-    x = np.zeros((3, 64), np.float32)
+    x = np.zeros((3, 1, 8, 8), np.float32)
     np.savez(tmp_path / "named.npz", X=x, y=np.zeros(3, np.int64))
     (tmp_path / "x.csv").write_text("1,2")
     run = ("run", "--board", "host", "--model", "digits_mlp", "--samples", "3", "--inputs")

@@ -29,7 +29,7 @@ OF_ITS_OWN = {"length", "units"}  # transforms and cells of recurrent networks: 
 DEPEND = {"count", "along"}  # one of these beside "outer": as many results as operands, which depend on each other
 WIDE, WIDE_DENSE, ZERO_POINTS, ALIGNED = "wide sum", "wide dense sum", "zero points", "aligned distance"
 ODD_WINDOW, ODD_DEPTHWISE, ODD_RESCALED = "odd window", "odd depthwise window", "odd depthwise window rescaled"
-EDGE, EDGE_DEPTHWISE, PLACE = "edge", "edge depthwise", "place"
+EDGE, EDGE_DEPTHWISE, PLACE = "edge", "edge depthwise", "window place"
 # To what they are part of; some cost nothing.
 ADDITIONS = (
     WIDE,
