@@ -209,8 +209,8 @@ def test_the_verdict_is_a_sentence(changed: dict[str, Any], said: str, records: 
 
 def test_the_verdict_of_a_search_names_the_best_single_format() -> None:
     assert search_sentence(SEARCH) == (
-        "The search chose formats that take 80 B of arena and 20 µs and keep 100.0 % of the answers; "
-        "fixed16 for all tensors takes 80 B of arena and 20 µs and keeps 100.0 %."
+        "The search chose formats that take 80 B of arena and 20 µs, 100.0 % as float decides on the samples searched; "
+        "fixed16 for all tensors takes 80 B of arena and 20 µs, 100.0 %."
     )
     front = {**SEARCH, "points": [{"quality": 0.5}, {"quality": 0.875}]}
     assert search_sentence(front) == "The search found 2 choices that no other beats, 50.0 to 87.5 % right."

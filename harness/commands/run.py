@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import end_with, read_boards, say
@@ -77,6 +78,8 @@ def run(context: click.Context, board_names: tuple[str, ...], as_json: bool, **o
         raise click.UsageError("--firmware is an image for one board")
     if options["engine"] and options["firmware"] is not None:
         raise click.UsageError("an image has its own engine: give --firmware or --engine")
+    if options["firmware"] is not None and context.get_parameter_source("format_") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--format is of a model that is compiled; an image has its own")
     if len(board_names) == 1:
         _run_one(board_names[0], as_json, **options)
         return

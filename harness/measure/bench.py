@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -80,6 +81,11 @@ def _with_boots(record: dict[str, Any], boots: list[Summary], ticks: list[int], 
         "median_us": None if latency["median_us"] is None else median / latency["clock_hz"] * 1e6,
         "interval": [low, high],
     }
+    words = record["provenance"]["command"].replace("hil run", "hil bench", 1)
+    words = re.sub(r" --(mode|samples) \S+", "", words)
+    given = {f"--{name.replace('_', '-')}": (value, getattr(Plan(), name)) for name, value in asdict(plan).items()}
+    words += "".join(f" {option} {value}" for option, (value, usual) in given.items() if value != usual)
+    record["provenance"]["command"] = words
     return {**record, "kind": "bench", "plan_of_bench": asdict(plan), "boots": [asdict(boot) for boot in boots]}
 
 

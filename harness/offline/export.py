@@ -17,7 +17,7 @@ from tinyhil.codegen.identifiers import identifiers
 from tinyhil.codegen.library_source import emit_library
 from tinyhil.codegen.packages import package, source_of
 from tinyhil.compiler.calibrate import Ranges
-from tinyhil.errors import ConfigError, DataError
+from tinyhil.errors import ConfigError, DataError, DoesNotFit
 from tinyhil.files import write_bytes
 from tinyhil.harness.build.pipeline import Compiled, compile_model, runtime_sources
 from tinyhil.harness.job.job import (
@@ -31,7 +31,7 @@ from tinyhil.harness.job.job import (
     wish_for,
 )
 from tinyhil.harness.measure.record import formats_of
-from tinyhil.harness.offline.export_room import little_room
+from tinyhil.harness.offline.export_room import TOO_LARGE, little_room
 from tinyhil.harness.offline.export_sizes import compilers_for, state_sizes
 from tinyhil.harness.records.schema import Run, read_record
 from tinyhil.harness.records.verdict import invalid_because
@@ -119,6 +119,8 @@ def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
         )
         if line:
             say(f"{line}{'' if board else '; if it is for another board: --board'}")
+            if board is not None and TOO_LARGE in line:
+                raise DoesNotFit(f"{wanted.out} is written, and does not fit {board.name}; see above")
     return library
 
 

@@ -12,6 +12,7 @@ from tinyhil.harness.offline.export_sizes import predict_sizes
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.preference import BALANCED, LATENCY, LEAST, RAM
 
+TOO_LARGE = "too large"
 LITTLE = 0.1  # of a memory
 HOPELESS = 4  # times the room
 REAL_BYTES = 4
@@ -72,7 +73,7 @@ def _little_flash(library: Library, board: BoardSpec, sources: Mapping[str, str]
 
 def _left(board: BoardSpec, memory: str, used_bytes: int, total: int, parts: str) -> str:
     if used_bytes > total:
-        return f"{board.name}: too large: {used_bytes:,} B of {total:,} B {memory} ({parts})"
+        return f"{board.name}: {TOO_LARGE}: {used_bytes:,} B of {total:,} B {memory} ({parts})"
     whose = " for the stack and variables of yours" if memory == "RAM" else ""
     return f"{board.name}: {total - used_bytes:,} B of {total:,} B {memory} are left{whose} ({parts})"
 

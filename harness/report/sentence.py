@@ -111,11 +111,12 @@ def search_sentence(record: RecordLike) -> str:
     quality = (record.get("search") or {}).get("quality")
     within = [u for u in record["uniform"] if u.get("keeps_limits", True) and u.get("quality") is not None]
     said = f"The search chose formats that take {_resources(record)}"
-    said += "" if quality is None else f" and keep {100 * quality:.1f} % of the answers"
+    right = "right" if record.get("float_accuracy") is not None else "as float decides"
+    said += "" if quality is None else f", {100 * quality:.1f} % {right} on the samples searched"
     if not within:
         return f"{said}; no single format for all tensors keeps the limits."
     best = max(within, key=lambda u: (u["quality"], -(u.get("arena_bytes") or 0)))
-    return f"{said}; {best['format']} for all tensors takes {_resources(best)} and keeps {100 * best['quality']:.1f} %."
+    return f"{said}; {best['format']} for all tensors takes {_resources(best)}, {100 * best['quality']:.1f} %."
 
 
 def _resources(found: RecordLike) -> str:

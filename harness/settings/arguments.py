@@ -31,7 +31,8 @@ def request(what: str, cls: type[T], given: Mapping[str, Any]) -> T:
         return cls(**values)
     except TypeError as error:  # what a dataclass says of a field that it does not have, or lacks
         said = str(error).split("__init__() ")[-1].replace("got an unexpected keyword argument", "there is no option")
-        raise ConfigError(f"{what}: {said}") from None
+        own = "; boards of yours: hil_boards_file in pyproject.toml" if "'boards_file'" in said else ""
+        raise ConfigError(f"{what}: {said}{own}") from None
 
 
 def _fitted(what: str, name: str, value: Any, hint: Any) -> Any:
