@@ -371,7 +371,7 @@ def _fit(where: str, kind: type[Part], data: Any) -> dict[str, Any]:
     if not isinstance(data, dict) or not {"raw", "strategy"} & data.keys():
         raise DataError(f"{where}: not a record of `hil run`, `hil bench`, `hil golden` or `hil search`")
     if "strategy" in data and issubclass(kind, Record):
-        raise DataError(f"{where}: a record of a search, not of a run; `hil report` shows it")
+        raise DataError(f"{where}: not a record of a run but of a search; `hil report` shows it")
     try:
         kind.model_validate(data)
     except ValidationError as error:
