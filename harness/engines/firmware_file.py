@@ -73,6 +73,7 @@ def _of_elf(path: Path, sha256: str, elf: Path, board: BoardSpec, cache_dir: Pat
     """With the identity written into a copy, where there is a place for it."""
     _require_machine(path, elf, board)
     speaks_mlperf = TEXT_OF_MLPERF in elf.read_bytes() and HASH_SYMBOL.encode() not in elf.read_bytes()
+    read_contents(elf, identified=False)  # refuses what was cut off
     if not speaks_mlperf:
         stamp = runpy.run_path(str(asset("firmware") / "platform" / "image_hash.py"))
         try:

@@ -144,7 +144,10 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     with clock.stage("data"):
         job = load_job(opened, request, say)
         model, inputs = opened.model, job.inputs
-        x = shape_inputs(model.graph, inputs.x)
+        try:
+            x = shape_inputs(model.graph, inputs.x)
+        except DataError as error:
+            raise DataError(f"{request.inputs or inputs.name}: {error}") from None
     with clock.stage("compile"):
         compiled = compile_for(board, boards, model, job.assignment, job.ranges, wish_of(request))
         integers, clipped = quantize_inputs(compiled.program, x)

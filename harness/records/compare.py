@@ -171,8 +171,8 @@ def compared(before: Path, now: Path, better_is_fine: bool = False) -> Compared:
 
 
 def newest(folder: Path) -> dict[tuple[str, str, str], Path]:
-    """The newest record of each board, model and format under `folder`, of candidates of a search none. DataError
-    without a record."""
+    """The newest record of each board, model and format (or file of formats) under `folder`, of candidates of a search
+    none. DataError without a record."""
     found: dict[tuple[str, str, str], Path] = {}
     for path in sorted(folder.rglob("*.json"), key=lambda path: path.name):
         try:
@@ -180,7 +180,7 @@ def newest(folder: Path) -> dict[tuple[str, str, str], Path]:
         except DataError:
             continue
         if not seen.of_search:
-            found[seen.key] = path
+            found[*seen.key[:2], f"{seen.key[2]}{seen.by}"] = path
     if not found:
         raise DataError(f"{folder}: no records below")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from tinyhil.harness.records.schema import read_record
 from tinyhil.harness.records.verdict import invalid_because
 
+ASSIGNED = re.compile(r" --assignment ('[^']+'|\S+)")
 SIZES = ("flash_bytes", "static_bytes", "arena_bytes", "heap_bytes")
 
 
@@ -43,6 +45,7 @@ class Figures:
     median_ticks: float
     invalid: str
     of_search: bool = False  # a candidate that a search has tried
+    by: str = ""  # " by FOLDER/FILE" of an assignment
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -58,7 +61,7 @@ class Figures:
 def figures(record: Mapping[str, Any]) -> Figures:
     """The figures of a record."""
     raw, memory, provenance = record["raw"], record["memory"], record["provenance"]
-    compiler = provenance["compiler"]
+    compiler, command = provenance["compiler"], str(provenance.get("command"))
     return Figures(
         board=record["board"],
         model=record["model"],
@@ -81,7 +84,8 @@ def figures(record: Mapping[str, Any]) -> Figures:
         boot_medians=tuple(boot["median"] for boot in record.get("boots", ())),
         median_ticks=record["latency"]["median"],
         invalid=invalid_because(record),
-        of_search=str(provenance.get("command")).startswith("hil search "),
+        of_search=command.startswith("hil search "),
+        by="".join(f" by {'/'.join(Path(name).parts[-2:])}" for name in ASSIGNED.findall(command)),
     )
 
 

@@ -65,8 +65,8 @@ def print_outcome(outcome: SearchOutcome | ParetoOutcome, console: Console) -> N
 
     table, r, best = Table(title=None), outcome.record, outcome.found.best
     alone = {row["tensor"]: row["errors"] for row in r["sensitivity"]["tensors"]}
-    narrow = outcome.space.formats[0]
-    for title in ("tensor", "kind", "elements", "format", f"error, alone in {narrow}"):
+    narrow, samples = outcome.space.formats[0], r["sensitivity"]["samples"]
+    for title in ("tensor", "kind", "elements", "format", f"error, alone in {narrow}, {samples} samples"):
         table.add_column(title, justify="right" if title.startswith(("elements", "error")) else "left")
     for group, choice in zip(outcome.space.groups, best.candidate, strict=True):
         tied = f" (+ {len(group.members) - 1} tied)" if len(group.members) > 1 else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -168,10 +168,17 @@ def _wording(error: Any) -> str:
 
 
 def _belongs(model: type[BaseModel], error: Any) -> str:
-    """Of an unknown key at the top of a file: the keys that take it, else the one that is near."""
-    if error["type"] != "extra_forbidden" or len(error["loc"]) != 1:
+    """Of an unknown key at the top of a file: the keys that take it, else the one that is near; of one in an entry that
+    has a name this."""
+    if error["type"] != "extra_forbidden":
         return ""
-    key, kinds = str(error["loc"][0]), {name: field.annotation for name, field in model.model_fields.items()}
+    key, kinds = str(error["loc"][-1]), {name: field.annotation for name, field in model.model_fields.items()}
+    if len(error["loc"]) == 3:
+        entry = next(iter(get_args(kinds.get(error["loc"][0]))[1:]), None)
+        near = nearest(key, getattr(entry, "model_fields", ()))
+        return f"; `{near}`?" if near else ""
+    if len(error["loc"]) != 1:
+        return ""
     into = [name for name, kind in kinds.items() if key in getattr(kind, "model_fields", ())]
     if into:
         return f"; it stands in `{'` or `'.join(into)}`: `{into[0]}: {{{key}: ...}}`"
