@@ -320,7 +320,7 @@ def test_damaged_files(
         ({"y_test": np.zeros(3, np.uint8)}, "do not fit"),
         ({"y_test": np.array([0, 1, 2, 6], np.uint8)}, "label 6"),
         ({"scale": np.ones(3, np.float32)}, "scale is"),
-        ({"x_train": np.array([None])}, "no arrays of numbers"),
+        ({"x_train": np.array([None])}, "it holds objects"),
     ],
 )
 def test_wrong_subset(

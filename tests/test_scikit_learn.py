@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import random
 from pathlib import Path
 
@@ -114,6 +115,14 @@ def test_names_of_classes_stay_with_a_model(tmp_path: Path) -> None:
     path, names = FOLDER / "gnb_str.onnx", np.array(IRIS)[np.load(FOLDER / "iris.npz")["y"]]
     record = tinyhil.load(path).calibrate(X).run("host", X, names, results=tmp_path / "results")
     assert record.accuracy > 0.9
+    for y in (names.astype(object), np.unique(names, return_inverse=True)[1]):  # as pandas has them, and as places
+        again = tinyhil.load(path).calibrate(X).run("host", X, y, results=tmp_path / "results")
+        assert again.accuracy == record.accuracy
+    np.savez(tmp_path / "named.npz", x=X, y=names)
+    asked = ("--model", path, "--inputs", "named.npz", "--evaluations", "2", "--formats", "fixed8,fixed16", "--json")
+    found = hil("search", "--board", "uno", *asked, cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout)["accuracy"] > 0.9
     assert hil("convert", path, "converted.onnx", cwd=tmp_path).returncode == 0
     (tmp_path / "trained.onnx").write_bytes(trained_onnx(load_model(path), {}, "m"))
     for name in ("converted", "trained"):

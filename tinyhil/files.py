@@ -313,7 +313,7 @@ def _array(content: bytes) -> np.ndarray:
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, fortran, dtype = read(file, max_header_size=MOST_HEADER_BYTES)
     if dtype.hasobject:
-        raise ValueError("no arrays of numbers")
+        raise ValueError("it holds objects; save numbers, words with astype(str)")
     if any(size < 0 for size in shape):
         raise ValueError(f"shape {shape}")
     wanted, there = math.prod(shape) * dtype.itemsize, len(content) - file.tell()

@@ -33,7 +33,7 @@ def docs(topic: str | None, find: str | None) -> None:
     if find is not None:
         found = lines_with(find)
         if not found:
-            raise ConfigError(f"no page holds {find!r}; `hil docs` lists the pages")
+            raise ConfigError(f"no page holds {find!r}; try one word, or `hil docs questions`; `hil docs` lists all")
         click.echo("\n".join(found))
         if note := of_a_wheel("\n".join(found)):
             say(note)

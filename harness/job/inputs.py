@@ -112,8 +112,9 @@ def of_one_class(y: np.ndarray | None, decided: np.ndarray, classes: int | None)
 
 def positions_of(labels: np.ndarray, classes: Sequence[str], path: Path) -> np.ndarray:
     """Labels that are the names of classes, words or numbers, as positions; all others, and all if there are no names,
-    as they are. DataError if a label is none of the names."""
-    if not classes or labels.dtype.kind not in "iuUS":
+    as they are: numbers, too, where every name is a word. DataError if a label is none of the names."""
+    are_numbers = labels.dtype.kind in "iu" and not any(name.lstrip("-").isdecimal() for name in classes)
+    if not classes or are_numbers or labels.dtype.kind not in "iuUS":
         return labels
     words = np.char.decode(labels, "utf-8", "replace") if labels.dtype.kind == "S" else labels.astype(str)
     place = {name: position for position, name in enumerate(classes)}
@@ -194,7 +195,8 @@ def read_inputs(path: Path, model: Model | None = None, *, of_steps: bool = Fals
         alone = [name for name in loaded if name != "y"]  # whatever it is called, as the model's input or X
         name = alone[0] if len(alone) == 1 else "x"
         if name not in loaded:
-            raise DataError(f"{path}: has no array 'x'; it holds {', '.join(loaded) or 'nothing'}")
+            held = ", ".join(loaded) or "nothing"
+            raise DataError(f"{path}: has no array 'x'; it holds {held}; samples are to be x, labels y")
         x, y = loaded[name], loaded.get("y")
     if x.shape[:1] == (0,):
         raise DataError(f"{path}: 'x' holds no samples; give an array (samples, ...)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 from tinyhil.errors import ConfigError, did_you_mean
@@ -45,7 +46,7 @@ def page_text(topic: str) -> str:
     name = wanted if wanted in known else ends[0] if len(ends) == 1 else None
     if name is None:
         near = did_you_mean(wanted, list(known)) + "`hil docs` lists them all"
-        raise ConfigError(f"no page {topic!r}; {near}, `hil docs --find {topic}` searches them")
+        raise ConfigError(f"no page {topic!r}; {near}, `hil docs --find {shlex.quote(topic)}` searches them")
     text = known[name].read_text(encoding="utf-8")
     note = of_a_wheel(text)
     first, _, rest = text.partition("\n")

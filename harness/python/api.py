@@ -455,6 +455,8 @@ def _array(values: Any, name: str) -> np.ndarray:
         array = np.asarray(values)
     except (ValueError, TypeError, OverflowError):  # numpy has no array for rows of different lengths
         array = np.array([None])
+    if name == "y" and array.dtype.kind == "O" and array.ndim and all(isinstance(one, str) for one in array.flat):
+        array = array.astype(str)  # as pandas has words
     if array.dtype.kind in ("biufU" if name == "y" else "biuf") and array.ndim:
         return array
     raise DataError(f"{name}: not an array of numbers (samples, ...); its rows have different lengths or hold objects")

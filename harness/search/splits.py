@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -62,6 +62,11 @@ class Split:
         chosen = np.linspace(0, len(self.x_held_out) - 1, samples).astype(np.int64)
         labels = None if self.y_held_out is None else self.y_held_out[chosen]
         return replace(self, x_held_out=self.x_held_out[chosen], y_held_out=labels, judged={})
+
+
+def as_named(y: np.ndarray | None, classes: Sequence[str]) -> np.ndarray | None:
+    """Labels as a run reads them: by the names of the classes, where a model has these."""
+    return y if y is None or not classes else np.array(classes)[y]
 
 
 def load_split(opened: Opened, inputs: Path | None, held_out: Path | None, say: Callable[[str], None]) -> Split:

@@ -23,7 +23,7 @@ from tinyhil.harness.search.again import PLAN_NODES, Again
 from tinyhil.harness.search.device import Bench
 from tinyhil.harness.search.phases import OutOfTime, Phases, began
 from tinyhil.harness.search.request import UNKEYED, UNSCORED, SearchRequest
-from tinyhil.harness.search.splits import Split, load_split
+from tinyhil.harness.search.splits import Split, as_named, load_split
 from tinyhil.harness.search.total import wider_input, with_input
 from tinyhil.harness.search.tuning import fine_tuning, judged_on
 from tinyhil.harness.settings.config import Boards, BoardSpec
@@ -449,7 +449,7 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
         task.board.name,
         task.problem.space,
         thin.x,
-        thin.y,
+        as_named(thin.y, task.opened.model.classes),
         calibration,
         log,
         lambda path, space, trial: write_assignment(path, space, trial, request.prefer, task.schedule_limit(trial)),

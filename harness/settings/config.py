@@ -121,7 +121,7 @@ class ChipSpec(WithCrossbars):
         if (self.static_ram_bytes or 0) <= 0:
             reserve = f"stack_reserve_bytes, {self.stack_reserve_bytes}"
             raise ValueError(
-                f"ram_bytes {self.ram_bytes}: the reserve for the stack ({reserve}) leaves none; give less"
+                f"ram_bytes {self.ram_bytes}: the reserve for the stack ({reserve}) leaves none; give a smaller one"
             )
         return self
 

@@ -33,7 +33,7 @@ def load_model(path: Path, stream: Stream = ANY_STREAM, without: Collection[str]
     """
     reader = _load_tflite if stream.then is not None else READERS.get(path.suffix.lower())
     if reader is None:
-        raise ModelError(f"{path}: not a model file; known are {', '.join(SUFFIXES)}")
+        raise ModelError(f"{path}: not a model file; known are {', '.join(SUFFIXES)}; hil docs exporters")
     if stream.rounding and path.suffix.lower() != ".tflite":
         raise ModelError(f"{path}: --tflite-rounding is for .tflite files; leave it out")
     model = reader(path, stream)
