@@ -41,6 +41,7 @@ from tinyhil.harness.wire.link import Link, wait_for_port
 from tinyhil.harness.wire.protocol import Stats
 from tinyhil.harness.wire.stream import Distrusted, Options, stream
 from tinyhil.harness.wire.trace import SampleTrace, TraceReader
+from tinyhil.language.graph import Graph
 from tinyhil.language.program import Program
 from tinyhil.preference import Wish
 from tinyhil.references.classes import class_count, classes_of
@@ -144,10 +145,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     with clock.stage("data"):
         job = load_job(opened, request, say)
         model, inputs = opened.model, job.inputs
-        try:
-            x = shape_inputs(model.graph, inputs.x)
-        except DataError as error:
-            raise DataError(f"{request.inputs or inputs.name}: {error}") from None
+        x = _shaped(model.graph, inputs, request)
     with clock.stage("compile"):
         compiled = compile_for(board, boards, model, job.assignment, job.ranges, wish_of(request))
         integers, clipped = quantize_inputs(compiled.program, x)
@@ -187,6 +185,14 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         prefer=preferred(request.assignment, request.prefer, request.ram),
         **measured,
     )
+
+
+def _shaped(graph: Graph, inputs: Inputs, request: Request) -> np.ndarray:
+    """`shape_inputs`; DataError names the file."""
+    try:
+        return shape_inputs(graph, inputs.x)
+    except DataError as error:
+        raise DataError(f"{request.inputs or inputs.name}: {error}") from None
 
 
 def _check(wanted: Expected, compiled: Compiled, inputs: Inputs) -> None:

@@ -89,7 +89,8 @@ def board_of(name: str, boards: Boards) -> BoardSpec:
 
 
 def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
-    """Write the archive of a model; returns what it holds."""
+    """Write the archive of a model; returns what it holds. DoesNotFit, once it is written, if it is too large for the
+    board that it is for."""
     streamed = Streamed(wanted.states, wanted.steps, wanted.calibrate)
     by = method_of(wanted.assignment, wanted.calibrate_by)
     opened = open_model(wanted.model, say, streamed, by=by, endless=True)
