@@ -82,7 +82,7 @@ CHANGES: dict[str, tuple[Change, str, bool, bool]] = {
     "accuracy lost": (plus("accuracy", -1), "accuracy", True, False),
     "accuracy gained": (plus("accuracy", 1), "accuracy", False, True),
     "the model": (put("provenance.model_sha256", "0"), "model: another file", True, False),
-    "the inputs": (put("raw.inputs_crc32.0", "0"), "inputs: other samples", False, False),
+    "the inputs": (put("raw.inputs_crc32.0", "0"), "inputs: the same samples in other codes", False, False),
     "the compiler": (put("provenance.compiler.version", "99"), "not held to each other", False, False),
 }
 

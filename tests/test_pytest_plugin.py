@@ -116,6 +116,14 @@ def test_a_golden_record_is_missing_then_written_then_held(first_runs: tuple[Pat
     assert run_pytest(project, *arguments, "--hil-samples", 4)[0] == 0
 
 
+def test_other_samples_fail(held: Path) -> None:
+    """With others a test would pass whatever comes out."""
+    arrays = dict(np.load(held / "x.npz"))
+    np.savez(held / "x.npz", x=arrays["x"][::-1] * 0.5, y=arrays["y"])
+    code, said = run_pytest(held, *ON_THE_UNO)
+    assert (code, "inputs: " in said) == (1, True), said
+
+
 def test_a_retrained_model_fails_and_says_what_that_means(held: Path) -> None:
     """Cycles, RAM, flash and accuracy before and after, how many outputs changed, and by how much."""
     path = held / "models" / "tiny.onnx"

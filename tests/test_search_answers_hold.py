@@ -67,6 +67,27 @@ def test_a_limit_that_no_image_keeps_names_one_that_does(tmp_path: Path) -> None
     assert 597 < answer["ram_bytes"] <= int(found[1])
 
 
+def test_a_refused_limit_names_one_that_is_kept(tmp_path: Path) -> None:
+    """Of a network by rows, whose smallest arena needs more stack than the next one."""
+    random = np.random.default_rng(3)
+    nodes = [
+        node("Conv", "x one", "a", pads=[1] * 4, kernel_shape=[3, 3]),
+        node("Relu", "a", "b"),
+        node("MaxPool", "b", "c", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Flatten", "c", "f"),
+        node("MatMul", "f last", "y"),
+    ]
+    model = simple(nodes, {"x": (1, 1, 8, 8)}, {"one": weights(8, 1, 3, 3), "last": weights(128, 5)})
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    np.savez(tmp_path / "x.npz", x=random.normal(size=(60, 1, 8, 8)).astype(np.float32))
+    asked = ("search", "--model", "net.onnx", "--inputs", "x.npz", "--board", "uno", "--evaluations", "2", "--ram")
+    refused = hil_command.hil(*asked, "320", cwd=tmp_path)
+    named = re.search(r"--ram (\d+)", refused.stderr.splitlines()[-1])
+    assert named is not None, refused.stderr
+    answer = printed(tmp_path, *asked, named[1])
+    assert answer["ram_bytes"] <= int(named[1])
+
+
 @pytest.mark.parametrize(
     ("board", "strategy", "limits"),
     [

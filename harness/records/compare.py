@@ -61,6 +61,8 @@ def _other_inputs(before: Figures, now: Figures) -> str:
     """The boards were sent other codes: of other samples, or of any samples in another format."""
     if before.format != now.format and len(before.inputs) == len(now.inputs):
         return f"codes in {now.format} instead of {before.format}: outputs and cycles are not held to each other"
+    if before.data and before.data == now.data and len(before.inputs) == len(now.inputs):
+        return "the same samples in other codes, since ranges changed: outputs and times are not held to each other"
     number = "" if len(before.inputs) == len(now.inputs) else ", and another number of them"
     unheld = "outputs and times are" if now.exact_time else "outputs are"
     return f"other samples{number}: {unheld} not held to each other; both need the same --inputs"

@@ -45,6 +45,7 @@ class Figures:
     median_ticks: float
     invalid: str
     of_search: bool = False  # a candidate that a search has tried
+    data: str = ""  # SHA-256 of the samples' file
     by: str = ""  # " by FOLDER/FILE" of an assignment
 
     @property
@@ -85,6 +86,7 @@ def figures(record: Mapping[str, Any]) -> Figures:
         median_ticks=record["latency"]["median"],
         invalid=invalid_because(record),
         of_search=command.startswith("hil search "),
+        data=str((record.get("data") or {}).get("sha256") or ""),
         by="".join(f" by {'/'.join(Path(name).parts[-2:])}" for name in ASSIGNED.findall(command)),
     )
 

@@ -79,7 +79,7 @@ def searched_on_device(
         needed += _needed(made[0], finalists)
         if meters and task.phases.seconds_left(request.seconds) == 0.0:
             break
-        rams = [_lowered(*each, finalists) for each in zip(task.sides, made, rams, strict=True)]
+        rams = [_lowered(*each, finalists, number) for each in zip(task.sides, made, rams, strict=True)]
         for meter, limit, one in zip(meters, limits, made, strict=False):
             _learn(meter, limit, finalists, one)
     if not meters:
@@ -92,12 +92,13 @@ def searched_on_device(
     return _measured_before(task, meters, required, rams, found)
 
 
-def _lowered(side: Task, bench: Bench, ram_bytes: int, finalists: list[Trial]) -> int:
-    """The limit of the arena, less by what the best finalist takes too much of the board's whole RAM."""
+def _lowered(side: Task, bench: Bench, ram_bytes: int, finalists: list[Trial], number: int) -> int:
+    """The limit of the arena, less by what the best finalist takes too much of the board's whole RAM, twice as much in
+    each round `number`: less of the arena may be more of the stack."""
     over = _over(bench, finalists, side.ram_bytes) if side.whole else 0
     if over <= 0:
         return ram_bytes
-    lower = max(ram_bytes - over, side.problem.memory.least_bytes())
+    lower = max(ram_bytes - (over << number), side.problem.memory.least_bytes())
     side.say(f"search: no finalist keeps to {side.ram_bytes} B in all; again with {lower} B of arena")
     return lower
 
@@ -200,7 +201,8 @@ def minimized(task: Task, meters: Sequence[Meter], objective: str) -> tuple[Foun
         with suppress(OutOfTime):
             found = replace(found, best=slimmed(problem, found.best, wanted))
         high = _value(task, meter, objective, found.best)
-    task.say(f"search: least {objective} with at most {request.points:g} points lost: {high:,.0f} (estimated)")
+    what = "B of arena" if objective == "ram" else "us" if objective == "latency" else "B of flash"
+    task.say(f"search: least with at most {request.points:g} points lost: {high:,.0f} {what} (estimated)")
     try:
         return _measured_least(task, meters, found, objective, high) if task.measures else (found, ())
     except OutOfTime:

@@ -163,8 +163,8 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
             return arena
         raise Infeasible(
             f"search: {task.ram_bytes} B of RAM in all are not feasible on {task.board.name}: {total - arena} B of "
-            f"stack and static data and {arena} B of arena are the least; try --ram {total}, or --arena for the arena "
-            "alone",
+            f"stack and static data and {arena} B of arena are the least of one format for all tensors; try --ram "
+            f"{total}, or --arena for the arena alone",
             ("--ram", total),
         )
     return limit
@@ -191,7 +191,7 @@ def undominated(
     task: Task, found: Found, measured: tuple[Measured, ...], others: Sequence[Uniform], name: str = ""
 ) -> tuple[Found, tuple[Measured, ...]]:
     """The answer, or a uniform format that keeps the limits and is no worse: by the objective if there is one, then
-    RAM, latency and flash, then disagreements; else by disagreements, then these, then the outputs' error. `name`: what
+    disagreements, then RAM, latency and flash; else by disagreements, then these, then the outputs' error. `name`: what
     the others are, where they are no uniform formats."""
     objective = task.request.minimize
     wanted = task.problem.float_quality - task.request.points / 100
@@ -201,7 +201,8 @@ def undominated(
         needs = _resources(task, trial, known if measured else ())
         if objective is None or not enough:
             return (trial.score.disagreements, *needs, trial.score.loss)
-        return (*(needs[place] for place in ORDERS[objective]), trial.score.disagreements)
+        first, *others = (needs[place] for place in ORDERS[objective])
+        return (first, trial.score.disagreements, *others)
 
     best, what = (key(found.best, measured), found.best, measured), ""
     for other in others:
