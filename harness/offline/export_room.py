@@ -47,9 +47,11 @@ def little_room(
     `arena_bytes`: of the library under another `--prefer`, DoesNotFit where none is. Flash is judged where the core's
     compiler is here.
     """
+    if board.chip.ram_bytes is None:
+        return ""
     beside = ARDUINO_CORE.get(board.chip.core, Beside()) if is_sketch else Beside()
     reals = (library.row_count if library.loop else library.input.count) + library.output.count
-    around_bytes, total = REAL_BYTES * reals + beside.ram_bytes, board.chip.ram_bytes or 0
+    around_bytes, total = REAL_BYTES * reals + beside.ram_bytes, board.chip.ram_bytes
     room_bytes = total - around_bytes - int(max(LITTLE * total, board.chip.stack_reserve_bytes or 0))
     if library.predict_bytes > room_bytes:
         core = f", Arduino's core {beside.ram_bytes}" if beside.ram_bytes else ""

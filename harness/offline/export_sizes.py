@@ -13,7 +13,7 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 
 from tinyhil.codegen.exported_library import CALLER, Library
-from tinyhil.errors import BuildError
+from tinyhil.errors import BuildError, DoesNotFit
 from tinyhil.processes import run
 
 SHF_WRITE, SHF_ALLOC = 0x1, 0x2
@@ -98,7 +98,7 @@ def compilers_for(library: Library) -> list[Processor]:
 
 def state_sizes(library: Library, sources: Mapping[str, str]) -> list[str]:
     """Markdown: flash and RAM for every processor whose compiler is here, or why it can not take the library;
-    BuildError if no compiler is here, or none takes it."""
+    BuildError if no compiler is here, DoesNotFit if none takes it."""
     with tempfile.TemporaryDirectory() as name:
         folder = _written(sources, Path(name))
         rows, refused = list[str](), list[str]()
@@ -109,7 +109,7 @@ def state_sizes(library: Library, sources: Mapping[str, str]) -> list[str]:
                 refused.append(f"| {processor.name} | {processor.compiler} | {error} | |")
                 reason = f"{processor.name}: {error}"
     if not rows and refused:
-        raise BuildError(f"--sizes: {reason}; leave out --sizes")
+        raise DoesNotFit(f"{reason}; no processor whose compiler is here takes it")
     if not rows:
         compilers = ", ".join(dict.fromkeys(processor.compiler for processor in PROCESSORS))
         raise BuildError(f"--sizes: no compiler of these is here: {compilers}; hil doctor says how to get them")
