@@ -367,7 +367,9 @@ def required(record: Mapping[str, Any], what: str) -> dict[str, Any]:
 def _fit(where: str, kind: type[Part], data: Any) -> dict[str, Any]:
     if isinstance(data, dict) and isinstance(engine := data.get("engine"), dict):
         name = printable(str(engine.get("name")), 40)
-        raise DataError(f"{where}: measured of {name}, not of tinyhil; `hil run --model` makes one of ours")
+        raise DataError(
+            f"{where}: measured of {name}, not of tinyhil: `hil watch` shows it, `board.firmware()` in pytest holds it"
+        )
     if not isinstance(data, dict) or not {"raw", "strategy"} & data.keys():
         raise DataError(f"{where}: not a record of `hil run`, `hil bench`, `hil golden` or `hil search`")
     if "strategy" in data and issubclass(kind, Record):

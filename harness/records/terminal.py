@@ -65,10 +65,10 @@ def agreement_text(record: Mapping[str, Any]) -> str:
         first = found[0]
         more = f", and {len(found) - 1} more" if len(found) > 1 else ""
         tensor, node = in_short(first["tensor"]), in_short(first["node"])
-        return (
-            f"DEGRADED: tensor '{tensor}' (node '{node}', {first['format']}) is off by "
-            f"{first['error']:.2g}, its formats explain {first['allowed']:.2g}{more}"
-        )
+        where = f"tensor '{tensor}' (node '{node}', {first['format']})"
+        if str(first["node"]).startswith("the whole run"):  # of no node alone (tinyhil/agreement/whole_run.py)
+            where = f"{first['node']} ('{tensor}', {first['format']}),"
+        return f"DEGRADED: {where} is off by {first['error']:.2g}, its formats explain {first['allowed']:.2g}{more}"
     text = f"{check['tensors']} tensors of {check['samples']} samples within the resolution of their formats"
     names = [in_short(name) for name in check["unchecked"][:NAMES]]
     more = f" and {len(check['unchecked']) - NAMES} more" if len(check["unchecked"]) > NAMES else ""

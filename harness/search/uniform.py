@@ -191,7 +191,7 @@ def undominated(
     task: Task, found: Found, measured: tuple[Measured, ...], others: Sequence[Uniform], name: str = ""
 ) -> tuple[Found, tuple[Measured, ...]]:
     """The answer, or a uniform format that keeps the limits and is no worse: by the objective if there is one, then
-    disagreements, then RAM, latency and flash; else by disagreements, then these, then the outputs' error. `name`: what
+    RAM, latency and flash, then disagreements; else by disagreements, then these, then the outputs' error. `name`: what
     the others are, where they are no uniform formats."""
     objective = task.request.minimize
     wanted = task.problem.float_quality - task.request.points / 100
@@ -201,8 +201,7 @@ def undominated(
         needs = _resources(task, trial, known if measured else ())
         if objective is None or not enough:
             return (trial.score.disagreements, *needs, trial.score.loss)
-        first, *others = (needs[place] for place in ORDERS[objective])
-        return (first, trial.score.disagreements, *others)
+        return (*(needs[place] for place in ORDERS[objective]), trial.score.disagreements)
 
     best, what = (key(found.best, measured), found.best, measured), ""
     for other in others:

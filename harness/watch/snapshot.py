@@ -100,11 +100,11 @@ def _of_engine(record: Mapping[str, Any]) -> Plain:
             found = found.get(name) if isinstance(found, dict) else None
         return printable(str(found or "unknown"), 1000)
 
-    command = text("provenance", "command")
+    command, title = text("provenance", "command"), f"{text('model')} by {text('engine', 'name')} on {text('board')}"
     return {
-        "title": f"{text('model')} by {text('engine', 'name')} on {text('board')}",
+        "title": title,
         "verdict": "other firmware",
-        "said": f"{text('samples')} samples, median {text('latency', 'median')} {text('latency', 'unit')}",
+        "said": f"{title}: {text('samples')} samples, median {text('latency', 'median')} {text('latency', 'unit')}",
         "latency": None,
         "utc": text("provenance", "utc"),
         "command": command if command.startswith("hil ") else None,
