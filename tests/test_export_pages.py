@@ -102,7 +102,7 @@ def test_a_board_whose_flash_is_nearly_full(flash_bytes: int, expected: str) -> 
     uno = load_boards().board("uno")
     board = uno.model_copy(update={"chip": uno.chip.model_copy(update={"flash_bytes": flash_bytes})})
     sources = emit_library(exported.library, runtime_sources())
-    line = little_room(exported.library, board, sources, "balanced", lambda _: 0, is_sketch=True)
+    line = little_room(exported.library, board, sources, "balanced", lambda _: 0, is_sketch=True).said
     assert expected in line
     assert bool(line) == bool(expected)
     assert not line or "hil search --board uno --flash BYTES" in line

@@ -257,7 +257,7 @@ def flash(image: Image, board: BoardSpec, port: str, log: Path, drives: Iterable
         check_openocd(board)
     if board.upload == "bossac":
         check_bossac(board)
-    device = _local_port(board, board.upload_port or port) if tool.serial_port else _local_port(board, port)
+    device = _local_port(board, (tool.serial_port and board.upload_port) or port)
     if board.upload == "uf2":
         device = str(_drive(board, drives))
     if board.upload == "sam-ba":

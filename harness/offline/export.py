@@ -31,7 +31,7 @@ from tinyhil.harness.job.job import (
     wish_for,
 )
 from tinyhil.harness.measure.record import formats_of
-from tinyhil.harness.offline.export_room import TOO_LARGE, little_room
+from tinyhil.harness.offline.export_room import little_room
 from tinyhil.harness.offline.export_sizes import compilers_for, state_sizes
 from tinyhil.harness.records.schema import Run, read_record
 from tinyhil.harness.records.verdict import invalid_because
@@ -115,13 +115,13 @@ def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
     tried = load_boards().board(USUAL) if board is None and is_sketch else board
     if tried is not None:
         prefer = preference_of(wanted.assignment, wanted.prefer)
-        line = little_room(
+        room = little_room(
             library, tried, sources, prefer, lambda other: made(other)[1].predict_bytes, is_sketch=is_sketch
         )
-        if line:
-            say(f"{line}{'' if board else '; if it is for another board: --board'}")
-            if board is not None and TOO_LARGE in line:
-                raise DoesNotFit(f"{wanted.out} is written, and does not fit {board.name}; see above")
+        if room.said:
+            say(f"{room.said}{'' if board else '; if it is for another board: --board'}")
+        if board is not None and room.exceeded:
+            raise DoesNotFit(f"{wanted.out} is written, and does not fit {board.name}; see above")
     return library
 
 

@@ -12,7 +12,6 @@ from tinyhil.harness.offline.export_sizes import predict_sizes
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.preference import BALANCED, LATENCY, LEAST, RAM
 
-TOO_LARGE = "too large"
 LITTLE = 0.1  # of a memory
 HOPELESS = 4  # times the room
 REAL_BYTES = 4
@@ -28,6 +27,14 @@ class Beside:
     flash_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What there is to `said`, empty where enough is left; `exceeded`: a memory does not hold it."""
+
+    said: str = ""
+    exceeded: bool = False
+
+
 # Of Debian's arduino-core-avr 1.8.4; tests/test_export_boards.py holds sketches to it
 ARDUINO_CORE = {"avr": Beside(216, 2600)}
 
@@ -40,15 +47,15 @@ def little_room(
     arena_bytes: Callable[[str], int],
     *,
     is_sketch: bool,
-) -> str:
-    """What there is to say of a program that only calls `predict`, and holds its numbers; empty where a tenth of RAM
-    and of flash, and the stack's part, are left.
+) -> Room:
+    """What is left beside a program that only calls `predict`, and holds its numbers: enough where that is a tenth of
+    RAM and of flash, and the stack's part.
 
     `arena_bytes`: of the library under another `--prefer`, DoesNotFit where none is. Flash is judged where the core's
     compiler is here.
     """
     if board.chip.ram_bytes is None:
-        return ""
+        return Room()
     beside = ARDUINO_CORE.get(board.chip.core, Beside()) if is_sketch else Beside()
     reals = (library.row_count if library.loop else library.input.count) + library.output.count
     around_bytes, total = REAL_BYTES * reals + beside.ram_bytes, board.chip.ram_bytes
@@ -56,28 +63,29 @@ def little_room(
     if library.predict_bytes > room_bytes:
         core = f", Arduino's core {beside.ram_bytes}" if beside.ram_bytes else ""
         parts = f"arena {library.predict_bytes:,}, numbers in and out {REAL_BYTES * reals:,}{core}"
-        left = _left(board, "RAM", library.predict_bytes + around_bytes, total, parts)
-        return f"{left}; {_less_ram(library, board, room_bytes, prefer, arena_bytes)}"
+        remedy = _less_ram(library, board, room_bytes, prefer, arena_bytes)
+        return _left(board, "RAM", library.predict_bytes + around_bytes, total, parts, remedy)
     return _little_flash(library, board, sources, beside)
 
 
-def _little_flash(library: Library, board: BoardSpec, sources: Mapping[str, str], beside: Beside) -> str:
+def _little_flash(library: Library, board: BoardSpec, sources: Mapping[str, str], beside: Beside) -> Room:
     total, narrower = board.chip.flash_bytes or 0, _narrower(board, "flash")
     try:
         sizes = predict_sizes(library, sources, board.chip.core)
     except BuildError as error:
-        return f"{board.name}: {error}; {narrower}"
+        return Room(f"{board.name}: {error}; {narrower}")
     used_bytes = 0 if sizes is None else sizes.flash_bytes + beside.flash_bytes
     if total - used_bytes < LITTLE * total:
-        return f"{_left(board, 'flash', used_bytes, total, 'weights and code')}; {narrower}"
-    return ""
+        return _left(board, "flash", used_bytes, total, "weights and code", narrower)
+    return Room()
 
 
-def _left(board: BoardSpec, memory: str, used_bytes: int, total: int, parts: str) -> str:
+def _left(board: BoardSpec, memory: str, used_bytes: int, total: int, parts: str, remedy: str) -> Room:
     if used_bytes > total:
-        return f"{board.name}: {TOO_LARGE}: {used_bytes:,} B of {total:,} B {memory} ({parts})"
+        said = f"{board.name}: too large: {used_bytes:,} B of {total:,} B {memory} ({parts}); {remedy}"
+        return Room(said, exceeded=True)
     whose = " for the stack and variables of yours" if memory == "RAM" else ""
-    return f"{board.name}: {total - used_bytes:,} B of {total:,} B {memory} are left{whose} ({parts})"
+    return Room(f"{board.name}: {total - used_bytes:,} B of {total:,} B {memory} are left{whose} ({parts}); {remedy}")
 
 
 def _less_ram(

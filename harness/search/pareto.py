@@ -67,11 +67,6 @@ class Point:
     measured: tuple[Measured, ...] = ()
     name: str = ""
 
-    @property
-    def schedule(self) -> Schedule:
-        """What it is told by from other points."""
-        return _schedule(self.trial)
-
 
 @dataclass(frozen=True, slots=True)
 class ParetoOutcome:
@@ -229,6 +224,7 @@ def _point(task: Task, meters: Sequence[Meter], trial: Trial, rams: Sequence[int
 
 
 def _schedule(trial: Trial) -> Schedule:
+    """By which a point is told from others."""
     return trial.candidate, trial.ram_bytes
 
 
@@ -250,9 +246,9 @@ def _points(task: Task, meters: Sequence[Meter], answers: Sequence[Point], besid
     for one in beside:
         if one.trial is not None and problem.fits(one.trial.candidate):
             point = _point(task, meters, one.trial, rams)
-            points[point.schedule] = replace(point, measured=one.on_all, name=one.format)
+            points[_schedule(point.trial)] = replace(point, measured=one.on_all, name=one.format)
     for answer in answers:
-        points.setdefault(answer.schedule, answer)
+        points.setdefault(_schedule(answer.trial), answer)
     return list(points.values())
 
 

@@ -154,7 +154,7 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
     beside, static = (n - narrowest.arena_bytes - wider for n in (narrowest.total_bytes, narrowest.static_bytes))
     limit = min(task.ram_bytes - beside, (chip.static_ram_bytes or 0) - static)
     if limit < problem.memory.planned_bytes(trial.candidate, limit - wider) + wider:
-        least = next((one for one in smallest_of_each(task, [trial.candidate[0].format])), None)
+        least = next(smallest_of_each(task, [trial.candidate[0].format]), None)
         arena = problem.memory.fewest_bytes(trial.candidate) + wider
         total = beside + arena
         if least is not None and least.trial is not None:
