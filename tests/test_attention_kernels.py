@@ -24,6 +24,7 @@ from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.program import Program, Role, walk
 from tinyhil.passes.arrange import arrange
 from tinyhil.passes.decided import exponentials
+from tinyhil.references.reference import run_reference
 
 CORE = "cortex-m7"
 FORMATS = ("int8", "fixed8", "fixed16")
@@ -187,3 +188,12 @@ def test_exponentials_end_at_one() -> None:
     assert table[-1] == 1 << 30
     assert (np.diff(table) >= 0).all()
     assert table[-11] == round(np.exp(-1.0) * 2**30)
+
+
+@pytest.mark.parametrize("inner", [40, 256])  # 256: as many as there are codes
+def test_what_differs_from_element_to_element_is_no_table(inner: int, tmp_path: Path) -> None:
+    """A factor in front of a bias of many numbers, as scores of attention and their positions have it."""
+    nodes = [node("Mul", "x half", "scaled"), node("Add", "scaled shifts", "y")]
+    program = program_of(nodes, (1, 7, inner), "int8", tmp_path)
+    x = extreme_inputs(program, 0)
+    assert np.array_equal(run_reference(arrange(program, CORE), x).outputs, run_reference(program, x).outputs)

@@ -74,6 +74,8 @@ class _Level:
 
     def joint(self, last: Op) -> _Joint | None:
         """The operations that `last` is a joint function of one byte with; None if it is not, or alone."""
+        if not self._is_function(last):
+            return None
         ops = {last.output: last}
         while len(ops) <= MOST_OPS:
             outside = {name for op in ops.values() for name in self._at_run_time(op) if name not in ops}
