@@ -14,6 +14,7 @@ from PIL import Image
 from benchmarks.given import given_data
 from benchmarks.mlp import mlp_model
 from benchmarks.trained_networks import note
+from tinyhil import data
 from tinyhil.frontend.onnx import model_of
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.graph import Graph
@@ -22,7 +23,7 @@ from tinyhil.search.engine.library import load_engine
 from tinyhil.train.fit import train
 from tinyhil.train.integers import Judge
 from tinyhil.train.limited_precision import Arithmetic
-from tinyhil.train.samples import Samples
+from tinyhil.train.samples import Samples, divide
 from tinyhil.train.schedule import Job, Schedule, Trained
 
 Row = dict[str, Any]
@@ -56,6 +57,15 @@ class Bench:
         """Accuracy of the integers of these constants as they are."""
         judge = self.judge(assignment)
         return judge.correct(judge.program(constants, judge.ranges(constants)), self.x_test, self.y_test)
+
+
+def digits(graph: Graph, count: int, seed: int = 0) -> Bench:
+    """`count` digits of MNIST as `graph` takes them, a fifth of them held back by `seed`, and all 10,000 tests."""
+    found, shape = data.load("mnist"), graph.shapes[graph.inputs[0]][1:]
+    assert found.y_train is not None
+    assert found.y_test is not None
+    x, x_test = (a.reshape(len(a), *shape) for a in (found.x_train[:count], found.x_test))
+    return Bench(graph, divide(x, found.y_train[:count], seed), x_test, found.y_test)
 
 
 def pictures(name: str, count: int) -> tuple[np.ndarray, np.ndarray]:

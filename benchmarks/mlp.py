@@ -55,6 +55,29 @@ def small_cnn(seed: int) -> onnx.ModelProto:
     return _model("cnn", nodes, constants, ([1, 3, 32, 32], [1, 10]))
 
 
+def lenet(seed: int) -> onnx.ModelProto:
+    """Convolutions 5 x 5 of 8 and 16 maps, maxima of 2 x 2 behind each, and 128 units, for digits (1, 28, 28)."""
+    random, value, nodes = np.random.default_rng(seed), "x", []
+    constants: dict[str, Any] = {}
+    for number, (channels, outputs) in enumerate(((1, 8), (8, 16)), 1):
+        constants[f"conv{number}_w"] = _uniform(random, (outputs, channels, 5, 5), channels * 25)
+        constants[f"conv{number}_b"] = np.zeros(outputs, np.float32)
+        given = [value, f"conv{number}_w", f"conv{number}_b"]
+        nodes.append(helper.make_node("Conv", given, [f"conv{number}"], name=f"conv{number}"))
+        nodes.append(helper.make_node("Relu", [f"conv{number}"], [f"act{number}"], name=f"act{number}"))
+        value = f"pool{number}"
+        pool = helper.make_node("MaxPool", [f"act{number}"], [value], name=value, kernel_shape=[2, 2], strides=[2, 2])
+        nodes.append(pool)
+    nodes.append(helper.make_node("Flatten", [value], ["flat"], name="flat"))
+    for name, inputs, outputs in (("hidden", 256, 128), ("fc", 128, 10)):
+        constants[f"{name}_w"] = _uniform(random, (inputs, outputs), inputs)
+        constants[f"{name}_b"] = np.zeros(outputs, np.float32)
+    nodes.append(helper.make_node("Gemm", ["flat", "hidden_w", "hidden_b"], ["hidden"], name="hidden"))
+    nodes.append(helper.make_node("Relu", ["hidden"], ["act3"], name="act3"))
+    nodes.append(helper.make_node("Gemm", ["act3", "fc_w", "fc_b"], ["logits"], name="logits"))
+    return _model("lenet", nodes, constants, ([1, 1, 28, 28], [1, 10]))
+
+
 def _uniform(random: np.random.Generator, shape: tuple[int, ...], inputs: int) -> np.ndarray:
     """Weights that leave values as large as they are."""
     reach = (3 / inputs) ** 0.5

@@ -18,19 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import grids, limits, post_training, pruning, qnn, rivals, unsigned, zeros
-from benchmarks.bench import Bench, Row, mlp, pictures
+from benchmarks import grids, gupta, limits, post_training, pruning, qnn, rivals, unsigned, zeros
+from benchmarks.bench import Bench, Row, digits, mlp, pictures
 from benchmarks.given import given_data
 from benchmarks.gupta import AsPrinted, Unrounded
 from benchmarks.mlp import mlp_model, small_cnn
 from benchmarks.papers.pages import save_svg
 from benchmarks.trained_networks import MACHINE, NETWORKS, machine, with_networks
 from benchmarks.training_figures import FIGURES
-from tinyhil import data
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.onnx import model_of
 from tinyhil.language.assignment import Assignment
-from tinyhil.language.graph import Graph
 from tinyhil.train.limited_precision import Half, Limited
 from tinyhil.train.samples import divide
 from tinyhil.train.schedule import Schedule
@@ -71,15 +69,6 @@ SEEDED = {"float32": FLOAT, **{f"fixed16:{16 - fine}.{fine}": Limited(16 - fine,
 SEEDS = (1, 2, 0)  # of the weights at first, what is held back, the order of samples and what is drawn
 
 
-def digits_bench(graph: Graph, count: int) -> Bench:
-    """`count` digits of MNIST, each a vector, for `graph`."""
-    found = data.load("mnist")
-    assert found.y_train is not None
-    assert found.y_test is not None
-    x, x_test = (a.reshape(len(a), -1) for a in (found.x_train[:count], found.x_test))
-    return Bench(graph, divide(x, found.y_train[:count], 0), x_test, found.y_test)
-
-
 def colored_bench(seed: int = 0) -> Bench:
     """Pictures of CIFAR-10, 0 to 1."""
     x, y = pictures("cifar10_train50k_jpeg.npz", COLORED_PICTURES)
@@ -90,7 +79,7 @@ def colored_bench(seed: int = 0) -> Bench:
 
 def arithmetic() -> Iterator[Row]:
     """Digits by plain descent."""
-    yield from limited(digits_bench(mlp((784, 128, 128, 10), "Relu", 0), 10000), PLAIN)
+    yield from limited(digits(mlp((784, 128, 128, 10), "Relu", 0), 10000), PLAIN)
 
 
 def arithmetic_cifar() -> Iterator[Row]:
@@ -132,7 +121,7 @@ def halves() -> Iterator[Row]:
     """FP16 with the loss as it is and scaled; an MLP as it is, and one whose gradients float16 loses."""
     for title, factor in (("0 to 1", 1.0), ("0 to 8192", LARGE)):
         model = mlp_model((784, 16, 512, 10), "Relu", 0, factor)
-        bench = digits_bench(model_of(model, Path("mlp.onnx"), "").graph, 5000)
+        bench = digits(model_of(model, Path("mlp.onnx"), "").graph, 5000)
         row: Row = {"inputs": title}
         begin = time.process_time()
         for way, own in (("float32", None), ("fp16, scale 1", Half(1.0)), ("fp16, dynamic", Half())):
@@ -153,6 +142,7 @@ TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "arithmetic": arithmetic,
     "arithmetic_cifar": arithmetic_cifar,
     "arithmetic_seeds": arithmetic_seeds,
+    "arithmetic_size": gupta.rows,
     "halves": halves,
     "post_training": post_training.rows,
     "pruning": pruning.rows,
