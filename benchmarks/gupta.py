@@ -107,27 +107,28 @@ class Printed:
     """A network for MNIST, and what it is trained in. Nothing is said of the convolutions' first weights: ours."""
 
     model: Callable[[int], onnx.ModelProto]
-    kept: float
+    epochs: int
+    kept: float  # of the rate, after each
     fractions: tuple[int, ...]
     before_point: int = 0  # of the values of convolutions: <6, 10>
 
 
 PRINTED = {
-    "784-1000-1000-10": Printed(perceptron, 1.0, (8, 10, 14)),
-    "8-16-128-10, convolutions 5 x 5": Printed(lenet, 0.95, (12, 14), 6),
+    "784-1000-1000-10": Printed(perceptron, 1, 1.0, (8, 14)),
+    "8-16-128-10, convolutions 5 x 5": Printed(lenet, 2, 0.95, (12, 14), 6),
 }
 SEEDS = (0, 1, 2)
-DIGITS, EPOCHS, BATCH, RATE = 60_000, 2, 100, 0.1
+DIGITS, BATCH, RATE = 60_000, 100, 0.1
 
 
-def rows() -> Iterator[Row]:
-    """Both networks in their size on all of MNIST, float32 first; means over seeds."""
-    for title, printed in PRINTED.items():
-        yield _row(title, printed, "float32", {"nearest": Unrounded()})
-        for fine in printed.fractions:
-            own = AsPrinted(16 - fine, fine, False, printed.before_point)
-            ways: dict[str, Limited] = {"nearest": own, "stochastic": replace(own, stochastic=True)}
-            yield _row(title, printed, f"fixed16:{16 - fine}.{fine}", ways)
+def rows(title: str) -> Iterator[Row]:
+    """A network in its size on all of MNIST, float32 first; means over seeds."""
+    printed = PRINTED[title]
+    yield _row(title, printed, "float32", {"nearest": Unrounded()})
+    for fine in printed.fractions:
+        own = AsPrinted(16 - fine, fine, False, printed.before_point)
+        ways: dict[str, Limited] = {"nearest": own, "stochastic": replace(own, stochastic=True)}
+        yield _row(title, printed, f"fixed16:{16 - fine}.{fine}", ways)
 
 
 def _row(title: str, printed: Printed, name: str, ways: dict[str, Limited]) -> Row:
@@ -137,9 +138,14 @@ def _row(title: str, printed: Printed, name: str, ways: dict[str, Limited]) -> R
         for seed in SEEDS if way in ways else ():
             graph = model_of(printed.model(seed), Path(f"{title}.onnx"), "").graph
             bench = digits(graph, DIGITS, seed)
-            schedule = Stepped(EPOCHS, BATCH, RATE, seed, kept=printed.kept)
+            schedule = Stepped(printed.epochs, BATCH, RATE, seed, kept=printed.kept)
             found.append(bench.trained(Assignment("float32"), schedule, ways[way])[1])
             samples = len(bench.samples.x)
         row[way] = float(np.mean(found)) if found else None
         row[f"{way}: standard deviation"] = float(np.std(found, ddof=1)) if found else None
-    return {**row, "trained on": f"{samples:,}", "epochs": EPOCHS, "seconds": round(time.process_time() - begin)}
+    return {
+        **row,
+        "trained on": f"{samples:,}",
+        "epochs": printed.epochs,
+        "seconds": round(time.process_time() - begin),
+    }
