@@ -75,13 +75,13 @@ class AsPrinted(Limited):
 
 @dataclass(frozen=True, slots=True)
 class Stepped(Schedule):
-    """A rate that is `kept` of it after each epoch."""
+    """A rate that is `decay` of it after each epoch."""
 
-    kept: float = 1.0
+    decay: float = 1.0
 
     def rate_at(self, progress: float) -> float:
         """The same all over an epoch."""
-        return float(self.rate * self.kept ** math.floor(progress * self.epochs + 1e-9))
+        return float(self.rate * self.decay ** math.floor(progress * self.epochs + 1e-9))
 
 
 DEVIATION = 0.01
@@ -108,14 +108,14 @@ class Printed:
 
     model: Callable[[int], onnx.ModelProto]
     epochs: int
-    kept: float  # of the rate, after each
+    decay: float  # of the rate, after each
     fractions: tuple[int, ...]
     before_point: int = 0  # of the values of convolutions: <6, 10>
 
 
 PRINTED = {
     "784-1000-1000-10": Printed(perceptron, 1, 1.0, (8, 14)),
-    "8-16-128-10, convolutions 5 x 5": Printed(lenet, 2, 0.95, (12, 14), 6),
+    "8-16-128-10, convolutions 5 x 5": Printed(lenet, 1, 0.95, (12, 14), 6),
 }
 SEEDS = (0, 1, 2)
 DIGITS, BATCH, RATE = 60_000, 100, 0.1
@@ -138,7 +138,7 @@ def _row(title: str, printed: Printed, name: str, ways: dict[str, Limited]) -> R
         for seed in SEEDS if way in ways else ():
             graph = model_of(printed.model(seed), Path(f"{title}.onnx"), "").graph
             bench = digits(graph, DIGITS, seed)
-            schedule = Stepped(printed.epochs, BATCH, RATE, seed, kept=printed.kept)
+            schedule = Stepped(printed.epochs, BATCH, RATE, seed, decay=printed.decay)
             found.append(bench.trained(Assignment("float32"), schedule, ways[way])[1])
             samples = len(bench.samples.x)
         row[way] = float(np.mean(found)) if found else None
