@@ -107,6 +107,7 @@ class Printed:
     """A network for MNIST, and what it is trained in. Nothing is said of the convolutions' first weights: ours."""
 
     model: Callable[[int], onnx.ModelProto]
+    digits: int  # of MNIST, a fifth of them held back
     epochs: int
     decay: float  # of the rate, after each
     fractions: tuple[int, ...]
@@ -114,15 +115,15 @@ class Printed:
 
 
 PRINTED = {
-    "784-1000-1000-10": Printed(perceptron, 1, 1.0, (8, 14)),
-    "8-16-128-10, convolutions 5 x 5": Printed(lenet, 1, 0.95, (12, 14), 6),
+    "784-1000-1000-10": Printed(perceptron, 60_000, 1, 1.0, (8, 14)),
+    "8-16-128-10, convolutions 5 x 5": Printed(lenet, 20_000, 1, 0.95, (12, 14), 6),
 }
 SEEDS = (0, 1, 2)
-DIGITS, BATCH, RATE = 60_000, 100, 0.1
+BATCH, RATE = 100, 0.1
 
 
 def rows(title: str) -> Iterator[Row]:
-    """A network in its size on all of MNIST, float32 first; means over seeds."""
+    """A network in its size, float32 first; means over seeds."""
     printed = PRINTED[title]
     yield _row(title, printed, "float32", {"nearest": Unrounded()})
     for fine in printed.fractions:
@@ -137,7 +138,7 @@ def _row(title: str, printed: Printed, name: str, ways: dict[str, Limited]) -> R
         found = []
         for seed in SEEDS if way in ways else ():
             graph = model_of(printed.model(seed), Path(f"{title}.onnx"), "").graph
-            bench = digits(graph, DIGITS, seed)
+            bench = digits(graph, printed.digits, seed)
             schedule = Stepped(printed.epochs, BATCH, RATE, seed, decay=printed.decay)
             found.append(bench.trained(Assignment("float32"), schedule, ways[way])[1])
             samples = len(bench.samples.x)
