@@ -2,7 +2,7 @@
 
 The same digits CNN as it is in the zoo, the same samples, held back and tested, the same epochs, batches, bits of
 weights and values, and the epoch that is best on what is held back. Theirs keep scales, biases and scores in float32;
-of ours the scores have 16 bits, all else is integers. `pip install brevitas`; without it its columns stay empty.
+of ours the scores have 16 bits, all else is integers. `pip install brevitas`.
 """
 
 from __future__ import annotations
@@ -107,10 +107,9 @@ class Rival:
 
     title: str
     make: Callable[[dict[str, np.ndarray], int, bool], nn.Module]
-    is_here: bool = True
 
 
-RIVALS = (Rival("LSQ", LsqNet), Rival("Brevitas", brevitas_net, find_spec("brevitas") is not None))
+RIVALS = (Rival("LSQ", LsqNet), Rival("Brevitas", brevitas_net))
 
 
 def trained(net: nn.Module, samples: Samples, seed: int, rate: float) -> tuple[nn.Module, float]:
@@ -174,6 +173,8 @@ def of_ours(bench: Bench, case: tuple[int, bool, int]) -> tuple[float, float]:
 
 def rows() -> Iterator[Row]:
     """A row for each width, with a sign behind Relus and without: means and standard deviations of seeds."""
+    if find_spec("brevitas") is None:
+        raise SystemExit("rivals: no brevitas here, which is one of them; pip install brevitas")
     torch.set_num_threads(1)
     torch.optim.Adam([torch.zeros(1, requires_grad=True)])  # whoever makes the first one waits for torch's compiler
     graph, found = open_model("digits_cnn").model.graph, data.load("digits")
@@ -186,18 +187,16 @@ def rows() -> Iterator[Row]:
             case = (bits, signed, seed)
             made.setdefault(OURS, []).append(of_ours(bench, case))
             for rival in RIVALS:
-                if rival.is_here:
-                    made.setdefault(rival.title, []).append(of_rival(rival, bench, case))
+                made.setdefault(rival.title, []).append(of_rival(rival, bench, case))
         yield _row(bits, signed, made)
 
 
 def _row(bits: int, signed: bool, made: dict[str, list[tuple[float, float]]]) -> Row:
     row: dict[str, Any] = {"bits": bits, "behind a Relu": "with a sign" if signed else "without"}
     for title in (OURS, *(rival.title for rival in RIVALS)):
-        shares = [share for share, _ in made.get(title, [])]
-        row[title] = float(np.mean(shares)) if shares else None
-        row[f"{title}: standard deviation"] = float(np.std(shares, ddof=1)) if shares else None
+        shares = [share for share, _ in made[title]]
+        row[title] = float(np.mean(shares))
+        row[f"{title}: standard deviation"] = float(np.std(shares, ddof=1))
     for title in (OURS, *(rival.title for rival in RIVALS)):
-        seconds = [spent for _, spent in made.get(title, [])]
-        row[f"s: {title}"] = f"{np.mean(seconds):.1f}" if seconds else None
+        row[f"s: {title}"] = f"{np.mean([spent for _, spent in made[title]]):.1f}"
     return row
