@@ -43,7 +43,8 @@ def table(measured: Mapping[Case, Rows]) -> str:
     """Means over the seeds that were measured; the gap is to the best of all configurations, where those are known."""
     titles = (
         "Network", "Values behind a Relu", "Cost at most", "Strategy", "Episodes", "Seeds", "Evaluations",
-        "Searched on, %", "Gap, points (worst)", "Held out, %", "± of seeds", "Cost", "us", "uJ", "Crossbars", "s",
+        "Searched on, %", "Gap, points (worst)", "Held out, %", "± of seeds", "Cost", "us", "uJ", "Crossbars", "GOPS/W",
+        "s",
     )  # fmt: skip
     lines = [f"| {' | '.join(titles)} |"]
     lines.append("|---" * len(titles) + "|")
@@ -68,6 +69,7 @@ def table(measured: Mapping[Case, Rows]) -> str:
                 f"{mean(row['latency_us'] for row in same):,.0f}",
                 f"{mean(row['energy_uj'] for row in same):.2f}",
                 f"{mean(row['crossbars'] for row in same):.0f}",
+                f"{mean(row['gops_per_watt'] for row in same):.0f}",
                 f"{mean(row['processor_s'] for row in same):.0f}" if "processor_s" in same[0] else "",
             ]
             lines.append(f"| {' | '.join(cells)} |")
