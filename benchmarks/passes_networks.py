@@ -15,6 +15,7 @@ from onnx import numpy_helper, parser
 
 from benchmarks import signs, transformers
 from benchmarks.given import given_data
+from benchmarks.networks import Network as Layers
 from benchmarks.networks import squeezenet
 from benchmarks.weight_blocks import with_blocks
 
@@ -28,7 +29,6 @@ class Network:
     formats than `format`."""
 
     name: str
-    what: str
     format: str
     board: str
     made: Callable[[], Made]
@@ -57,11 +57,13 @@ def _pictures(proto: onnx.ModelProto) -> Made:
 
 
 def _transformer() -> Made:
+    """Causal, its weights of 4 bits in blocks."""
     shape = transformers.Shape(image=16, channels=32, hidden=64, encoders=1, kernel=3, stride=1, causal=True)
     return _pictures(with_blocks(transformers.compact(shape)))
 
 
 def _float_wake_words() -> Made:
+    """MLPerf Tiny's in float, with dead channels."""
     proto = onnx.load(given_data() / "models" / "mlperftiny_vww_mobilenetv1_025_96.onnx")
     return proto, {"x": np.random.default_rng(1).uniform(size=(4, 3, 96, 96)).astype(np.float32)}
 
@@ -85,6 +87,7 @@ def _fusion() -> Made:
 
 
 def _wine() -> Made:
+    """A scaler and two layers over raw features."""
     from skl2onnx import to_onnx
     from sklearn import datasets, neural_network, pipeline, preprocessing
 
@@ -97,19 +100,33 @@ def _wine() -> Made:
 
 
 def _squeezenet() -> Made:
+    """Its first modules over images that go by rows."""
     return _pictures(squeezenet(64, 10, 3))
 
 
+def _densely_connected() -> Made:
+    """Each convolution reads the results of all before it; every one reaches twice as far as the one before."""
+    net = Layers(32).conv(16, 3, 2).relu()
+    for number in range(1, 4):
+        whole, channels = net.last, net.channels
+        net.conv(16, 3)
+        net.weights[net.nodes[-1].input[1]] *= 2.0**number
+        net.relu().add("Concat", whole, axis=1).channels = channels + 16
+    return _pictures(net.add("GlobalAveragePool").conv(10).model())
+
+
 def _signs() -> Made:
+    """A convolution of signs by binary weights."""
     return _pictures(signs.conv(32, 32, 8))
 
 
 SIGNS = {"w": "sign", "s": "sign", "b": "fixed16", "y": "fixed16"}
 NETWORKS = (
-    Network("vww_float", "MLPerf Tiny's wake words in float, with dead channels", "int8", "h747", _float_wake_words),
-    Network("transformer_blocks", "a causal one, weights of 4 bits in blocks", "int8", "h747", _transformer),
-    Network("fusion", "two inputs and two results, one record each", "fixed8", "uno", _fusion),
-    Network("wine", "a scaler and two layers over raw features", "fixed8", "uno", _wine),
-    Network("squeezenet", "its first modules over 64 x 64", "fixed8", "due", _squeezenet),
-    Network("signs", "a convolution of signs by binary weights", "fixed8", "due", _signs, SIGNS),
+    Network("vww_float", "int8", "h747", _float_wake_words),
+    Network("transformer_blocks", "int8", "h747", _transformer),
+    Network("fusion", "fixed8", "uno", _fusion),
+    Network("wine", "fixed8", "uno", _wine),
+    Network("squeezenet", "fixed8", "due", _squeezenet),
+    Network("densely_connected", "fixed8", "h747", _densely_connected),
+    Network("signs", "fixed8", "due", _signs, SIGNS),
 )

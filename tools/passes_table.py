@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.passes_networks import NETWORKS, Network
+from benchmarks.passes_networks import NETWORKS
 from tinyhil.passes.every import PASSES
 from tools.measured import line, read
 
@@ -17,36 +17,31 @@ FIGURES = ("cycles", "arena", "flash", "error")
 LEAST = 0.0005  # of a figure that counts as a change in the table
 TITLE = "# What each pass gains"
 HEAD = (
-    "What is lost where one pass is left out, by `python -m benchmarks.passes`: shares of the cycles and the arena "
-    "without it, and of the image's flash; a negative one is its price. `hil plan --passes` says the bytes for one "
-    "model, `--without NAME` leaves a pass out."
+    "What is lost where one pass is left out, by `python -m benchmarks.passes`: shares of cycles, arena and error "
+    "without it, and of the image's flash; median of the cycles, most, least; a negative one is its price. `hil plan "
+    "--passes` says the bytes for one model, `--without NAME` leaves a pass out."
 )
 OWN = (
-    "For passes of which these have no use (`benchmarks/passes_networks.py`), with their error (root mean square, over "
-    "that of the float results):"
+    "For passes of which these have no use (`benchmarks/passes_networks.py`), with the root mean square error over "
+    "the float results:"
 )
 
 
 def page() -> str:
     """Text of docs/measured/passes.md."""
     rows = read(NAME)
-    own = {network.name: network for network in NETWORKS}
+    own = [network.name for network in NETWORKS]
     of_others = [row for row in rows if row["model"] not in own]
     lines = [TITLE, "", *_wrapped(HEAD)]
     lines += [*_wrapped(f"{len(of_others)} networks of the zoo and MLPerf Tiny: {_listed(of_others)}."), ""]
-    lines += _wrapped(f"{OWN} {'; '.join(_own(own[row['model']]) for row in rows if row['model'] in own)}.")
+    lines += _wrapped(f"{OWN} {', '.join(f'`{name}`' for name in own)}.")
     lines += [
         "",
-        "| Pass | Does | Changes | Cycles, %: median, most, least | Arena, %: most, least | Flash, %: most, least "
-        "| Error, %: most, least | Most cycles |",
+        "| Pass | Does | Changes | Cycles, % | Arena, % | Flash, % | Error, % | Most cycles |",
         "|---|---|--:|---|---|---|---|---|",
         *(_line(one.name, one.summary, rows) for one in PASSES),
     ]
     return "\n".join([*lines, "", line(NAME)]) + "\n"
-
-
-def _own(network: Network) -> str:
-    return f"`{network.name}` ({network.format} on {network.board}), {network.what}"
 
 
 def _wrapped(text: str) -> list[str]:
@@ -90,4 +85,4 @@ def _most(name: str, rows: Sequence[Row]) -> str:
     if not found:
         return ""
     _, row = max(found, key=lambda one: one[0])
-    return f"{row['model']} {row['format']} {row['board']}"
+    return f"`{row['model']}/{row['format']}/{row['board']}`"

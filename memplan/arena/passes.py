@@ -91,7 +91,7 @@ CANDIDATES: Stage[Candidates] = Stage(
 )
 ROWS: Pass[Programs] = Pass(
     "rows",
-    "windows, sums, parts, element-wise operations and attention go by rows, layers before a mean by channels",
+    "operations go by rows, layers before a mean by channels",
     PROGRAMS,
     "each row made once, same integers; loops over rows of tables, groups of channels",
     _by_rows,
@@ -99,21 +99,21 @@ ROWS: Pass[Programs] = Pass(
 MEMORY: tuple[Pass[Candidates], ...] = (
     Pass(
         "in-place",
-        "element-wise operations, depthwise layers, pooling and next states may write over an operand that dies",
+        "operations may write over an operand that dies",
         CANDIDATES,
         "same program; aliases of equal bytes, which the planner may decline",
         _in_place,
     ),
     Pass(
         "views",
-        "parts may lie where the whole lies: Split, Slice, Concat along the outermost axis",
+        "parts may lie where the whole lies",
         CANDIDATES,
         "same program; aliases with offsets, which the planner may decline",
         _with_views,
     ),
     Pass(
         "gaps",
-        "a loop state holds nothing between its last reader and its writer",
+        "a loop state holds nothing between last reader and writer",
         CANDIDATES,
         "same program; live ranges in two pieces",
         _with_gaps,

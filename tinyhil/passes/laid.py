@@ -43,7 +43,7 @@ def _hot(laid: Laid, targets: Sequence[Target]) -> Laid:
 PLANNED: Stage[Laid] = Stage("program and its plan", lambda laid: faults_of_program(laid.program))
 LAYOUTS = Pass(
     "layouts",
-    "tensors that convolutions alone touch lie with channels innermost where that saves time",
+    "convolutions' tensors lie with channels innermost where that saves time",
     PLANNED,
     "same integers in the same bytes; in another order within a tensor, and weights with them",
     _with_layouts,
@@ -57,7 +57,7 @@ CHAINS = Pass(
 )
 HOT = Pass(
     "hot",
-    "constants of which most is fetched per byte lie in memory without wait states",
+    "constants fetched most often lie in memory without wait states",
     PLANNED,
     "same program; names of constants",
     _hot,
