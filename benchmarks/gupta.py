@@ -75,13 +75,13 @@ class AsPrinted(Limited):
 
 @dataclass(frozen=True, slots=True)
 class Stepped(Schedule):
-    """A rate that is `kept` of it after each epoch."""
+    """A rate that is `decay` of it after each epoch."""
 
-    kept: float = 1.0
+    decay: float = 1.0
 
     def rate_at(self, progress: float) -> float:
         """The same all over an epoch."""
-        return float(self.rate * self.kept ** math.floor(progress * self.epochs + 1e-9))
+        return float(self.rate * self.decay ** math.floor(progress * self.epochs + 1e-9))
 
 
 DEVIATION = 0.01
@@ -107,27 +107,29 @@ class Printed:
     """A network for MNIST, and what it is trained in. Nothing is said of the convolutions' first weights: ours."""
 
     model: Callable[[int], onnx.ModelProto]
-    kept: float
+    digits: int  # of MNIST, a fifth of them held back
+    epochs: int
+    decay: float  # of the rate, after each
     fractions: tuple[int, ...]
     before_point: int = 0  # of the values of convolutions: <6, 10>
 
 
 PRINTED = {
-    "784-1000-1000-10": Printed(perceptron, 1.0, (8, 10, 14)),
-    "8-16-128-10, convolutions 5 x 5": Printed(lenet, 0.95, (12, 14), 6),
+    "784-1000-1000-10": Printed(perceptron, 60_000, 1, 1.0, (8, 14)),
+    "8-16-128-10, convolutions 5 x 5": Printed(lenet, 20_000, 1, 0.95, (12, 14), 6),
 }
 SEEDS = (0, 1, 2)
-DIGITS, EPOCHS, BATCH, RATE = 60_000, 2, 100, 0.1
+BATCH, RATE = 100, 0.1
 
 
-def rows() -> Iterator[Row]:
-    """Both networks in their size on all of MNIST, float32 first; means over seeds."""
-    for title, printed in PRINTED.items():
-        yield _row(title, printed, "float32", {"nearest": Unrounded()})
-        for fine in printed.fractions:
-            own = AsPrinted(16 - fine, fine, False, printed.before_point)
-            ways: dict[str, Limited] = {"nearest": own, "stochastic": replace(own, stochastic=True)}
-            yield _row(title, printed, f"fixed16:{16 - fine}.{fine}", ways)
+def rows(title: str) -> Iterator[Row]:
+    """A network in its size, float32 first; means over seeds."""
+    printed = PRINTED[title]
+    yield _row(title, printed, "float32", {"nearest": Unrounded()})
+    for fine in printed.fractions:
+        own = AsPrinted(16 - fine, fine, False, printed.before_point)
+        ways: dict[str, Limited] = {"nearest": own, "stochastic": replace(own, stochastic=True)}
+        yield _row(title, printed, f"fixed16:{16 - fine}.{fine}", ways)
 
 
 def _row(title: str, printed: Printed, name: str, ways: dict[str, Limited]) -> Row:
@@ -136,10 +138,15 @@ def _row(title: str, printed: Printed, name: str, ways: dict[str, Limited]) -> R
         found = []
         for seed in SEEDS if way in ways else ():
             graph = model_of(printed.model(seed), Path(f"{title}.onnx"), "").graph
-            bench = digits(graph, DIGITS, seed)
-            schedule = Stepped(EPOCHS, BATCH, RATE, seed, kept=printed.kept)
+            bench = digits(graph, printed.digits, seed)
+            schedule = Stepped(printed.epochs, BATCH, RATE, seed, decay=printed.decay)
             found.append(bench.trained(Assignment("float32"), schedule, ways[way])[1])
             samples = len(bench.samples.x)
         row[way] = float(np.mean(found)) if found else None
         row[f"{way}: standard deviation"] = float(np.std(found, ddof=1)) if found else None
-    return {**row, "trained on": f"{samples:,}", "epochs": EPOCHS, "seconds": round(time.process_time() - begin)}
+    return {
+        **row,
+        "trained on": f"{samples:,}",
+        "epochs": printed.epochs,
+        "seconds": round(time.process_time() - begin),
+    }

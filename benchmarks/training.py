@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,8 @@ TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "arithmetic": arithmetic,
     "arithmetic_cifar": arithmetic_cifar,
     "arithmetic_seeds": arithmetic_seeds,
-    "arithmetic_size": gupta.rows,
+    "arithmetic_mlp": partial(gupta.rows, "784-1000-1000-10"),
+    "arithmetic_cnn": partial(gupta.rows, "8-16-128-10, convolutions 5 x 5"),
     "halves": halves,
     "post_training": post_training.rows,
     "pruning": pruning.rows,

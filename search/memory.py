@@ -185,9 +185,10 @@ class Memory:
         candidate = self.least()
         placed = self._fewest(candidate)
         least, limit = placed.plan.peak_bytes, f"{limit_bytes} B of {'RAM' if self.option == '--ram' else 'arena'}"
+        remedy = "choose a board with more RAM, or a smaller model" if self.beside else f"try {self.option} {least}"
         raise Infeasible(
             f"search: {limit} are not feasible, the least is {least} B{self.beside} (every tensor in "
-            f"{candidate[0].format}): {_live(placed)}; try {self.option} {least}{' and more' if self.beside else ''}",
+            f"{candidate[0].format}): {_live(placed)}; {remedy}",
             (self.option, least),
         )
 

@@ -16,6 +16,7 @@ from boards_under_test import SPECS, by_compiler
 from direct_build import direct_build
 
 from tinyhil.errors import BuildError, ConfigError, DoesNotFit
+from tinyhil.harness.build import image as image_module
 from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import Image, check_arena, check_fits
 from tinyhil.harness.build.platformio import project_files
@@ -275,6 +276,25 @@ def test_too_much_flash_names_the_largest_constant(name, sources, boards, cache_
     with pytest.raises(DoesNotFit, match=r"flash exceeded by \d+ B .*largest: big_table ") as caught:
         build(big, board, cache_dir=cache_dir, log=print)
     assert str(board.chip.flash_bytes) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["uno", "due"])
+def test_a_flash_smaller_than_the_linker_script_has_it(name, sources, boards, cache_dir) -> None:
+    """A chip like another one, of which PlatformIO alone knows the size."""
+    board = boards.board(name)
+    small = board.model_copy(update={"chip": board.chip.model_copy(update={"flash_bytes": 200})})
+    with pytest.raises(
+        DoesNotFit, match=rf"{name}: flash exceeded by \d+ B \(200 B flash\); largest: [\w:]+(\(\))? \d+ B"
+    ):
+        build(sources | project_files([small]), small, cache_dir=cache_dir, log=print)
+
+
+def test_symbols_are_written_as_in_the_source() -> None:
+    names = (
+        "_ZN5model3runEPKhPh _ZN12_GLOBAL__N_1L7conv2_wE _ZN4wire12_GLOBAL__N_14pollEv _ZN5modEl3runEv main _ZN1aC2Ev"
+    )
+    found = [image_module._as_written(name) for name in names.split()]
+    assert found == ["model::run()", "conv2_w", "wire::poll()", "modEl::run()", "main", "_ZN1aC2Ev"]
 
 
 @pytest.mark.parametrize("image", CHIP_BOARDS, indirect=True)

@@ -290,3 +290,16 @@ def test_the_page_shows_the_bands_of_the_table() -> None:
         costs = costs_of(core)
         assert costs is not None
         assert costs.cycles_of({"call": 1, "a layer that nobody has measured": 5}) is None
+
+
+def test_a_file_that_states_its_formats_has_one_row_a_board() -> None:
+    """It was three equal ones, and that of the most bits was to be taken."""
+    said: list[str] = []
+    model = str(ROOT / "tests" / "data" / "models" / "mlperftiny_ad_autoencoder_int8.tflite")
+    found = run_fit(FitRequest(model, ("due", "h747")), load_boards(), said.append)
+    assert [(row.board, row.format, row.chosen) for row in found.rows] == [
+        ("due", "int8", True),
+        ("h747", "int8", True),
+    ]
+    assert any("one row, `int8`, stands for all" in line for line in said)
+    assert "--format int8" in found.next_command

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from scipy import stats
 
+from benchmarks.papers import elsewhere, record
 from benchmarks.papers.judge import (
     Interval,
     above,
@@ -16,6 +17,17 @@ from benchmarks.papers.judge import (
     pooled,
     wilson,
 )
+from benchmarks.papers.paper import Claim, Rows
+from benchmarks.papers.registry import PAPERS
+
+ASKED = [
+    pytest.param(claim, rows, tuple(keys), id=f"{name}: {claim.text[:50]}")
+    for name, claims, rows, keys in (
+        *((paper.name, paper.claims, record.rows_of(record.read(paper.name)), paper.keys()) for paper in PAPERS),
+        *((other.page, other.claims, other.rows(), other.keys) for other in elsewhere.PAGES),
+    )
+    for claim in claims
+]
 
 
 @pytest.mark.parametrize(("count", "of"), [(0, 10), (3, 128), (64, 128), (9979, 10_000), (5, 5)])
@@ -63,3 +75,23 @@ def test_three_outcomes() -> None:
 )
 def test_ties_count_for_nobody(wins: int, losses: int, outcome: str) -> None:
     assert more_often(wins, losses) == outcome
+
+
+@pytest.mark.parametrize(("claim", "rows", "keys"), ASKED)
+def test_fewer_confirm_nothing_about_all(claim: Claim, rows: Rows, keys: tuple[str, ...]) -> None:
+    """A claim says which cells it is about: those that its verdict depends on, of each network. PPO's time was
+    confirmed for three networks by the one that had been measured, the others passed over."""
+    about = [key for key in keys if key.startswith(claim.about)]
+    whole, networks = claim.judge(rows), {_network(key) for key in about}
+    for part in {_network(key) for key in rows}:
+        fewer = {key: row for key, row in rows.items() if _network(key) != part}
+        depends = claim.judge(fewer) != whole
+        assert part in networks or not depends, part
+        assert part not in networks or depends or not rows.keys() >= {*about}, (
+            part
+        )  # what is half measured may not count
+        assert part not in networks or claim.verdict(fewer, keys).outcome != "confirmed", part
+
+
+def _network(key: str) -> tuple[str, ...]:
+    return tuple(key.split("/")[:2])

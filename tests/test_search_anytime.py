@@ -83,6 +83,16 @@ def test_an_interrupted_search_gives_the_best_so_far(after: int, tmp_path: Path)
     assert outcome.record["sensitivity"]["tensors"] is not None
 
 
+def test_what_boards_have_shown_by_then_is_said(tmp_path: Path) -> None:
+    """Of a search that ends while it profiles: formats for all tensors were measured before, the answer is one."""
+    given = SearchRequest("digits_mlp", board="uno", samples=20, latency_us=60_000, formats="fixed8,fixed16")
+    outcome, _ = searched(replace(given, results=tmp_path), Interrupting(phase="profiling"))
+    assert [row["format"] for row in outcome.record["uniform"]] == ["fixed8", "fixed16"]
+    (own,) = (row for row in outcome.record["uniform"] if row["latency_us"] == outcome.record["latency_us"])
+    assert own["ram_bytes"] == outcome.record["ram_bytes"]
+    assert "us of 60,000 us (worst sample measured)" in shown(outcome)["latency"]
+
+
 def test_what_does_not_keep_the_limit_is_no_answer(tmp_path: Path) -> None:
     """Of an interrupted search: posits need a deeper stack than the format that said what is left for the arena. What
     there is stays."""
@@ -90,11 +100,16 @@ def test_what_does_not_keep_the_limit_is_no_answer(tmp_path: Path) -> None:
     narrow = searched(given, Interrupting())[0].record["ram_bytes"]
     both = {"ram": narrow, "formats": "fixed8,posit8es1", "results": tmp_path / "b", "out": tmp_path / "b.yaml"}
     with pytest.raises(TooLate, match=rf"needs \d+ B of RAM of {narrow} B on uno; it is in .*; the same") as error:
-        searched(replace(given, **both), Interrupting(3))
+        searched(replace(given, **both), Interrupting(8))
     assert error.value.exit_code == EXIT_BUILD
     assert (tmp_path / "b.yaml").is_file()
     (record,) = (tmp_path / "b").rglob("lagrange*.json")
     assert json.loads(record.read_text())["ram_bytes"] > narrow
+    both |= {"formats": "fixed4,posit8es1", "results": tmp_path / "c"}
+    outcome, _ = searched(replace(given, **both), Interrupting(3))  # posits are best, and measured to be too large
+    record = outcome.record
+    assert (record["uniform"][1]["keeps_limits"], record["ram_bytes"]) == (False, narrow)
+    assert not record["search"]["finished"]
 
 
 @pytest.mark.parametrize("limit", ["ram", "arena"])

@@ -81,6 +81,21 @@ def test_json_and_the_assignment_run(folder: Path) -> None:
     assert measured["memory"]["arena_bytes"] == record["arena_bytes"]
 
 
+def test_samples_held_out_leave_all_others_for_ranges(folder: Path) -> None:
+    """So that a run on the samples held out finds the very ranges of the search by `--calibrate`."""
+    given = np.load(folder / "x.npz")
+    np.savez(folder / "seen.npz", x=given["x"][:70], y=given["y"][:70])
+    np.savez(folder / "held.npz", x=given["x"][70:], y=given["y"][70:])
+    done = search(folder, "--ram", "11", "--held-out", "held.npz", "--json", "--out", "w.yaml", inputs="seen.npz")
+    assert done.returncode == 0, done.stderr
+    asked = ("run", "--board", "host", "--model", "net.onnx", "--inputs", "held.npz", "--assignment", "w.yaml")
+    run = hil(folder, *asked, "--json", "--calibrate", "seen.npz")
+    assert run.returncode == 0, run.stderr
+    assert "found with ranges" not in run.stderr
+    assert json.loads(run.stdout)["disagreements"] == json.loads(done.stdout)["disagreements"]
+    assert "found with ranges of 70 samples of seen" in hil(folder, *asked).stderr
+
+
 def test_a_family_says_what_it_stands_for(folder: Path) -> None:
     done = search(folder, "--ram", "20", "--formats", "posit8", "--evaluations", "2")
     assert done.returncode == 0, done.stderr
@@ -286,6 +301,7 @@ def test_a_limit_for_the_whole_ram_of_the_board(strategy: str, spare: int, folde
         (["--ram", "11", "--every", "2"], "x.npz", "--every needs a board"),
         (["--ram", "11", "--arena", "11"], "x.npz", "--ram and --arena exclude each other"),
         (["--ram", "150", "--board", "uno"], "x.npz", "150 B of RAM in all are not feasible on uno"),
+        (["--ram", "1", "--board", "uno"], "x.npz", "1 B of RAM in all are not feasible on uno: "),
         (["--ram", "11", "--seed", "-5"], "x.npz", "--seed"),
         (["--ram", "11", "--results", "net.onnx"], "x.npz", "can not be written: Not a directory"),
         (["--ram", "11", "--out", "x.npz/w.yaml"], "x.npz", "there is no folder x.npz"),

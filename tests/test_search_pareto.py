@@ -15,7 +15,7 @@ from search_models import STRATEGY_NAMES, network_problem
 from tinyhil.data import load
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.search import task
+from tinyhil.harness.search import splits
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.session import run_search
@@ -92,12 +92,12 @@ def test_a_large_network_is_searched_on_fewer_samples(tmp_path: Path, monkeypatc
     problem = network_problem(tmp_path, 22)
     products = work_of(problem.space.lower(problem.space.uniform(problem.space.high)))
     split = Split("net", "file", "0", np.zeros((500, 1, 8)), None, np.zeros((1, 1, 8)), None, np.zeros((500, 1, 8)))
-    monkeypatch.setattr(task, "MOST_PRODUCTS", 300 * products)
+    monkeypatch.setattr(splits, "MOST_PRODUCTS", 300 * products)
     said: list[str] = []
-    assert len(task._thinned(SearchRequest("net"), split, problem.space, said.append).x) == 300
+    assert len(splits.affordable(split, None, None, products, said.append).x) == 300
     assert len(said) == 1
     assert "300 of 500 samples" in said[0]
-    assert len(task._thinned(SearchRequest("net", samples=450), split, problem.space, said.append).x) == 450
+    assert len(splits.affordable(split, 450, None, products, said.append).x) == 450
 
 
 def test_the_record_says_what_took_how_long(tmp_path: Path) -> None:

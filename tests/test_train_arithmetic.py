@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from test_train import goes_on_as_if_nothing_had_happened, job  # noqa: E402
 
+from benchmarks.gupta import AsPrinted, Stepped  # noqa: E402
 from tinyhil.errors import ConfigError, TrainingError  # noqa: E402
 from tinyhil.train.fit import train  # noqa: E402
 from tinyhil.train.limited_precision import Half, Limited, LossScale, holder, parse  # noqa: E402
@@ -175,3 +176,19 @@ def test_resumed_training_draws_the_same(arithmetic: Limited | Half, tmp_path: P
 def test_what_is_no_arithmetic_is_refused(text: str, scale: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse(text, "nearest", scale)
+
+
+def test_the_rate_falls_between_epochs_alone() -> None:
+    """As Gupta et al. (2015) have it: of three epochs the first step and the last of each."""
+    schedule = Stepped(epochs=3, rate=0.1, decay=0.5)
+    assert [schedule.rate_at((epoch + step / 7) / 3) for epoch in range(3) for step in (0, 6)] == pytest.approx(
+        [0.1, 0.1, 0.05, 0.05, 0.025, 0.025]
+    )
+
+
+def test_as_printed_values_have_six_bits_before_the_point_where_asked() -> None:
+    """<2, 14> for weights; of 3.7 in <2, 14> is left what saturates, in <6, 10> the nearest of 1024ths."""
+    one, random = torch.tensor([3.7]), torch.Generator()
+    for before_point, expected in ((0, 2 - 2.0**-14), (6, round(3.7 * 1024) / 1024)):
+        made = AsPrinted(2, 14, False, before_point).of_values.converted(one, random)
+        assert float(made) == pytest.approx(expected, abs=1e-9)

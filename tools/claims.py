@@ -4,7 +4,7 @@
     python -m tools.claims --within-s 60    those drawn first that take so long together; writes nothing
     python -m tools.claims --only WORD      all whose name holds the word; writes nothing
     python -m tools.claims --only docs/papers/ --tenth    a tenth of these: `make reproduce`
-    python -m tools.claims --only docs/papers/ --count 30 --each-s 60 --seed 38    so many, each of at most so long
+    python -m tools.claims --only docs/papers/ --count 30 --each-s 60 --seed 38    so many of so long at most, listed
     python -m tools.claims --list           every claim (of --only): seconds, command, what is expected, tolerance
 
 A claim is what one command repeats: a cell of a paper's table, rows of another table (tools/table_claims.py), or
@@ -77,8 +77,8 @@ def drawn(every: list[Claim], seed: str, within_s: float | None, count: int | No
     return chosen
 
 
-def check(chosen: list[Claim], limit_s: float | None) -> int:
-    """Repeat claims one after the other; how many are stale."""
+def check(chosen: list[Claim], limit_s: float | None, is_listed: bool = False) -> int:
+    """Repeat claims one after the other, `is_listed`: also by name which are equal; how many are stale."""
     begin_s, outdated, left_out, repeated = time.monotonic(), 0, 0, 0
     for claim in chosen:
         if limit_s is not None and time.monotonic() - begin_s > limit_s:
@@ -91,6 +91,8 @@ def check(chosen: list[Claim], limit_s: float | None) -> int:
             continue
         repeated += 1
         outdated += bool(wrong)
+        if not wrong and is_listed:
+            print(f"claims: equal: {claim.name}", flush=True)
         for line in wrong[:5]:
             print(f"claims: STALE: {claim.name}: {line}; repeat: {claim.command}", flush=True)
     print(
@@ -122,7 +124,7 @@ def main() -> int:
         seed = options.seed or moving
         chosen = drawn(every, seed, options.within_s, options.count)
         print(f"claims: {len(chosen)} of {len(every)}, seed {seed}")
-    outdated = check(chosen, options.within_s)
+    outdated = check(chosen, options.within_s, options.count is not None)
     if (options.within_s, options.only, options.count) == (None, None, None):
         for page in stale.renew():
             print(f"claims: {page}: says since when its tables are stale; commit it")

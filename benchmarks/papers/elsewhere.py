@@ -3,41 +3,59 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from statistics import mean
 from typing import Any
 
-from benchmarks.papers.judge import above, all_above, difference, over_seeds
+from benchmarks.papers.judge import Interval, above, all_above, difference, of_means, over_seeds, worst
 from benchmarks.papers.paper import Claim, Rows, Verdict
 from benchmarks.reram.cases import CASES
 from benchmarks.reram.pages import latest_of
 from tools.measured import RESULTS, read
 
 NEAR_POINTS, LOST_POINTS = 1.0, 1.0
-TEST_PICTURES = 10_000  # of the data set of `training/arithmetic`
+# Tables of docs/training.md: how many test pictures each has, the fewest bits of fraction that the paper has for it.
+TRAINED = {
+    "arithmetic": (10_000, 8),
+    "arithmetic_cifar": (5_000, 12),
+    "arithmetic_mlp": (10_000, 8),
+    "arithmetic_cnn": (10_000, 12),
+}
 TABLED = "lenet5"  # benchmarks/reram/truth.py
 AGENTS, PAPERS_EPISODES = ("ppo", "ppo with mask", "ddpg"), 300
 Lines = Sequence[Mapping[str, Any]]
 SAVED = 0.8  # of the cost of 8 bits everywhere
+NOT_YET = Verdict("not testable here", "not measured yet")
 
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """`page` seen from docs/papers/."""
+    """`page` seen from docs/papers/. Claims are about all of `keys`, networks or tables, of which `rows` has what was
+    measured: {"rows": its lines}."""
 
     title: str
     page: str
     command: str
+    keys: tuple[str, ...]
+    rows: Callable[[], Rows]
     claims: tuple[Claim, ...]
 
 
 @cache
-def _reram() -> dict[str, Lines]:
-    """The rows of each network."""
+def _reram() -> Rows:
+    """By network."""
     paths = sorted((RESULTS / "reram").glob("*.jsonl"))
-    return {path.stem: [json.loads(line) for line in path.read_text().splitlines()] for path in paths}
+    return {path.stem: {"rows": [json.loads(line) for line in path.read_text().splitlines()]} for path in paths}
+
+
+@cache
+def _trainings() -> Rows:
+    """By table."""
+    return {
+        name: {"rows": read(f"training/{name}")} for name in TRAINED if (RESULTS / f"training/{name}.json").is_file()
+    }
 
 
 def _of(rows: Lines, strategy: str, episodes: int | None = None) -> Lines:
@@ -50,16 +68,18 @@ def _held_out(rows: Lines) -> list[float]:
     return [100 * row["held_out"] for row in rows]
 
 
-def _judge_cost(_: Rows) -> Verdict:
+def _judge_cost(rows: Rows) -> Verdict:
     said, within = [], []
     held_out = {case.name: case.held_out for case in CASES}
-    for network, rows in ((name, latest_of(rows, ("8 bits", "milp"))) for name, rows in _reram().items()):
-        found = [row for row in rows if row["threshold"] is not None and row["cost"] <= SAVED]
+    for network, lines in ((name, latest_of(row["rows"], ("8 bits", "milp"))) for name, row in rows.items()):
+        found = [row for row in lines if row["threshold"] is not None and row["cost"] <= SAVED]
         best = max(found, key=lambda row: row["accuracy"])
-        whole = mean(_held_out(_of(rows, "8 bits")))
+        whole = mean(_held_out(_of(lines, "8 bits")))
         lead = difference(best["held_out"], whole / 100, held_out[network])
         within.append(lead)
         said.append(f"`{network}` {lead} points at {best['cost']:.2f} of the cost ({best['strategy']})")
+    if not within:
+        return NOT_YET
     return Verdict(all_above(within, -LOST_POINTS), f"{'; '.join(said)}; held out, margin {LOST_POINTS}")
 
 
@@ -69,73 +89,113 @@ def _episodes(rows: Lines) -> int | None:
     return max(set.intersection(*counts), key=lambda count: count or 0)
 
 
-def _judge_ppo(_: Rows) -> Verdict:
-    """At the paper's episodes, where they were run; else nothing is shown."""
-    said, better = [], []
-    for network, rows in ((name, latest_of(rows, AGENTS)) for name, rows in _reram().items()):
-        count = _episodes(rows)
-        ppo, masked, ddpg = (_held_out(_of(rows, agent, count)) for agent in AGENTS)
+def _agents(rows: Rows) -> Iterator[tuple[str, int | None, list[Lines]]]:
+    """By network: the episodes after which answers are judged, the lines of each agent."""
+    for network, row in rows.items():
+        lines = latest_of(row["rows"], AGENTS)
+        count = _episodes(lines)
+        yield network, count, [_of(lines, agent, count) for agent in AGENTS]
+
+
+def _judge_ppo(rows: Rows) -> Verdict:
+    """At the paper's episodes; of networks that have fewer nothing is shown."""
+    said, better, short = [], [], []
+    for network, count, agents in _agents(rows):
+        ppo, masked, ddpg = map(_held_out, agents)
         plain, mask = over_seeds(ppo, ddpg), over_seeds(masked, ddpg)
         when = "before DDPG rounded as HAQ does" if count is None else f"{count} episodes"
         said.append(f"`{network}` ({when}; seeds {len(ppo)}, {len(ddpg)}) {plain}, with a mask {mask}")
         if count is not None and count >= PAPERS_EPISODES:
             better.append(plain)
-    return Verdict(all_above(better) if better else "not shown", f"points above DDPG: {'; '.join(said)}")
+        else:
+            short.append(network)
+    if not said:
+        return NOT_YET
+    outcome = all_above(better) if better else "not shown"
+    return Verdict(outcome, f"points above DDPG: {'; '.join(said)}").without(short, f"below {PAPERS_EPISODES} episodes")
 
 
-def _judge_time(_: Rows) -> Verdict:
-    """Processor's seconds of searches of as many episodes."""
-    said, less = [], []
-    for network, rows in ((name, latest_of(rows, AGENTS)) for name, rows in _reram().items()):
-        count = _episodes(rows)
-        if count is not None:
-            ppo, masked, ddpg = ([row["processor_s"] for row in _of(rows, agent, count)] for agent in AGENTS)
-            seconds = f"{mean(ppo):.0f} s, with a mask {mean(masked):.0f} s; DDPG {mean(ddpg):.0f} s"
-            looked_up = ", evaluations looked up in a table of all" if network == TABLED else ""
-            less.append(-over_seeds(ppo, ddpg))
-            said.append(f"`{network}`, {count} episodes{looked_up}: {seconds}; {less[-1]} s less")
-    return Verdict(all_above(less), "; ".join(said)) if less else Verdict("not shown", "not measured yet")
+def _judge_time(rows: Rows) -> Verdict:
+    """Processor's seconds of searches of as many episodes as the paper's, evaluations among them."""
+    said, less, short = [], [], []
+    for network, count, agents in _agents(rows):
+        if count is None or count < PAPERS_EPISODES:
+            short.append(network)
+            continue
+        ppo, masked, ddpg = ([row["processor_s"] for row in lines] for lines in agents)
+        less.append(-over_seeds(ppo, ddpg))
+        seconds = f"{mean(ppo):.0f} s, with a mask {mean(masked):.0f} s; DDPG {mean(ddpg):.0f} s; {less[-1]} s less"
+        if network == TABLED:
+            short.append(network)
+            seconds += ", evaluations looked up in a table of all"
+        said.append(f"`{network}`, {count} episodes: {seconds}")
+    if not said:
+        return NOT_YET
+    why = f"no time of {PAPERS_EPISODES} episodes with their evaluations"
+    return Verdict(all_above(less), "; ".join(said)).without(short, why)
 
 
-def _judge_rounding(nearest: bool, _: Rows) -> Verdict:
-    """The first row of the table is float32's; the others have 16 bits."""
-    wide, *rows = read("training/arithmetic")
-    how = "nearest" if nearest else "stochastic"
-    lead = {row["in"]: difference(row[how], wide["nearest"], TEST_PICTURES) for row in rows}
-    said = f"points above float, margin {NEAR_POINTS}, one seed: {', '.join(f'{n} {p}' for n, p in lead.items())}"
-    if nearest:  # one that lies beyond is enough
-        return Verdict(
-            "confirmed" if any(above(p, -NEAR_POINTS) == "refuted" for p in lead.values()) else "not shown", said
-        )
-    return Verdict(all_above(lead.values(), -NEAR_POINTS), said)
+def _leads(table: str, lines: Lines, how: str) -> dict[str, Interval]:
+    """Points above float, whose row is the first, by arithmetic; over seeds where there are several."""
+    wide, (pictures, fewest) = lines[0], TRAINED[table]
+    rows = [row for row in lines[1:] if int(row["in"].split()[0].rpartition(".")[2]) >= fewest]
+    if "seeds" not in wide:
+        return {row["in"]: difference(row[how], wide["nearest"], pictures) for row in rows}
+
+    def of(row: Mapping[str, Any], way: str) -> tuple[float, float, int]:
+        return 100 * row[way], 100 * row[f"{way}: standard deviation"], row["seeds"]
+
+    return {row["in"]: of_means(of(row, how), of(wide, "nearest")) for row in rows}
 
 
+def _judge_rounding(nearest: bool, rows: Rows) -> Verdict:
+    """By the arithmetic that lies furthest below float: to nearest one that does is enough, of each network."""
+    outcomes, said = [], []
+    for table, row in rows.items():
+        leads = _leads(table, row["rows"], "nearest" if nearest else "stochastic")
+        name = min(leads, key=lambda each: leads[each].found)
+        outcomes.append(above(-leads[name], NEAR_POINTS) if nearest else all_above(leads.values(), -NEAR_POINTS))
+        said.append(f"`{table}` {leads[name]} ({name}, seeds {row['rows'][0].get('seeds', 1)})")
+    if not said:
+        return NOT_YET
+    return Verdict(worst(outcomes), f"points of the lowest above float, margin {NEAR_POINTS}: {'; '.join(said)}")
+
+
+ALL = ("",)  # claims are about all keys
 PAGES = (
     Elsewhere(
         "Layer-wise precision on ReRAM by reinforcement learning (PPO)",
         "../reram.md",
         "python -m benchmarks.reram",
+        tuple(case.name for case in CASES),
+        _reram,
         (
-            Claim("Less hardware cost than 8 bits everywhere at next to no loss", _judge_cost, "", "20 to 30 %"),
-            Claim("PPO finds better widths than DDPG", _judge_ppo),
-            Claim("PPO's search takes less time", _judge_time, "table 6", "4.1, 14.7, 9.1 s; DDPG's 24.2, 24.3, 18.0"),
+            Claim("Less hardware cost than 8 bits everywhere at next to no loss", _judge_cost, "", "20 to 30 %", ALL),
+            Claim("PPO finds better widths than DDPG", _judge_ppo, about=ALL),
+            Claim(
+                "PPO's search takes less time", _judge_time, "table 6", "4.1, 14.7, 9.1 s; DDPG's 24.2, 24.3, 18.0", ALL
+            ),
         ),
     ),
     Elsewhere(
         "Deep Learning with Limited Numerical Precision (ICML 2015)",
         "../training.md",
         "python -m benchmarks.training",
+        tuple(TRAINED),
+        _trainings,
         (
             Claim(
                 '"using only 16-bit wide fixed-point number representation when using stochastic rounding, and incur '
                 'little to no degradation"',
                 partial(_judge_rounding, False),
                 "abstract",
+                about=ALL,
             ),
             Claim(
                 '"the rounding scheme to play a crucial role": to nearest, with few bits of fraction, they do not',
                 partial(_judge_rounding, True),
                 "abstract",
+                about=ALL,
             ),
         ),
     ),

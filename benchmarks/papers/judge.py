@@ -70,15 +70,20 @@ def pooled(parts: Sequence[Interval]) -> Interval:
 
 def over_seeds(first: Sequence[float], second: Sequence[float]) -> Interval:
     """How far the mean of `first` lies above that of `second` (Welch's t); no end where a side has one seed."""
+    if min(len(first), len(second)) < 2:
+        return Interval(mean(first) - mean(second), -math.inf, math.inf)
+    return of_means(*((mean(values), stdev(values), len(values)) for values in (first, second)))
+
+
+def of_means(first: tuple[float, float, int], second: tuple[float, float, int]) -> Interval:
+    """The same of means, standard deviations and counts of two or more."""
     from scipy.stats import t
 
-    found = mean(first) - mean(second)
-    if min(len(first), len(second)) < 2:
-        return Interval(found, -math.inf, math.inf)
-    parts = [stdev(values) ** 2 / len(values) for values in (first, second)]
+    found, sides = first[0] - second[0], (first, second)
+    parts = [deviation**2 / count for _, deviation, count in sides]
     if sum(parts) == 0.0:
         return Interval(found, found, found)
-    freedom = sum(parts) ** 2 / sum(p * p / (len(v) - 1) for p, v in zip(parts, (first, second), strict=True))
+    freedom = sum(parts) ** 2 / sum(p * p / (count - 1) for p, (_, _, count) in zip(parts, sides, strict=True))
     half = float(t.ppf(1 - LEVEL / 2, freedom)) * math.sqrt(sum(parts))
     return Interval(found, found - half, found + half)
 

@@ -21,7 +21,7 @@ def page(paper: Paper, folder: Path = record.FOLDER) -> str:
     cells = record.read(paper.name, folder)
     rows = record.rows_of(cells)
     parts = [f"# {paper.title}", f"`{paper.command}`. {MADE}\n{_measured(paper, cells)}"]
-    parts += [paper.differs, _claims(paper.claims, rows)]
+    parts += [paper.differs, _claims(paper.claims, rows, paper.keys())]
     parts.append(paper.body(record.timed_rows_of(cells)))
     parts += [f"![{name}]({paper.name}/{name}.svg)" for name in paper.figures]
     if paper.absent:
@@ -40,17 +40,17 @@ def _measured(paper: Paper, cells: record.Record) -> str:
     commits = dict.fromkeys(cell["commit"][:10] for cell in cells.values())
     seconds = sum(cell["processor_s"] for cell in cells.values())
     failed = [f"`{key}`: {cell['row']['failed']}" for key, cell in cells.items() if "failed" in cell["row"]]
-    count, spent = len(list(paper.cells())), f"{seconds / 60:.1f} minutes of one processor"
+    count, spent = len(paper.keys()), f"{seconds / 60:.1f} minutes of one processor"
     said = f"{len(cells)} of {count} cells, {spent}." + (f"\nMeasured at {', '.join(commits)}." if commits else "")
     return said + "".join(f"\nNot measured: {line}." for line in failed)
 
 
-def _claims(claims: Sequence[Claim], rows: Rows) -> str:
+def _claims(claims: Sequence[Claim], rows: Rows, keys: Sequence[str]) -> str:
     """A row each; where they stand in the paper, and its figures, of papers of which that is known."""
     sourced = any(claim.where for claim in claims)
     lines = []
     for claim in claims:
-        verdict, source = claim.judge(rows), (claim.where, claim.theirs) if sourced else ()
+        verdict, source = claim.verdict(rows, keys), (claim.where, claim.theirs) if sourced else ()
         lines.append((claim.text, *source, f"**{verdict.outcome}**", verdict.ours))
     return table(("Claim", *(("Where", "Theirs") if sourced else ()), "Here", "Ours"), lines) if lines else ""
 
@@ -65,16 +65,16 @@ def overview(papers: Iterable[Paper], folder: Path = record.FOLDER) -> str:
     ]
     lines = []
     for paper in papers:
-        cells = record.read(paper.name, folder)
-        outcomes = [claim.judge(record.rows_of(cells)).outcome for claim in paper.claims]
-        measured = f"{len(cells)} of {len(list(paper.cells()))}"
+        cells, keys = record.read(paper.name, folder), paper.keys()
+        outcomes = [claim.verdict(record.rows_of(cells), keys).outcome for claim in paper.claims]
+        measured = f"{len(cells)} of {len(keys)}"
         found = (outcomes.count(outcome) for outcome in ("confirmed", "refuted", "not shown"))
         lines.append((f"[{paper.title}]({paper.name}.md)", f"`{paper.name}`", measured, *found))
     heads = ("Paper", "`python -m benchmarks.papers`", "Cells measured", "Confirmed", "Refuted", "Not shown")
     parts.append(table(heads, lines))
     for other in elsewhere.PAGES:
         parts.append(f"## [{other.title}]({other.page})\n\n`{other.command}`")
-        parts.append(_claims(other.claims, {}))
+        parts.append(_claims(other.claims, other.rows(), other.keys))
     return _wrapped(parts)
 
 

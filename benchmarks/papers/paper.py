@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 # Of runs whose stack is measured: bytes come by the host's clock; an interrupt's frame lies on the deepest call or not.
 STACK_TRIES = 3
+NAMED = 3  # of what is missing, at most so many by name
 Row = dict[str, Any]  # what JSON holds; the same on every run, hence without times of this machine
 Rows = Mapping[str, Row]  # finished cells by key
 Outcome = Literal["confirmed", "refuted", "not shown", "not testable here"]
@@ -35,16 +36,31 @@ class Verdict:
     outcome: Outcome
     ours: str
 
+    def without(self, missing: Sequence[str], why: str = "not measured") -> Verdict:
+        """Of a claim about several, of which `missing` are not known: fewer confirm nothing about all."""
+        if not missing or self.outcome == "not testable here":
+            return self
+        names = ", ".join(f"`{name}`" for name in missing) if len(missing) <= NAMED else str(len(missing))
+        outcome: Outcome = "not shown" if self.outcome == "confirmed" else self.outcome
+        return Verdict(outcome, f"{self.ours}; {why}: {names}")
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A sentence of the paper with its numbers, in quotation marks where it is the paper's own; `judge` decides by the
-    measured rows alone. `where` it stands: section, table or figure; `theirs`: the paper's figures."""
+    measured rows alone. `where` it stands: section, table or figure; `theirs`: the paper's figures. `about`: how the
+    keys of all cells begin that it is about, be they measured or not."""
 
     text: str
     judge: Callable[[Rows], Verdict]
     where: str = ""
     theirs: str = ""
+    about: tuple[str, ...] = ()
+
+    def verdict(self, rows: Rows, keys: Iterable[str]) -> Verdict:
+        """As it is judged by `rows`; `keys`: of all cells there are to measure."""
+        missing = [key for key in keys if key.startswith(self.about) and "failed" in rows.get(key, {"failed": ""})]
+        return self.judge(rows).without(missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +82,10 @@ class Paper:
     figures: Mapping[str, Callable[[Rows], Any]] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
     differs: str = ""
+
+    def keys(self) -> list[str]:
+        """Of all cells."""
+        return [cell.key for cell in self.cells()]
 
     @property
     def command(self) -> str:

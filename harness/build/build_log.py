@@ -10,6 +10,10 @@ from tinyhil.harness.build.image import name_largest, object_symbols
 from tinyhil.harness.settings.config import BoardSpec
 
 OVERFLOWED = re.compile(r"region [`']?(?P<region>\w+)'? overflowed by (?P<bytes>\d+) bytes")
+# PlatformIO's own check, of a limit below what the linker script leaves
+PLATFORMIO = re.compile(
+    r"The (?P<what>program|data) size \((?P<size>\d+) bytes\) is greater than maximum allowed \((?P<most>\d+) "
+)
 # avr-ld says at which address a section ends instead of by how much the region is exceeded.
 AVR_OUTSIDE = re.compile(r"address (?P<address>0x[0-9a-f]+) of .* is not within region [`']?data'?")
 AVR_RAM_START = 0x800100
@@ -55,6 +59,9 @@ def _overflows(log_text: str, board: BoardSpec) -> dict[str, int]:
         is_flash = match["region"].lower() in ("flash", "text", "rom")
         region = "flash" if is_flash else "RAM"
         over[region] = max(over.get(region, 0), int(match["bytes"]))
+    for match in PLATFORMIO.finditer(log_text):
+        region = "flash" if match["what"] == "program" else "RAM"
+        over[region] = max(over.get(region, 0), int(match["size"]) - int(match["most"]))
     if board.chip.static_ram_bytes is not None:
         end = AVR_RAM_START + board.chip.static_ram_bytes
         for match in AVR_OUTSIDE.finditer(log_text):

@@ -156,16 +156,17 @@ def name_largest(symbols: Iterable[Symbol], in_ram: bool) -> str:
 
 
 def _as_written(name: str) -> str:
-    """A symbol of a variable in namespaces as C++ has it; of all else as it is."""
-    nested = re.fullmatch(r"_ZN((?:\d+\w+?)+)E", name)
-    if nested is None:
-        return name
-    rest, parts = nested[1], list[str]()
-    while found := re.match(r"\d+", rest):
-        start, size = found.end(), int(found[0])
+    """A symbol in namespaces as C++ has it, without parameters; of all else as it is."""
+    nested = re.match(r"_ZN[rVK]*", name)
+    rest, parts = name[nested.end() :] if nested else "", list[str]()
+    while found := re.match(r"L?(\d+)", rest):
+        start, size = found.end(), int(found[1])
         parts.append(rest[start : start + size])
         rest = rest[start + size :]
-    return name if rest else "::".join(part for part in parts if part != "_GLOBAL__N_1")
+    if not parts or not rest.startswith("E"):
+        return name
+    written = "::".join(part for part in parts if part != "_GLOBAL__N_1")
+    return written if rest == "E" else f"{written}()"
 
 
 def object_symbols(objects: Iterable[Path]) -> tuple[Symbol, ...]:

@@ -106,7 +106,6 @@ def run_fit(request: FitRequest, boards: Boards, say: Say) -> FitOutcome:
     ConfigError for a board that has no limits.
     """
     specs = boards_of(request.boards, boards)
-    names = formats_on_offer(FORMATS if request.formats is None else request.formats)
     streamed = Streamed(request.states, request.steps, request.inputs or request.calibrate)
     opened = open_model(request.model, say, streamed, by=method_of(None, request.calibrate_by))
     is_given = request.calibrate is not None or request.inputs is not None
@@ -118,6 +117,7 @@ def run_fit(request: FitRequest, boards: Boards, say: Say) -> FitOutcome:
                 f"{board.name}: without `supply:` it runs at its clock after reset, not at the "
                 f"{board.chip.clock_hz / 1e6:g} MHz that these times are of (`hil docs flashing`)"
             )
+    names = _names(request, opened, say)
     rows: list[Fit] = []
     notes: dict[str, None] = {}
     for name in names:
@@ -132,6 +132,20 @@ def run_fit(request: FitRequest, boards: Boards, say: Say) -> FitOutcome:
         say(f"{opened.source.name}: {note}")
     chosen = tuple(_with_choice(rows, [board.name for board in specs], names))
     return FitOutcome(request, opened.source.name, chosen, _next(request, opened, chosen, boards))
+
+
+def _names(request: FitRequest, opened: Opened, say: Say) -> tuple[str, ...]:
+    """Formats to judge; one where the model states those of all its values, which no other can replace."""
+    names = tuple(formats_on_offer(FORMATS if request.formats is None else request.formats))
+    any_ranges = opened.ranges_that_do_not_matter()
+    if any_ranges is None:
+        return names
+    graph = opened.model.graph
+    lowered = lower(graph, Assignment(names[0]), any_ranges)
+    own = str(lowered.tensors[lowered.input].format).split()[0]
+    name = own if own in names else names[0]
+    say(f"{opened.source.name}: the file states the formats of all values: one row, `{name}`, stands for all")
+    return (name,)
 
 
 def _next(request: FitRequest, opened: Opened, rows: Sequence[Fit], boards: Boards) -> str:

@@ -6,7 +6,7 @@ Emulators give integers, so outputs, cycles and bytes must be equal. Times of ph
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -212,6 +212,12 @@ def shown_of(folder: Path) -> tuple[tuple[Path, ...], str]:
     return runs or tuple(searches), f"{folder}: left out: {said}; {what}" if said else ""
 
 
+def _said(known: Collection[tuple[str, ...]], most: int = 3) -> str:
+    """The first of the boards, models and formats of a folder."""
+    more = f" and {len(known) - most} more" if len(known) > most else ""
+    return ", ".join(" ".join(key) for key in sorted(known)[:most]) + more or "none"
+
+
 def pairs(before: Path, now: Path) -> tuple[list[tuple[Path, Path]], list[str]]:
     """Records to compare with each other: two files, or what two folders have in common. And what only one holds.
 
@@ -224,6 +230,9 @@ def pairs(before: Path, now: Path) -> tuple[list[tuple[Path, Path]], list[str]]:
     left, right = newest(before), newest(now)
     both = [(left[key], right[key]) for key in left if key in right]
     if not both:
-        raise DataError(f"{before} and {now}: no board, model and format in common")
+        each = (f"{folder} holds {_said(known)}" for folder, known in ((before, left), (now, right)))
+        raise DataError(
+            f"{before} and {now}: no board, model and format in common; {', '.join(each)}; name two records instead"
+        )
     alone = [f"{' '.join(key)}: only in {before if key in left else now}" for key in sorted(left.keys() ^ right.keys())]
     return both, alone

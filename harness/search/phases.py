@@ -39,7 +39,8 @@ class OutOfTime(Enough):
 class Phases:
     """`tell` hears of each phase as it begins. `taken`: seconds and processor seconds of each, in order. `best`: the
     answer if nothing better comes; `sure`: the best of those that were held to their limits on the boards. `judged`:
-    formats for all tensors are, so that time that is over ends the search without an answer, too. `least`: of latency
+    formats for all tensors are, so that time that is over ends the search without an answer, too; `beside`: those of
+    them that are. `least`: of latency
     (us) and flash (B) the least that a board has shown. `looked`: a task of few samples and the answer on them,
     if there was one. `is_stopped`: somebody interrupted, or the time was over, before all samples were run.
     `evaluations`: what all questions have cost, in runs over all samples; `count` hears of them. `key`: of the task of
@@ -51,6 +52,7 @@ class Phases:
     best: Trial | None = None
     sure: Trial | None = None
     judged: bool = False
+    beside: list[Any] = field(default_factory=list)
     least: dict[str, float] = field(default_factory=dict)
     looked: tuple[Any, Trial | None] | None = None
     is_stopped: bool = False

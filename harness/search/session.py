@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from tinyhil.harness.search.uniform import (
     arena_limits,
     as_records,
     held_out,
+    keeps,
     sensitivity_of,
     undominated,
     uniform_instead,
@@ -171,7 +172,8 @@ def _searched(task: Task) -> SearchOutcome:
         found, measured = instead
     except (KeyboardInterrupt, OutOfTime):
         interrupted = True
-        task, found, measured = _best_so_far(task)
+        task, found, measured, known = _best_so_far(task)
+        beside = beside or known
     over = interrupted or task.phases.seconds_left(request.seconds) == 0.0
     if not over:
         beside = (*beside, *(task.phases.in_time(request.seconds, partial(together, task, found)) or ()))
@@ -253,10 +255,23 @@ def _accelerator(task: Task, candidate: Candidate) -> dict[str, Any]:
     return {"latency_us": cost.latency_us, **figures, "cost": relative, **limits}
 
 
-def _best_so_far(task: Task) -> tuple[Task, Found, tuple[Measured, ...]]:
-    """As `_left`, as what a search has found."""
-    task, best = _left(task)
-    return task, Found(best, (best,), task.phases.evaluations, task.phases.searching(), False), ()
+def _best_so_far(task: Task) -> tuple[Task, Found, tuple[Measured, ...], tuple[Uniform, ...]]:
+    """As `_left`, as what a search has found, with what boards have said of it; and the formats for all tensors that
+    were judged on the same samples. What a board has shown to exceed a limit is no answer where one of these keeps
+    it."""
+    known = tuple(task.phases.beside)
+    asked, best = _left(task)
+    beside = known if asked is task else ()
+    found = Found(best, (best,), task.phases.evaluations, task.phases.searching(), False)
+    for one in beside:
+        if one.trial is not None and one.trial.candidate == best.candidate and one.on_all:
+            if keeps(task, one):
+                return asked, found, one.on_all, beside
+            instead = uniform_instead(task, beside)
+            if instead is not None:
+                return asked, replace(instead[0], finished=False), instead[1], beside
+            break
+    return asked, found, (), beside
 
 
 def _left(task: Task) -> tuple[Task, Trial]:

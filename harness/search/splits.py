@@ -16,6 +16,10 @@ from tinyhil.language.graph import Graph
 from tinyhil.notice import telling
 from tinyhil.search.evaluator import Examples, make_examples
 
+MOST_PRODUCTS, FEWEST_SAMPLES = 20_000_000_000, 200  # of one evaluation, a few seconds; whatever a sample takes,
+MANY_PRODUCTS, LEAST_SAMPLES = 80_000_000_000, 8  # unless even so many take much longer
+IN_TIME_PRODUCTS = 2_000_000_000  # of held-out samples for each of `--seconds`
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
@@ -103,3 +107,26 @@ def load_split(opened: Opened, inputs: Path | None, held_out: Path | None, say: 
         found.y_test,
         all_x=found.x_train,
     )
+
+
+def affordable(
+    split: Split, samples: int | None, seconds: float | None, products: int, say: Callable[[str], None]
+) -> Split:
+    """`samples` of them; without it of a large network, a sample of which takes so many `products`, as many as
+    MOST_PRODUCTS allow, so that answers come soon; of a very large one no more are held out, either, nor more than
+    `seconds` allow."""
+    if seconds is not None:
+        split = split.reported_on(max(FEWEST_SAMPLES, int(seconds * IN_TIME_PRODUCTS) // products))
+    if samples is not None:
+        return split.thinned(samples)
+    some = max(LEAST_SAMPLES, min(FEWEST_SAMPLES, MANY_PRODUCTS // products))
+    most = max(some, MOST_PRODUCTS // products)
+    if some < FEWEST_SAMPLES:
+        split = split.reported_on(some)
+    if len(split.x) > most:
+        say(
+            f"search: on {most:,} of {len(split.x):,} samples, evenly spread, for each takes {products:,} products; "
+            "--samples sets how many"
+        )
+        return split.thinned(most)
+    return split

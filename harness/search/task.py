@@ -23,7 +23,7 @@ from tinyhil.harness.search.again import PLAN_NODES, Again
 from tinyhil.harness.search.device import Bench
 from tinyhil.harness.search.phases import OutOfTime, Phases, began
 from tinyhil.harness.search.request import UNKEYED, UNSCORED, SearchRequest
-from tinyhil.harness.search.splits import Split, as_named, load_split
+from tinyhil.harness.search.splits import Split, affordable, as_named, load_split
 from tinyhil.harness.search.total import wider_input, with_input
 from tinyhil.harness.search.tuning import fine_tuning, judged_on
 from tinyhil.harness.settings.config import Boards, BoardSpec
@@ -55,11 +55,8 @@ Say = Callable[[str], None]
 Progress = Callable[[Trial, Trial | None], None]
 FOR_FLASH, FOR_LATENCY = ("fixed8pc", "fixed6", "fixed4pc", "kmeans16"), ("fixed8pc",)  # for weights alone
 USUAL, USUAL_ON_CROSSBARS = "fixed8,fixed16", ",".join(f"fixed{bits}" for bits in range(2, 9))
-MOST_PRODUCTS, FEWEST_SAMPLES = 20_000_000_000, 200  # of one evaluation, a few seconds; whatever a sample takes,
-MANY_PRODUCTS, LEAST_SAMPLES = 80_000_000_000, 8  # unless even so many take much longer
 # Samples for a first answer, where all are LONG times as many
 LOOKED_AT, LOOK_PRODUCTS, LONG = (50, 1000), 1_000_000_000, 5
-IN_TIME_PRODUCTS = 2_000_000_000  # of held-out samples for each of `--seconds`
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,15 +208,18 @@ def _read(request: SearchRequest, boards: Boards | None, say: Say, phases: Phase
         say(f"search: {families}")
     opened = open_model(request.model, None, request.streamed, by=request.calibrate_by)
     split = load_split(opened, request.inputs, request.held_out, say)
+    if request.held_out is not None and not opened.calibrates(request.calibrate):
+        say("search: calibrating on all of --inputs, as `--calibrate` does")
+        request = replace(request, calibrate=request.inputs)
     ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
     space = make_space(opened.model.graph, ranges, names, () if hardware is None else WITHOUT)
-    split = _thinned(request, split, space, say)
+    split = affordable(split, request.samples, request.seconds, _products(space), say)
     if split.y_held_out is not None and (alike := of_one_class(split.y_held_out, split.y_held_out, None)):
         say(f"search: held out: {alike}")
     request = _within_flash(request, boards, space, say)
     memory = memory_of(space, board, request, phases.press)
     ram_bytes = _ram_bytes(request, board)
-    memory.require(ram_bytes)
+    memory.require(_at_most(request, board, ram_bytes))
     require_time(request, space, board)
     if len(space.formats) == 1 and request.weights is None:
         strategy = SingleFormat()
@@ -281,27 +281,6 @@ def _problem(
     return replace(problem, costs=costs, anchor=costs.anchor())
 
 
-def _thinned(request: SearchRequest, split: Split, space: Space, say: Say) -> Split:
-    """`--samples` of them; without it of a large network as many as MOST_PRODUCTS allow, so that answers come soon;
-    of a very large one no more are held out, either, nor more than `--seconds` allow."""
-    products = _products(space)
-    if request.seconds is not None:
-        split = split.reported_on(max(FEWEST_SAMPLES, int(request.seconds * IN_TIME_PRODUCTS) // products))
-    if request.samples is not None:
-        return split.thinned(request.samples)
-    some = max(LEAST_SAMPLES, min(FEWEST_SAMPLES, MANY_PRODUCTS // products))
-    most = max(some, MOST_PRODUCTS // products)
-    if some < FEWEST_SAMPLES:
-        split = split.reported_on(some)
-    if len(split.x) > most:
-        say(
-            f"search: on {most:,} of {len(split.x):,} samples, evenly spread, for each takes {products:,} products; "
-            "--samples sets how many"
-        )
-        return split.thinned(most)
-    return split
-
-
 def _within_flash(request: SearchRequest, boards: Boards | None, space: Space, say: Say) -> SearchRequest:
     """With a limit of flash, that of the boards, where constants alone exceed it in the widest format."""
     if request.board is None or boards is None or request.flash is not None:
@@ -326,7 +305,7 @@ def _on(task: Task, name: str) -> Task:
     if task.accelerated or board is None or board.hardware is not None:
         raise ConfigError("search: an accelerator and another board can not be served at once; give one --board")
     memory, ram_bytes = memory_of(task.problem.space, board, request, task.phases.press), _ram_bytes(request, board)
-    memory.require(ram_bytes)
+    memory.require(_at_most(request, board, ram_bytes))
     require_time(request, task.problem.space, board)
     whole = board.chip.ram_bytes is not None and request.arena is None
     beside = wider_input(memory, board, request.prefer) if whole else None
@@ -414,6 +393,13 @@ def _ram_bytes(request: SearchRequest, board: BoardSpec | None) -> int:
     if board is None or board.chip.ram_bytes is None:
         raise ConfigError(f"search: the RAM of {request.board} is not limited; give --ram BYTES")
     return board.chip.ram_bytes
+
+
+def _at_most(request: SearchRequest, board: BoardSpec | None, ram_bytes: int) -> int:
+    """What an arena may take before anything is measured: where stack and static data count, too, and are not known
+    yet, all that the chip has."""
+    chip_bytes = None if board is None or request.arena is not None else board.chip.ram_bytes
+    return ram_bytes if chip_bytes is None else max(ram_bytes, chip_bytes)
 
 
 def trial_log(task: Task, stem: str) -> TrialLog:

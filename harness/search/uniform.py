@@ -73,7 +73,8 @@ def _measured_in_time(task: Task, log: TrialLog, one: Uniform) -> Uniform:
 
 
 def _with_first_answer(task: Task, one: Uniform) -> Uniform:
-    """A first answer, if it keeps the limits."""
+    """A first answer, if it keeps the limits; known where somebody interrupts, too."""
+    task.phases.beside.append(one)
     if one.trial is not None and len(one.on_all) == len(one.measured) and keeps(task, one):
         task.phases.held(one.trial)
         task.progress(one.trial, task.phases.best)

@@ -305,8 +305,16 @@ PAPER = Paper(
     quick,
     body,
     (
-        Claim("A scale for each layer needs fewer bits than one for the network", _layer_wise_is_better),
-        Claim("Widths per layer at 99 % of the accuracy save several times the energy of 16 bits", _widths_save_energy),
+        Claim(
+            "A scale for each layer needs fewer bits than one for the network",
+            _layer_wise_is_better,
+            about=("scaling/",),
+        ),
+        Claim(
+            "Widths per layer at 99 % of the accuracy save several times the energy of 16 bits",
+            _widths_save_energy,
+            about=("widths/",),
+        ),
     ),
     absent={
         "the book's AlexNet": "its weights, and ImageNet; a network of its kind is trained here on CIFAR-10",

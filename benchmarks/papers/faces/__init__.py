@@ -294,7 +294,7 @@ def _judge(kind: str, rows: Rows) -> Verdict:
 def _judge_shiftry(rows: Rows) -> Verdict:
     key = "search/Face-A/fixed/"
     found = {name: rows.get(f"{key}{name}", {}) for name in STRATEGIES}
-    if not all("ap" in row for row in found.values()):
+    if "float" not in rows or not all("ap" in row for row in found.values()):
         return Verdict("not testable here", "not measured yet")
     ours, theirs = (found[name]["ap"] for name in STRATEGIES)
     ahead = difference(ours / 100, theirs / 100, rows["float"]["of"]["tested_faces"])
@@ -311,7 +311,13 @@ def _on_boards(rows: Rows, name: str) -> Verdict:
     clock = ", ".join(dict.fromkeys(f"{row['mhz']} MHz" for row in found.values()))
     equal = "bit-exact" if all(row["bit_exact"] for row in found.values()) else "not all bit-exact"
     fits = all(row["ram"] <= BOARD_BYTES and row["bit_exact"] for row in found.values())
-    return Verdict("confirmed" if fits else "refuted", f"whole photos, {equal}: {said} at {clock}")
+    verdict = Verdict("confirmed" if fits else "refuted", f"whole photos, {equal}: {said} at {clock}")
+    return verdict.without([key for key, row in under(rows, name).items() if "not on the board" in row], "not run")
+
+
+def _of(kind: str) -> tuple[str, ...]:
+    """Keys of all that is searched in a kind of formats, and of what it is compared with."""
+    return ("float", *(f"search/{name}/{kind}/haunter" for name in LIMITS))
 
 
 PAPER = Paper(
@@ -326,23 +332,32 @@ PAPER = Paper(
             "results, wire, stack)",
             partial(_on_boards, name="board"),
             "RNNPool, abstract",
+            about=("board/",),
         ),
         Claim(
             "So does it in the formats searched at Face-A's, -B's and -C's limits",
             partial(_on_boards, name="search"),
+            about=("search/",),
         ),
         Claim(
             "Fixed point 8/16 at the limits of Face-A, -B and -C keeps the float model's precision",
             partial(_judge, "fixed"),
             "MinUn",
+            about=_of("fixed"),
         ),
-        Claim("Posits 8/16 at these limits keep it", partial(_judge, "posit"), "MinUn"),
-        Claim("Posits of the best pair of widths in 200,000 B keep it", partial(_judge, "pair"), "MinUn"),
+        Claim("Posits 8/16 at these limits keep it", partial(_judge, "posit"), "MinUn", about=_of("posit")),
+        Claim(
+            "Posits of the best pair of widths in 200,000 B keep it",
+            partial(_judge, "pair"),
+            "MinUn",
+            about=_of("pair"),
+        ),
         Claim(
             "Fixed point: MinUn finds far better formats than Shiftry at the same RAM",
             _judge_shiftry,
             "MinUn",
             "+23.3 points of mAP",
+            ("float", "search/Face-A/fixed/"),
         ),
     ),
     absent={

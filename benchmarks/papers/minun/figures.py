@@ -175,11 +175,19 @@ CLAIMS = (
         '"assign high-precision to a few tensors": 8 bits for everything do not do; fixed point',
         partial(_judge_narrow, ("fixed8", "fixed8pc")),
         "abstract, figure 5",
+        about=("figure5/",),
     ),
     Claim(
         "The same: posits of 8 bits",
         partial(_judge_narrow, tuple(fmt for fmt in EIGHT_BITS if fmt.startswith("posit"))),
         "figure 5",
+        about=("figure5/",),
     ),
-    Claim("Posits 8/16 need less RAM than fixed point 8/16", _judge_posits, "table 2", "493 B for 740 B, ..."),
+    Claim(
+        "Posits 8/16 need less RAM than fixed point 8/16",
+        _judge_posits,
+        "table 2",
+        "493 B for 740 B, ...",
+        ("figure6/",),
+    ),
 )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from benchmarks.papers.judge import more_often
 from benchmarks.papers.minun.facts import NETWORKS, SEEDOT
 from benchmarks.papers.paper import Cell, Claim, Rows, Verdict, table
+from benchmarks.peers_models import SHIFTRY, UNIFORM
 from tools.measured import read
 from tools.zoo_table import CYCLES_PER_US, golden_records
 
@@ -53,11 +54,12 @@ def _judge_shiftry(rows: Rows) -> Verdict:
         gains.setdefault(row["format"], []).append(row["shiftry"]["ms_o2"] / (row["cycles"] / CYCLES_PER_MS))
     larger = [row["network"] for row in read("peers") if row["flash_bytes"] > row["shiftry"]["flash_bytes"]]
     said = ", ".join(f"{fmt} {min(found):.1f} to {max(found):.1f} times" for fmt, found in gains.items())
+    known = {f"{row['network']} {row['format']}" for row in read("peers")}
     return Verdict(
         "confirmed" if min(map(min, gains.values())) > 1 else "refuted",
         f"faster than Shiftry at -O2: {said}; flash is larger in {len(larger)} of {len(read('peers'))} (ours with the "
         "wire)",
-    )
+    ).without([name for name in (f"{network} {fmt}" for network in SHIFTRY for fmt in UNIFORM) if name not in known])
 
 
 def _judge_seedot(rows: Rows) -> Verdict:
@@ -74,7 +76,9 @@ def _judge_seedot(rows: Rows) -> Verdict:
         f", not {', '.join(slower)}" if slower else ""
     ) + f"; in 8 bits {min(narrow):.1f} to {max(narrow):.1f} times"
     outcome = more_often(len(wide) - len(slower), len(slower))
-    return Verdict(outcome, f"{said} (sign test of 16 bits)")
+    timed = {NETWORKS[model] for model, width in _times() if width == "fixed16" and model in NETWORKS}
+    untimed = [" ".join(row) for row in SEEDOT if row not in timed]
+    return Verdict(outcome, f"{said} (sign test of 16 bits)").without(untimed, "no time of")
 
 
 CLAIMS = (

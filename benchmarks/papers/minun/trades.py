@@ -11,8 +11,7 @@ from pathlib import Path
 
 from benchmarks.papers.judge import more_often
 from benchmarks.papers.minun.facts import KINDS, LIMITS, NETWORKS, SHIFTRY_SEARCH
-from benchmarks.papers.minun.networks import ROWS
-from benchmarks.papers.minun.widths import OFFERS, ORDERS, OURS, points, searched
+from benchmarks.papers.minun.widths import OFFERS, ORDERS, OURS, ZOO, points, searched
 from benchmarks.papers.paper import Cell, Claim, Row, Rows, Verdict, table, under
 from benchmarks.peers_models import RAM_LIMIT_BYTES, build_peers, write
 from benchmarks.quiet import quiet
@@ -26,7 +25,6 @@ from tinyhil.search.search_loop import search
 
 PERMITTED = "haunter permit_overflow=true"
 THREE = {"fixed": "fixed8,fixed12,fixed16", "posit": "posit8,posit12,posit16"}
-ZOO = tuple(name for name in NETWORKS if name not in ROWS)
 BOARD = "uno"
 OF_A_CLOCK = {"search_s": float("inf"), "image_s": float("inf")}
 
@@ -154,12 +152,20 @@ def _unmeasured() -> Verdict:
     return Verdict("not testable here", "not measured yet")
 
 
+WITH_OVERFLOW = ("overflow/", *(f"ram/{network}/fixed/{ORDERS[0]}" for network in NETWORKS))
+WITH_THREE = ("three/", *(f"ram/{network}/{kind}/{OURS}" for network in ZOO for kind in THREE))
 CLAIMS = (
-    Claim("Scales in which nothing overflows do better than those that permit it", _judge_overflow, "section 6.1"),
-    Claim("A third width, 12 bits, does better than 8 and 16 alone", _judge_three, "section 6.2"),
+    Claim(
+        "Scales in which nothing overflows do better than those that permit it",
+        _judge_overflow,
+        "section 6.1",
+        about=WITH_OVERFLOW,
+    ),
+    Claim("A third width, 12 bits, does better than 8 and 16 alone", _judge_three, "section 6.2", about=WITH_THREE),
     Claim(
         "Compiling takes no longer than Shiftry's",
         _judge_compile,
         theirs="Shiftry's search alone, run here: 56 to 129 s",
+        about=("compile/",),
     ),
 )
