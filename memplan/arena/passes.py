@@ -17,7 +17,7 @@ from tinyhil.memplan.arena.order import reorder
 from tinyhil.memplan.arena.row_choice import with_rows
 from tinyhil.memplan.arena.states import with_gaps
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.references.verify import faults_of_program
+from tinyhil.references.verify import faults_of_handed_on
 
 Programs = tuple[Program, ...]
 
@@ -82,7 +82,7 @@ def _by_rows(given: Programs) -> Programs:
 
 def _faults_of_programs(programs: Iterable[Program]) -> Iterator[str]:
     for program in programs:
-        yield from faults_of_program(program)
+        yield from faults_of_handed_on(program)
 
 
 PROGRAMS: Stage[Programs] = Stage("program of a core", _faults_of_programs)

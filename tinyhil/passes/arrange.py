@@ -45,7 +45,7 @@ from tinyhil.passes.variants import (
     left_out,
     variant_of,
 )
-from tinyhil.references.verify import faults_of_program
+from tinyhil.references.verify import faults_of_handed_on
 
 
 def arrange(program: Program, core: str, without: Collection[str] = ()) -> Program:
@@ -128,7 +128,7 @@ def _pair(program: Program, op: Op, core: str) -> dict[str, Tensor]:
 
 
 SAME = "same integers"
-LOWERED = Stage("lowered program, and a core", faults_of_program)
+LOWERED = Stage("lowered program, and a core", faults_of_handed_on)
 ON_CORE: tuple[Pass[Program], ...] = (
     Pass(
         "constant-channels",

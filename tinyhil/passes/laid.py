@@ -11,7 +11,7 @@ from tinyhil.memplan import Plan
 from tinyhil.passes.chains import Chains, Item
 from tinyhil.passes.hot import Target, hot_on_all
 from tinyhil.passes.layout import with_layouts
-from tinyhil.references.verify import faults_of_program
+from tinyhil.references.verify import faults_of_handed_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def _hot(laid: Laid, targets: Sequence[Target]) -> Laid:
     return replace(laid, hot=hot_on_all(laid.program, laid.plan, targets))
 
 
-PLANNED: Stage[Laid] = Stage("program and its plan", lambda laid: faults_of_program(laid.program))
+PLANNED: Stage[Laid] = Stage("program and its plan", lambda laid: faults_of_handed_on(laid.program))
 LAYOUTS = Pass(
     "layouts",
     "convolutions' tensors lie with channels innermost where that saves time",
