@@ -22,6 +22,7 @@ import selectors
 import socket
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,8 @@ def serve(path: str) -> str:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(path)
     listener.listen(64)
+    for taken_apart in list(weakref.finalize._registry):
+        taken_apart.atexit = False  # 134 libraries of PyTorch: each child would copy 27 MB to forget them
     gc.collect()
     gc.freeze()  # else the collector of every child touches, and so copies, all that was imported
     print("ready", flush=True)
