@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.passes import compiled, cost_of, file_of, job_of
+from benchmarks.passes import Case, compiled, cost_of
 from tinyhil.harness.settings.config import load_boards
 
 MODEL, PASS = "vww_mobilenetv1_025_96", "constant-channels"
@@ -22,12 +22,12 @@ MODEL, PASS = "vww_mobilenetv1_025_96", "constant-channels"
 def cycles(board_name: str, folder: Path) -> tuple[int, int]:
     """With these channels computed, and without them."""
     board = load_boards().board(board_name)
-    job = job_of(file_of(MODEL), "int8", board.name, folder)
+    request = Case(MODEL, "int8", board.name).request(folder)
     found = []
     for number, without in enumerate(((PASS,), ())):
         work = folder / f"{board.name}{number}"
         work.mkdir()
-        found.append(cost_of(compiled(job, board, without), job, board, work).cycles)
+        found.append(cost_of(*compiled(request, board, without), board, work).cycles)
     return found[0], found[1]
 
 

@@ -15,12 +15,13 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 OPSET = 17
+MASKED = -1e9  # as exporters write minus infinity
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """Of a compact convolutional transformer: image (square), channels, heads, encoders, the convolution's kernel and
-    stride, hidden channels of an encoder's layers."""
+    stride, hidden channels of an encoder's layers; `causal`: no token sees a later one."""
 
     image: int = 32
     channels: int = 128
@@ -30,6 +31,7 @@ class Shape:
     stride: int = 2
     hidden: int = 128
     classes: int = 10
+    causal: bool = False
 
     @property
     def tokens(self) -> int:
@@ -77,6 +79,8 @@ def _attention(g: _Graph, x: str, s: Shape) -> str:
     q, v = (g.add("Transpose", parts[at], perm=[0, 2, 1, 3]) for at in (0, 2))
     scores = g.add("MatMul", q, g.add("Transpose", parts[1], perm=[0, 2, 3, 1]))
     scaled = g.add("Mul", scores, g.constant(np.array(size**-0.5, np.float32)))
+    if s.causal:
+        scaled = g.add("Add", scaled, g.constant(np.triu(np.full((s.tokens, s.tokens), MASKED, np.float32), 1)))
     mixed = g.add("MatMul", g.add("Softmax", scaled, axis=-1), v)
     rows = g.shaped(g.add("Transpose", mixed, perm=[0, 2, 1, 3]), 1, s.tokens, s.channels)
     return g.dense(rows, s.channels, s.channels)

@@ -2,7 +2,8 @@
 
 Commands, flags and files are those of firmware/platform/builder/main.py; test_build.py holds that both make the same
 bytes. `build` and the commands of hil_command.py build so; tests marked `platformio`, and what a test starts as a
-process of its own, build as users do.
+process of its own, build as users do. `direct_build` leaves out the lines of addresses that harness/measure/crash.py
+reads: a quarter of a compilation, and no byte that is loaded.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from tinyhil.harness.settings.config import BoardSpec
 
 SWITCH = "TESTS_BUILD"
 UF2_SCRIPT = "firmware/platform/uf2.py"
+BARE, LINES = "bare", "-gdwarf-4"
 FLAGS = (
-    *("-std=gnu++14", "-O2", "-gdwarf-4", "-Wall", "-Wextra", "-fno-exceptions", "-fno-rtti", "-I."),
+    *("-std=gnu++14", "-O2", "-Wall", "-Wextra", "-fno-exceptions", "-fno-rtti", "-I."),
     *("-fno-threadsafe-statics", "-ffunction-sections", "-fdata-sections", "-ffp-contract=off", "-fno-strict-aliasing"),
 )
 # Sources, in the order of PlatformIO's links, and the folder of their objects.
@@ -31,7 +33,7 @@ as_users_do = compile_stage._platformio_commands
 
 def direct_build(sources: Mapping[str, str | bytes], board: BoardSpec, folder: Path) -> Image:
     """The image of `sources`, as `build` makes it, inside of `folder`."""
-    before, os.environ[SWITCH] = os.environ.get(SWITCH, ""), "direct"
+    before, os.environ[SWITCH] = os.environ.get(SWITCH, ""), BARE
     try:
         return build(sources, board, cache_dir=folder, log=lambda line: None)
     finally:
@@ -41,8 +43,10 @@ def direct_build(sources: Mapping[str, str | bytes], board: BoardSpec, folder: P
 def commands(recipe: Recipe) -> list[list[str]]:
     """What PlatformIO would run; PlatformIO itself where the switch is off or it has yet to download a compiler."""
     path = recipe.compiler.path
-    if path is None or os.environ.get(SWITCH) != "direct":
+    switch = os.environ.get(SWITCH)
+    if path is None or not switch:
         return as_users_do(recipe)
+    flags = FLAGS if switch == BARE else (*FLAGS, LINES)
     project, out, chip = recipe.project_dir, recipe.elf.parent.relative_to(recipe.project_dir), recipe.board.chip
     elf = str(recipe.elf.relative_to(project))
     machine = [str(path), *chip.machine.split()]
@@ -54,7 +58,7 @@ def commands(recipe: Recipe) -> list[list[str]]:
             target = project / out / below / f"{inside}.o"
             target.parent.mkdir(parents=True, exist_ok=True)
             objects.append(str(target.relative_to(project)))
-            made.append([*machine, *FLAGS, *definitions, "-c", str(unit.relative_to(project)), "-o", objects[-1]])
+            made.append([*machine, *flags, *definitions, "-c", str(unit.relative_to(project)), "-o", objects[-1]])
     archives = [str(one.relative_to(project)) for one in sorted(project.glob("model/*.a"))]
     made.append([*machine, "-O2", *_linking(recipe, out), *objects, *archives, "-o", elf, "-lm"])
     made.append([sys.executable, HASH_SCRIPT, elf])

@@ -22,10 +22,15 @@ import selectors
 import socket
 import sys
 import threading
+import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parent.parent
 REQUEST_BYTES = 1 << 18
+# By most commands when they run, and not before: the look for a data set or a port, random numbers, distinct values
+IMPORTED_LATE = ("pooch", "requests", "serial.tools.list_ports", "numpy.ma", "numpy.random", "tqdm.auto")
 
 
 def preload() -> None:
@@ -34,7 +39,13 @@ def preload() -> None:
         for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             with contextlib.suppress(ImportError):  # of an extra that is not installed
                 importlib.import_module(found.name)
-    importlib.import_module("tinyhil.harness.settings.config").load_boards()  # kept by all children
+    for name in IMPORTED_LATE:
+        importlib.import_module(name)
+    importlib.import_module("tinyhil.harness.settings.config").load_boards()  # kept by all children, as what follows
+    kernels = importlib.import_module("tinyhil.codegen.kernel_subset")
+    for path in (ROOT / kernels.FOLDER).rglob("*.hpp"):
+        if path.name != kernels.ALL:
+            kernels._parsed(path.read_text())
     importlib.import_module("direct_build")  # `hil` compiles without PlatformIO where the test asks for no other
 
 
@@ -68,6 +79,8 @@ def serve(path: str) -> str:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(path)
     listener.listen(64)
+    for taken_apart in list(weakref.finalize._registry):
+        taken_apart.atexit = False  # 134 libraries of PyTorch: each child would copy 27 MB to forget them
     gc.collect()
     gc.freeze()  # else the collector of every child touches, and so copies, all that was imported
     print("ready", flush=True)

@@ -119,7 +119,7 @@ def test_a_board_with_another_image_is_told_apart_and_flashed_again(
 
 
 def outcome_of(boards: Boards, said: list[str], results: Path, **options: Any) -> Outcome:
-    request = Request(model="fastgrnn_har", samples=3, results=results, **options)
+    request = Request(model="digits_mlp", samples=3, results=results, **options)
     outcome = run(request, boards, default_cache_dir(), said.append, lambda done, of: None)
     store(outcome)
     return outcome
@@ -136,7 +136,7 @@ def test_a_flashed_image_is_bit_exact(name: str, boards: Boards, tmp_path: Path)
 @every_board
 def test_hil_run_flashes_by_itself(name: str, tmp_path: Path) -> None:
     """As a user calls it: erased, written and verified by the real program, then bit-exact."""
-    run = ("run", "--board", name, "--model", "fastgrnn_har", "--samples", 3, "--json")
+    run = ("run", "--board", name, "--model", "digits_mlp", "--samples", 3, "--json")
     record = record_of(hil(*run, cwd=tmp_path, HIL_LOAD=None))
     assert record["bit_exact"] is True
     assert record["link"]["load"] == "flash"

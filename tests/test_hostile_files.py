@@ -202,7 +202,7 @@ YAML = {
 @pytest.mark.parametrize("option", ["--boards-file", "--bench", "--assignment"])
 def test_yaml(name: str, option: str, tmp_path: Path) -> None:
     (tmp_path / "file.yaml").write_text(YAML[name], encoding="utf-8", errors="surrogateescape")
-    arguments = ("run", "--board", "host", "--model", "fastgrnn_har", option, tmp_path / "file.yaml")
+    arguments = ("run", "--board", "host", "--model", "digits_mlp", option, tmp_path / "file.yaml")
     done = hil(*arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_a_reader_that_has_gone_is_no_failure(tmp_path: Path) -> None:
-    command = f"{sys.executable} -m tinyhil.harness.cli run --board host --model fastgrnn_har --samples 3 --json | true"
+    command = f"{sys.executable} -m tinyhil.harness.cli run --board host --model digits_mlp --samples 3 --json | true"
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command}"],
         capture_output=True,
@@ -28,7 +28,7 @@ def test_a_reader_that_has_gone_is_no_failure(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [("formats",), ("boards", "--fidelity"), ("run", "--model", "fastgrnn_har", "--board", "host", "--samples", "2")],
+    [("formats",), ("boards", "--fidelity"), ("run", "--model", "digits_mlp", "--board", "host", "--samples", "2")],
 )
 def test_an_ascii_locale(command: tuple[str, ...], tmp_path: Path) -> None:
     plain = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT)}

@@ -265,7 +265,7 @@ def test_who_waits_long_enough_gets_the_board(desk: tuple[str, Path], monkeypatc
     _, folder = desk
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
     monkeypatch.setenv("HIL_BENCH", str(folder / "bench.yaml"))
-    both = [start_hil("run", "--board", "left", *MODEL, "--samples", 60, "--json", cwd=folder) for _ in range(2)]
+    both = [start_hil("run", "--board", "left", *MODEL, "--samples", 12, "--json", cwd=folder) for _ in range(2)]
     ends = [process.communicate() for process in both]
     assert [process.returncode for process in both] == [0, 0], ends
     assert all(json.loads(out)["bit_exact"] for out, _ in ends)

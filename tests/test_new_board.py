@@ -37,7 +37,7 @@ def boards_of(text: str, folder: Path) -> Boards:
 def test_one_entry_runs(tmp_path: Path) -> None:
     """Built, flashed into the emulator of its chip and compared, as the Uno is."""
     (tmp_path / "mine.yaml").write_text(NANO)
-    run = ("run", "--model", "fastgrnn_har", "--samples", 1, "--json")
+    run = ("run", "--model", "digits_mlp", "--samples", 1, "--json")
     mine = record_of(hil(*run, "--board", "nano", "--boards-file", "mine.yaml", cwd=tmp_path))
     uno = record_of(hil(*run, "--board", "uno", cwd=tmp_path))
     assert (mine["board"], mine["bit_exact"]) == ("nano", True)

@@ -12,7 +12,7 @@ from wire_bench import ROOT
 
 from tinyhil.harness.settings.config import Boards, load_boards
 
-RUN = ("run", "--model", "fastgrnn_har", "--samples", 2, "--json")
+RUN = ("run", "--model", "digits_mlp", "--samples", 2, "--json")
 
 
 @pytest.fixture(scope="module")

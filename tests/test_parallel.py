@@ -21,7 +21,7 @@ from tinyhil.harness.measure import expected
 from tinyhil.harness.measure.parallel import SHARED, as_arguments, run_all, worst_code
 
 ONE_OF_EACH_COMPILER = tuple(name for name in by_compiler(EVERY) if isinstance(name, str))
-MODEL = ("--model", "fastgrnn_har")
+MODEL, SMALL = ("--model", "fastgrnn_har"), ("--model", "digits_mlp")
 
 
 def named(boards: Iterable[str]) -> list[str]:
@@ -42,7 +42,7 @@ def test_every_board_is_measured_as_if_it_were_alone(boards: tuple[str, ...], tm
 
 def test_one_failure_leaves_the_others_their_results(tmp_path: Path) -> None:
     boards = ("--board", "host", "--board", "due@nobody", "--board", "nothing")
-    done = hil("run", *boards, *MODEL, "--samples", 4, cwd=tmp_path)
+    done = hil("run", *boards, *SMALL, "--samples", 4, cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     header, *rows = [line.split() for line in done.stdout.splitlines()]
     assert header[0] == "board"
@@ -53,7 +53,7 @@ def test_one_failure_leaves_the_others_their_results(tmp_path: Path) -> None:
     assert "due@nobody: no due with serial number or role 'nobody'" in failures[0]
     assert len(list((tmp_path / "results").glob("host/*/*.json"))) == 1
     assert "no board named 'nothing'" in failures[1]
-    as_json = hil("run", *boards, *MODEL, "--samples", 4, "--json", cwd=tmp_path)
+    as_json = hil("run", *boards, *SMALL, "--samples", 4, "--json", cwd=tmp_path)
     host, nobody, nothing = json.loads(as_json.stdout)
     assert host["bit_exact"]
     assert (nobody["board"], nobody["exit_code"]) == ("due@nobody", 3)

@@ -311,14 +311,14 @@ def test_real_time_is_refused(boards: Boards, tmp_path: Path) -> None:
 
 
 def test_flashing_is_refused(tmp_path: Path) -> None:
-    arguments = ("--board", "qemu_m3", "--model", "fastgrnn_har", "--samples", 1, "--load", "flash")
+    arguments = ("--board", "qemu_m3", "--model", "digits_mlp", "--samples", 1, "--load", "flash")
     check_failure(hil("run", *arguments, cwd=tmp_path), 3, "no boot loader", "--load direct", logs=True)
 
 
 @pytest.mark.slow
 def test_a_bench_of_instructions_claims_no_seconds(tmp_path: Path) -> None:
     plan = ("--resets", 1, "--inferences", 1, "--results", tmp_path)
-    done = hil("bench", "--board", "qemu_m3", "--model", "fastgrnn_har", *plan, cwd=tmp_path)
+    done = hil("bench", "--board", "qemu_m3", "--model", "digits_mlp", *plan, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (last,) = (line for line in done.stdout.splitlines() if line.startswith("median "))
     assert re.match(r"median +[\d,]+ instructions; 95 % over resets", last)

@@ -33,8 +33,8 @@ both_ways = pytest.mark.parametrize("rfc2217", [True, False], ids=["rfc2217", "s
 
 @pytest.fixture(scope="module")
 def due() -> Bench:
-    x = load_inputs(find_model("fastgrnn_har"), None, 2).x
-    return make_bench("due", "fastgrnn_har", x)
+    x = load_inputs(find_model("digits_mlp"), None, 2).x
+    return make_bench("due", "digits_mlp", x)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def write_bench(folder: Path, address: str) -> None:
 
 
 def run_far(folder: Path, state: dict[str, str], *more: object) -> subprocess.CompletedProcess[str]:
-    options = ("--model", "fastgrnn_har", "--samples", SAMPLES, "--timeout", 300, "--json", *more)
+    options = ("--model", "digits_mlp", "--samples", SAMPLES, "--timeout", 300, "--json", *more)
     client = {"HIL_LABGRID_CLIENT": str(LABGRID / "labgrid-client")}
     return hil("run", "--board", "far", *options, cwd=folder, **{**client, **state})
 

@@ -324,7 +324,7 @@ def test_the_workflow_runs_these_tests() -> None:
 
 @pytest.mark.skipif(shutil.which("renode") is not None, reason="renode is in PATH")
 def test_without_renode_the_board_says_so(tmp_path: Path) -> None:
-    done = hil("run", "--board", "due", "--model", "fastgrnn_har", "--samples", 1, "--emulator", "renode", cwd=tmp_path)
+    done = hil("run", "--board", "due", "--model", "digits_mlp", "--samples", 1, "--emulator", "renode", cwd=tmp_path)
     check_failure(done, 3, "due: renode is not installed", "portable build", logs=True)
 
 

@@ -19,8 +19,10 @@ from onnx_models import node, simple
 from scan_models import weights
 
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE, ConfigError
+from tinyhil.harness.search.offering import with_weights
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import load_task
+from tinyhil.harness.search.uniform import arena_limits, keeps, uniforms
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.search.strategies import make_strategy
 
@@ -164,6 +166,24 @@ def test_weights_beyond_the_flash_of_the_board_are_a_limit(folder: Path) -> None
     assert any(line.endswith(f"--flash {task.request.flash}") for line in said)
     large = load_task(replace(request, board="due"), folder, said.append, lambda trial, best: None, load_boards())
     assert large.request.flash is None
+
+
+def test_weights_in_a_format_of_their_own_fit_where_none_for_all_tensors_does(folder: Path) -> None:
+    """The search gave up before it had looked at what it offers for weights alone."""
+    nodes = [node("MatMul", "x W", "t"), node("Relu", "t", "h"), node("MatMul", "h V", "y")]
+    model = simple(nodes, {"x": (1, 8)}, {"W": weights(8, 1600), "V": weights(1600, 15)})
+    (folder / "wide.onnx").write_bytes(model.SerializeToString())
+    request = SearchRequest(str(folder / "wide.onnx"), inputs=folder / "x.npz", evaluator="reference", board="uno")
+    request = replace(request, formats="fixed8", weights="fixed4pc", results=folder / "results")
+    task = load_task(request, folder, lambda line: None, lambda trial, best: None, load_boards())
+    (uniform,) = beside = uniforms(task)
+    assert not keeps(task, uniform)
+    task = with_weights(task, beside)
+    (limit,) = arena_limits(task, beside)
+    assert 0 < limit < load_boards().board("uno").chip.ram_bytes
+    (measured,) = task.phases.measured[task.phases.best.candidate]
+    assert measured.keeps(task.request.limits)
+    assert measured.flash_bytes <= task.request.flash
 
 
 def test_formats_for_weights_need_a_strategy_that_knows_them(folder: Path) -> None:

@@ -76,14 +76,14 @@ def test_the_emulator_refuses_another_word() -> None:
 
 def test_a_run_with_a_supply(tmp_path: Path) -> None:
     """The emulated board is wired for the SMPS, as the Discovery board and its entry are."""
-    arguments = ("run", "--board", "h747", "--model", "fastgrnn_har", "--samples", 1, "--json")
+    arguments = ("run", "--board", "h747", "--model", "digits_mlp", "--samples", 1, "--json")
     assert record_of(hil(*arguments, cwd=tmp_path))["bit_exact"] is True
     ldo = hil(*arguments, "--boards-file", boards_file(tmp_path, "ldo"), cwd=tmp_path)
     check_failure(ldo, 7, "write to the power controller", logs=True)
 
 
 def test_a_generated_project_knows_it(tmp_path: Path) -> None:
-    done = hil("generate", "fastgrnn_har", "--out", "p", "--boards-file", boards_file(tmp_path, "ldo"), cwd=tmp_path)
+    done = hil("generate", "digits_mlp", "--out", "p", "--boards-file", boards_file(tmp_path, "ldo"), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     defines_of = {
         path.stem: json.loads(path.read_text())["build"]["defines"] for path in tmp_path.glob(f"p/{MANIFESTS}/*.json")

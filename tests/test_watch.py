@@ -67,6 +67,18 @@ def test_a_snapshot_says_who_has_a_board_and_what_was_measured(folder: Path) -> 
     assert snapshot(load_boards(), folder / "none")["records"] == []
 
 
+def test_candidates_of_searches_are_counted_not_shown(folder: Path) -> None:
+    """They pushed the user's own runs out of the list."""
+    results, (own,) = folder / "results", [*(folder / "results" / "host").rglob("*.json")]
+    record = json.loads(own.read_text())
+    record["provenance"]["command"] = "hil search --model digits_mlp --ram 900"
+    for number in range(20):
+        (results / f"{number}.json").write_text(json.dumps(record))
+    found = snapshot(load_boards(), results)
+    assert (len(found["records"]), found["candidates"]) == (3, 20)
+    assert "20 candidates of searches are left out" in hil("watch", "--once", cwd=folder).stdout
+
+
 def test_in_the_terminal(folder: Path) -> None:
     printed = hil("watch", "--all", cwd=folder).stdout
     for words in ("Boards", "uno", "x.partial.jsonl", "digits_mlp runs on this computer and is right", "unreadable"):

@@ -74,7 +74,12 @@ class BuildError(HilError):
 
 
 class DoesNotFit(BuildError):
-    """The image or its RAM exceeds the chip."""
+    """The image or its RAM exceeds the chip. `over`: which of them, and by how many bytes, where a linked image is
+    meant."""
+
+    def __init__(self, message: str, over: tuple[str, int] | None = None) -> None:
+        super().__init__(message)
+        self.over = over
 
 
 class FlashError(HilError):

@@ -7,45 +7,41 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from benchmarks.passes_networks import NETWORKS
 from tinyhil.passes.every import PASSES
 from tools.measured import line, read
 
 Row = Mapping[str, Any]
 NAME = "passes"
-FIGURES = ("cycles", "arena", "flash")
+FIGURES = ("cycles", "arena", "flash", "error")
 LEAST = 0.0005  # of a figure that counts as a change in the table
 TITLE = "# What each pass gains"
 HEAD = (
-    "What is lost where one pass is left out, by `python -m benchmarks.passes`: shares of the cycles and the arena "
-    "without it, and of the image's flash; a negative one is its price. `hil plan --passes` says the bytes for one "
-    "model, `--without NAME` leaves a pass out."
+    "What is lost where one pass is left out, by `python -m benchmarks.passes`: shares of cycles, arena and error "
+    "without it, and of the image's flash; median of the cycles, most, least; a negative one is its price. `hil plan "
+    "--passes` says the bytes for one model, `--without NAME` leaves a pass out."
 )
-WITHOUT = "Passes that change none of these, for other kinds of networks"
+OWN = (
+    "For passes of which these have no use (`benchmarks/passes_networks.py`), with the root mean square error over "
+    "the float results:"
+)
 
 
 def page() -> str:
     """Text of docs/measured/passes.md."""
     rows = read(NAME)
-    lines = [
-        TITLE,
-        "",
-        *_wrapped(HEAD),
-        *_wrapped(f"{len(rows)} networks of the zoo and MLPerf Tiny: {_listed(rows)}."),
-        "",
-    ]
+    own = [network.name for network in NETWORKS]
+    of_others = [row for row in rows if row["model"] not in own]
+    lines = [TITLE, "", *_wrapped(HEAD)]
+    lines += [*_wrapped(f"{len(of_others)} networks of the zoo and MLPerf Tiny: {_listed(of_others)}."), ""]
+    lines += _wrapped(f"{OWN} {', '.join(f'`{name}`' for name in own)}.")
     lines += [
-        "| Pass | Does | Changes | Cycles, %: median, most, least | Arena, %: most, least | Flash, %: most, least "
-        "| Most cycles |",
-        "|---|---|--:|---|---|---|---|",
+        "",
+        "| Pass | Does | Changes | Cycles, % | Arena, % | Flash, % | Error, % | Most cycles |",
+        "|---|---|--:|---|---|---|---|---|",
+        *(_line(one.name, one.summary, rows) for one in PASSES),
     ]
-    working = [one for one in PASSES if any(one.name in row["without"] for row in rows)]
-    lines += [_line(one.name, one.summary, rows) for one in working]
-    lines += ["", line(NAME)]
-    measured = set(rows[0]["passes"])
-    idle = [f"`{one.name}`" for one in PASSES if one not in working and one.name in measured]
-    if idle:
-        lines += ["", *_wrapped(f"{WITHOUT}: {', '.join(idle)}.")]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", line(NAME)]) + "\n"
 
 
 def _wrapped(text: str) -> list[str]:
@@ -72,7 +68,7 @@ def _line(name: str, summary: str, rows: Sequence[Row]) -> str:
     count = f"{len(found) + unfit}" + (f", {unfit} do not fit without" if unfit else "")
     cells = []
     for figure in FIGURES:
-        gains = sorted(1 - row["all"][figure] / other[figure] for row, other in found if other[figure])
+        gains = sorted(1 - row["all"][figure] / other[figure] for row, other in found if other.get(figure))
         if not any(abs(gain) > LEAST for gain in gains):
             cells.append("0" if gains else "")
             continue
@@ -89,4 +85,4 @@ def _most(name: str, rows: Sequence[Row]) -> str:
     if not found:
         return ""
     _, row = max(found, key=lambda one: one[0])
-    return f"{row['model']} {row['format']} {row['board']}"
+    return f"`{row['model']}/{row['format']}/{row['board']}`"

@@ -242,15 +242,15 @@ def _passes() -> Iterator[Claim]:
     for row in read("passes"):
         where = f"{row['model']} {row['format']} on {row['board']}"
         command, measure = f"python -m benchmarks.passes {row['model']}", partial(_given, partial(_passed, row))
-        far = _history_on(row["board"])
-        yield Claim(f"docs/measured/passes.md: {where}", command, LONG_S, row, measure, tolerance=far)
+        far, stated = _history_on(row["board"]), {name: value for name, value in row.items() if name != "commit"}
+        yield Claim(f"docs/measured/passes.md: {where}", command, LONG_S, stated, measure, tolerance=far)
 
 
 def _passed(row: Row) -> Row:
     from benchmarks import passes  # and torch with it
 
-    board = load_boards().board(row["board"])
-    return dict(passes.measured(passes.file_of(row["model"]), row["format"], board) or {})
+    (case,) = (one for one in passes.cases([row["model"]]) if (one.format, one.board) == (row["format"], row["board"]))
+    return dict(passes.measured(case, load_boards().board(case.board)) or {})
 
 
 def _trainings() -> Iterator[Claim]:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from tinyhil.compiler.calibrate import Ranges
+from tinyhil.errors import DoesNotFit
 from tinyhil.frontend.listing import Model
 from tinyhil.harness.build.compile import Log, build
 from tinyhil.harness.build.image import Image, check_arena, check_fits, misplaced_bytes
@@ -35,9 +36,12 @@ def compile_for(
 
 def build_firmware(compiled: Compiled, board: BoardSpec, *, cache_dir: Path, log: Log) -> Image:
     """The image. BuildError if a compiler refuses it or links another arena than the plan's; DoesNotFit if the chip is
-    too small for it."""
-    image = build(compiled.sources, board, cache_dir=cache_dir, log=log)
-    check_fits(image, board)
+    too small for it, with what to try."""
+    try:
+        image = build(compiled.sources, board, cache_dir=cache_dir, log=log)
+        check_fits(image, board)
+    except DoesNotFit as error:
+        raise DoesNotFit(f"{error}; {_remedy(compiled, board, error)}", error.over) from None
     if compiled.plan.peak_bytes:  # an arena that nobody uses is not linked
         check_arena(image, arrays(compiled.plan))
     hot = board.chip.hot
@@ -45,3 +49,13 @@ def build_firmware(compiled: Compiled, board: BoardSpec, *, cache_dir: Path, log
         where = hot.region or "RAM"
         log(f"{board.name}: {slow_bytes} B of constants have no room in {where} after all: slower from flash")
     return image
+
+
+def _remedy(compiled: Compiled, board: BoardSpec, error: DoesNotFit) -> str:
+    """Of RAM, the limit of arena and input that leaves what is beside them its room."""
+    region, over_bytes = error.over or ("flash", 0)
+    transfer = compiled.transfers.get(board.name)
+    left = compiled.plan.peak_bytes + (0 if transfer is None else transfer.input_bytes) - over_bytes
+    if region == "RAM" and left > 0:
+        return f"try --ram {left}, a lower width or a larger board"
+    return "use a lower width (`hil search` finds formats that fit) or a larger board"

@@ -44,7 +44,8 @@ def explain(log_text: str, log_path: Path, objects_dir: Path, board: BoardSpec) 
         symbols = name_largest(object_symbols(objects_dir.rglob("*.o")), in_ram=region == "RAM")
         return DoesNotFit(
             f"{board.name}: {region} exceeded by {over_bytes} B ({_limit(region, board)}); "
-            f"largest: {symbols}; log: {log_path}"
+            f"largest: {symbols}; log: {log_path}",
+            (region, over_bytes),
         )
     lines = log_text.splitlines()
     first = next((x for x in lines if FIRST_ERROR.search(x) and not UNINFORMATIVE.search(x)), None)

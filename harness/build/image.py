@@ -94,14 +94,16 @@ def check_fits(image: Image, board: BoardSpec) -> None:
         over = image.flash_bytes - chip.flash_bytes
         raise DoesNotFit(
             f"{board.name}: flash {image.flash_bytes} B > {chip.flash_bytes} B, {over} B too much; "
-            f"largest: {name_largest(image.symbols, in_ram=False)}"
+            f"largest: {name_largest(image.symbols, in_ram=False)}",
+            ("flash", over),
         )
     room = chip.static_ram_bytes
     if room is not None and image.static_bytes > room:
         raise DoesNotFit(
             f"{board.name}: static RAM {image.static_bytes} B > {room} B ({chip.ram_bytes} B RAM less "
             f"{chip.stack_reserve_bytes} B for the stack), {image.static_bytes - room} B too much; "
-            f"largest: {name_largest(image.symbols, in_ram=True)}"
+            f"largest: {name_largest(image.symbols, in_ram=True)}",
+            ("RAM", image.static_bytes - room),
         )
 
 

@@ -44,5 +44,5 @@ def _too_much(sizes: dict[str, int], limit: int, board: BoardSpec) -> DoesNotFit
     largest = ", ".join(f"{name} {sizes[name]} B" for name in order[:3])
     return DoesNotFit(
         f"{board.name}: weights {total} B > {limit} B of flash, {total - limit} B too much; "
-        f"largest {largest}; use a lower width or a larger board"
+        f"largest {largest}; use a lower width (`hil search` finds formats that fit) or a larger board"
     )

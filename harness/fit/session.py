@@ -10,7 +10,7 @@ from typing import Any
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, DoesNotFit, ModelError
 from tinyhil.formats import named
-from tinyhil.harness.build.pipeline import arranged_for
+from tinyhil.harness.build.pipeline import arranged_for, described
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.fit.core_costs import Estimate, costs_of
 from tinyhil.harness.fit.features import flash_constants
@@ -142,7 +142,7 @@ def _names(request: FitRequest, opened: Opened, say: Say) -> tuple[str, ...]:
         return names
     graph = opened.model.graph
     lowered = lower(graph, Assignment(names[0]), any_ranges)
-    own = str(lowered.tensors[lowered.input].format).split()[0]
+    own = described(Assignment(names[0]), lowered)
     name = own if own in names else names[0]
     say(f"{opened.source.name}: the file states the formats of all values: one row, `{name}`, stands for all")
     return (name,)

@@ -41,7 +41,11 @@ def _sentence(records: Sequence[RecordLike]) -> str:
 def distinct_times(records: Sequence[RecordLike]) -> list[str]:
     """When a record was made, where others are of the same model, board and format; else nothing."""
     same = Counter(map(_of, records))
-    return [str(record["provenance"].get("utc") or "") if same[_of(record)] > 1 else "" for record in records]
+    times = (str(record["provenance"].get("utc") or "") for record in records)
+    return [
+        time.replace("T", " ").removesuffix("Z") if same[_of(record)] > 1 else ""
+        for record, time in zip(records, times, strict=True)
+    ]
 
 
 def _of(record: RecordLike) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ class Phases:
     """`tell` hears of each phase as it begins. `taken`: seconds and processor seconds of each, in order. `best`: the
     answer if nothing better comes; `sure`: the best of those that were held to their limits on the boards. `judged`:
     formats for all tensors are, so that time that is over ends the search without an answer, too; `beside`: those of
-    them that are. `least`: of latency
+    them that are; `measured`: what boards have said of those held to their limits. `least`: of latency
     (us) and flash (B) the least that a board has shown. `looked`: a task of few samples and the answer on them,
     if there was one. `is_stopped`: somebody interrupted, or the time was over, before all samples were run.
     `evaluations`: what all questions have cost, in runs over all samples; `count` hears of them. `key`: of the task of
@@ -53,6 +53,7 @@ class Phases:
     sure: Trial | None = None
     judged: bool = False
     beside: list[Any] = field(default_factory=list)
+    measured: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
     least: dict[str, float] = field(default_factory=dict)
     looked: tuple[Any, Trial | None] | None = None
     is_stopped: bool = False
@@ -111,8 +112,9 @@ class Phases:
             "disagreements": trial.score.disagreements,
         }
 
-    def held(self, trial: Trial) -> None:
-        """An answer that keeps its limits on the boards, too."""
+    def held(self, trial: Trial, measured: tuple[Any, ...]) -> None:
+        """An answer that keeps its limits on the boards, too, and what these have said of it."""
+        self.measured[trial.candidate] = measured
         self.answered(trial)
         if trial.fits and (self.sure is None or trial.rank < self.sure.rank):
             self.sure = trial

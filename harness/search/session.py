@@ -263,15 +263,13 @@ def _best_so_far(task: Task) -> tuple[Task, Found, tuple[Measured, ...], tuple[U
     asked, best = _left(task)
     beside = known if asked is task else ()
     found = Found(best, (best,), task.phases.evaluations, task.phases.searching(), False)
-    for one in beside:
-        if one.trial is not None and one.trial.candidate == best.candidate and one.on_all:
-            if keeps(task, one):
-                return asked, found, one.on_all, beside
-            instead = uniform_instead(task, beside)
-            if instead is not None:
-                return asked, replace(instead[0], finished=False), instead[1], beside
-            break
-    return asked, found, (), beside
+    measured = task.phases.measured.get(best.candidate, ()) if asked is task else ()
+    known_of = (one for one in beside if one.trial is not None and one.trial.candidate == best.candidate)
+    if not measured and any(one.on_all and not keeps(task, one) for one in known_of):
+        instead = uniform_instead(task, beside)
+        if instead is not None:
+            return asked, replace(instead[0], finished=False), instead[1], beside
+    return asked, found, measured, beside
 
 
 def _left(task: Task) -> tuple[Task, Trial]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from operator import itemgetter
 from typing import Any
 
-from tinyhil.codegen.profile_calls import stored_bytes
+from tinyhil.codegen.profile_calls import constant_bytes, stored_bytes
 from tinyhil.errors import BuildError, ConfigError, Infeasible, ModelError
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.first_answer import foresee, trial_of
@@ -15,7 +16,8 @@ from tinyhil.harness.search.phases import OutOfTime
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.evaluator import Evaluator
-from tinyhil.search.search_loop import Found
+from tinyhil.search.journal import Query
+from tinyhil.search.search_loop import Found, asked
 from tinyhil.search.sensitivity import sensitivities
 from tinyhil.search.slim import ROUNDED
 from tinyhil.search.space import Candidate, Choice
@@ -76,7 +78,7 @@ def _with_first_answer(task: Task, one: Uniform) -> Uniform:
     """A first answer, if it keeps the limits; known where somebody interrupts, too."""
     task.phases.beside.append(one)
     if one.trial is not None and len(one.on_all) == len(one.measured) and keeps(task, one):
-        task.phases.held(one.trial)
+        task.phases.held(one.trial, one.on_all)
         task.progress(one.trial, task.phases.best)
     elif one.trial is not None and one.trial is task.phases.best:  # foreseen to fit
         task.phases.failed()
@@ -139,15 +141,14 @@ Side = tuple[Trial | None, Measured | None, str]  # one format on one board, and
 
 def arena_limit(task: Task, found: Sequence[Side]) -> int:
     """What of the limit of RAM is the arena's: all of it, or what is left beside static data and stack, which the
-    narrowest format that fits the board shows there. ConfigError if that is not enough.
+    narrowest format that fits the board shows there, of weights alone if need be. ConfigError if that is not enough.
     BuildError, ConfigError or Infeasible if none is known or left."""
     if not task.whole:
         return task.ram_bytes
     assert task.board is not None
     problem, chip = task.problem, task.board.chip
     measured = [(trial, known) for trial, known, _ in found if trial is not None and known is not None]
-    if not measured:
-        raise BuildError(next(reason for _, _, reason in found if reason))
+    measured = measured or [narrow_weights(task, [reason for _, _, reason in found if reason])]
     trial, narrowest = min(measured, key=lambda pair: pair[0].ram_bytes + problem.beside_bytes(pair[0].candidate))
     if narrowest.total_bytes is None:
         raise ConfigError(f"search: {narrowest.board} can not measure its stack; give --arena BYTES, or another board")
@@ -169,6 +170,31 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
             ("--ram", total),
         )
     return limit
+
+
+def narrow_weights(side: Task, reasons: Sequence[str]) -> tuple[Trial, Measured]:
+    """Of the formats on offer for weights alone, that of the fewest bytes that the board takes, beside the narrowest
+    for all else; a first answer, if it keeps the limits. BuildError with the last of the `reasons` why no format for
+    all tensors fits, if there is none."""
+    space, problem = side.problem.space, side.problem
+    sizes: list[tuple[int, Candidate]] = []
+    for name in space.weights:
+        with suppress(ModelError):
+            candidate = space.weighing(name, space.low)
+            sizes.append((constant_bytes(space.lower(candidate)), candidate))
+    for _, candidate in sorted(sizes, key=itemgetter(0)):
+        score = asked(problem, Query(candidate))
+        trial = Trial(0, candidate, "full", problem.planned_bytes(candidate), problem.fits(candidate), score)
+        try:
+            known = make_bench(side, TrialLog(None, space, "")).measure(trial)
+        except BuildError as error:
+            reasons = [*reasons, str(error)]
+            continue
+        if not side.request.also and _keeps_on(side, trial, known):
+            side.phases.held(trial, (known,))
+            side.progress(trial, side.phases.best)
+        return trial, known
+    raise BuildError(reasons[-1])
 
 
 def smallest_of_each(task: Task, names: Sequence[str]) -> Iterator[Uniform]:
@@ -232,7 +258,7 @@ def uniform_instead(task: Task, others: Sequence[Uniform]) -> tuple[Found, tuple
 def keeps(task: Task, other: Uniform) -> bool:
     """Whether it keeps to the limits of all boards, by measurement where there is one."""
     trial = other.trial
-    if trial is None:
+    if trial is None or (other.measured and not other.on_all):  # a board takes no such image
         return False
     pairs = zip(task.sides, other.measured or (None,) * len(task.sides), strict=True)
     return all(_keeps_on(side, trial, known) for side, known in pairs)

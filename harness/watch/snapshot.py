@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from tinyhil.harness.settings.config import Boards
 from tinyhil.harness.sweep.work import FINISHED
 from tinyhil.quoting import printable
 
-MOST_RECORDS = 12
+MOST_RECORDS, MOST_LOOKED_AT = 12, 60  # shown; read for that, where most are candidates of searches
 MOST_FILES = 20_000  # of a results folder; more are not looked at, which is said
 Plain = dict[str, Any]
 
@@ -27,14 +27,31 @@ def snapshot(boards: Boards, results: Path) -> Plain:
     files, whole = _files(results)
     unfinished = [path for path in files if path.name.endswith(".partial.jsonl")]
     records = [path for path in files if path.suffix == ".json" and path.name != FINISHED]
+    rows, candidates = _shown(records[:MOST_LOOKED_AT], results)
     return {
         "time": time.time(),
         "results": printable(str(results), 300),
         "complete": whole,
         "boards": [_board(one) for one in survey(boards)],
         "running": [_running(path, results) for path in unfinished],
-        "records": [_record(path, results) for path in records[:MOST_RECORDS]],
+        "records": rows,
+        "candidates": candidates,
     }
+
+
+def _shown(paths: Sequence[Path], results: Path) -> tuple[list[Plain], int]:
+    """The newest that are no candidates of searches, and how many of these lie among them."""
+    rows: list[Plain] = []
+    candidates = 0
+    for path in paths:
+        if len(rows) == MOST_RECORDS:
+            break
+        row = _record(path, results)
+        if row.pop("is_candidate", False):
+            candidates += 1
+        else:
+            rows.append(row)
+    return rows, candidates
 
 
 def _files(folder: Path) -> tuple[list[Path], bool]:
@@ -120,6 +137,7 @@ def _run(record: Mapping[str, Any]) -> Plain:
         "latency": time_of(record["latency"]),
         "utc": known.get("utc"),
         "command": known.get("command"),
+        "is_candidate": str(known.get("command")).startswith("hil search "),
     }
 
 

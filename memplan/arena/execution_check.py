@@ -130,7 +130,8 @@ class _Arena:
         if made is None:
             yield f"{reader} reads '{name}' before it is written"
             return
+        now, made = now[elements], made[elements]
         lost = np.flatnonzero(((now != made) & (made != NOBODY)).any(axis=1))
-        lost = lost if isinstance(elements, slice) else np.intersect1d(lost, elements)
         if lost.size:
-            yield f"{reader} reads '{name}' after its element {lost[0]} was overwritten"
+            first = lost[0] if isinstance(elements, slice) else elements[lost].min()
+            yield f"{reader} reads '{name}' after its element {first} was overwritten"

@@ -17,7 +17,7 @@ from tinyhil.memplan.arena.order import reorder
 from tinyhil.memplan.arena.row_choice import with_rows
 from tinyhil.memplan.arena.states import with_gaps
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.references.verify import faults_of_program
+from tinyhil.references.verify import faults_of_handed_on
 
 Programs = tuple[Program, ...]
 
@@ -82,7 +82,7 @@ def _by_rows(given: Programs) -> Programs:
 
 def _faults_of_programs(programs: Iterable[Program]) -> Iterator[str]:
     for program in programs:
-        yield from faults_of_program(program)
+        yield from faults_of_handed_on(program)
 
 
 PROGRAMS: Stage[Programs] = Stage("program of a core", _faults_of_programs)
@@ -91,7 +91,7 @@ CANDIDATES: Stage[Candidates] = Stage(
 )
 ROWS: Pass[Programs] = Pass(
     "rows",
-    "windows, sums, parts, element-wise operations and attention go by rows, layers before a mean by channels",
+    "operations go by rows, layers before a mean by channels",
     PROGRAMS,
     "each row made once, same integers; loops over rows of tables, groups of channels",
     _by_rows,
@@ -99,21 +99,21 @@ ROWS: Pass[Programs] = Pass(
 MEMORY: tuple[Pass[Candidates], ...] = (
     Pass(
         "in-place",
-        "element-wise operations, depthwise layers, pooling and next states may write over an operand that dies",
+        "operations may write over an operand that dies",
         CANDIDATES,
         "same program; aliases of equal bytes, which the planner may decline",
         _in_place,
     ),
     Pass(
         "views",
-        "parts may lie where the whole lies: Split, Slice, Concat along the outermost axis",
+        "parts may lie where the whole lies",
         CANDIDATES,
         "same program; aliases with offsets, which the planner may decline",
         _with_views,
     ),
     Pass(
         "gaps",
-        "a loop state holds nothing between its last reader and its writer",
+        "a loop state holds nothing between last reader and writer",
         CANDIDATES,
         "same program; live ranges in two pieces",
         _with_gaps,

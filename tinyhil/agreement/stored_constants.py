@@ -50,9 +50,9 @@ def with_stored_constants(graph: Graph, program: Program, formats: Mapping[str, 
             or (layers and scaled.intersection(tensors))
             or (not found and (layers or any(node.body is not None for node, _ in users)))
         ):
-            exact[name] = dequantize(quantize(array, fmt)[0], fmt)
+            exact[name] = _nearest(array, fmt)
         elif found or any(node.op in JOINING for node, _ in users):
-            errors[name] = resolution(array, fmt)
+            errors[name] = resolution(array, _nearest(array, fmt), fmt)
     return replaced(graph, exact), {**errors, **_folded(graph, formats)}
 
 
@@ -65,16 +65,21 @@ def _folded(graph: Graph, formats: Mapping[str, Format]) -> Arrays:
         if node.op == "BatchNormalization":
             made = scale_and_offset(node, [constants[name] for name in node.inputs[1:]])
             for name, array in zip(node.inputs[1:3], made, strict=True):
-                errors[name] = resolution(array, formats[name].fitted(float(np.abs(array).max(initial=0.0))))
+                fmt = formats[name].fitted(float(np.abs(array).max(initial=0.0)))
+                errors[name] = resolution(array, _nearest(array, fmt), fmt)
     return errors
 
 
-def resolution(array: np.ndarray, fmt: Format) -> np.ndarray:
-    """Half the distance between neighbouring values of `fmt` around those of `array`, at least."""
-    nearest = dequantize(quantize(array, fmt)[0], fmt)
+def resolution(array: np.ndarray, nearest: np.ndarray, fmt: Format) -> np.ndarray:
+    """Half the distance between neighbouring values of `fmt` around those of `array`, of which `nearest` are the
+    nearest, at least."""
     off = np.abs(array - nearest)
     beside = np.abs(dequantize(quantize(array + 2 * off + fmt.smallest * 2.0**fmt.exponent, fmt)[0], fmt) - nearest)
     return np.maximum(off, beside / 2)
+
+
+def _nearest(array: np.ndarray, fmt: Format) -> np.ndarray:
+    return dequantize(quantize(array, fmt)[0], fmt)
 
 
 def _by_channel(array: np.ndarray, layer: Node, fmt: Format) -> np.ndarray:

@@ -148,13 +148,15 @@ class _Rounded:
         largest = max((float(np.abs(a).max(initial=0.0)) for a in arrays if a.dtype.kind == "f"), default=0.0)
         bound = error_bound(op, self._program, Computed(result, size, largest))
         most = LARGEST_SHARE * float(np.abs(result[np.isfinite(result)]).max(initial=0.0))
-        return self._written(result, self._program.tensors[name].format, np.minimum(np.nan_to_num(bound), most))
+        bound = np.minimum(np.where(np.isnan(bound), 0.0, bound), most)
+        return self._written(result, self._program.tensors[name].format, bound)
 
     def _written(self, value: np.ndarray, fmt: Format, bound: np.ndarray) -> np.ndarray:
         finite = np.where(np.isfinite(value), value, 0.0)
-        is_exact = dequantize(quantize(finite, fmt)[0], fmt) == finite
+        nearest = dequantize(quantize(finite, fmt)[0], fmt)
+        is_exact = nearest == finite
         is_whole = is_exact & (finite == np.rint(finite))
-        reach = np.where(is_exact, 0.0, 2 * resolution(finite, fmt)) + np.where(is_whole, 0.0, bound)
+        reach = np.where(is_exact, 0.0, 2 * resolution(finite, nearest, fmt)) + np.where(is_whole, 0.0, bound)
         return dequantize(quantize(self._moved(finite, reach), fmt)[0], fmt)
 
     def _moved(self, value: np.ndarray, reach: np.ndarray) -> np.ndarray:

@@ -185,28 +185,28 @@ GIVEN: Stage[Scaled] = Stage("graph, formats asked for, ranges", lambda scaled: 
 SCALES: tuple[Pass[Scaled], ...] = (
     Pass(
         "masks",
-        "constants that mask what a softmax reads come near to what they mask",
+        "constants that mask what a softmax reads come near",
         GIVEN,
         "masks within the range of what they are added to",
         with_near_masks,
     ),
     Pass(
         "part-scales",
-        "each of several inputs in one record has a scale of its own",
+        "a scale for each of several inputs",
         GIVEN,
         "powers of two, which the host multiplies by and a Slice divides by",
         with_part_scales,
     ),
     Pass(
         "columns",
-        "each column of the input has a scale of its own",
+        "a scale for each column of the input",
         GIVEN,
         "the host scales columns; constants of their readers, without a Scaler",
         _over_scaled_columns,
     ),
     Pass(
         "result-scales",
-        "each of several outputs in one record has a scale of its own",
+        "a scale for each of several outputs",
         GIVEN,
         "powers of two, which a Concat multiplies by and the host divides by",
         with_result_scales,

@@ -62,14 +62,14 @@ FITTED = Stage("formats fitted to ranges", _faults_of_fitted)
 FITS: tuple[Pass[Fitted], ...] = (
     Pass(
         "cell-scales",
-        "asymmetric integers in loops have scales between which shifts suffice",
+        "asymmetric integers in loops: scales between which shifts suffice",
         FITTED,
         "scales of powers of two, or one for a tensor and its sums with constants",
         _in_cells,
     ),
     Pass(
         "shared-scales",
-        "a whole and its parts have one scale, so that parts can be shown where the whole lies",
+        "one scale for a whole and its parts, which can be shown in it",
         FITTED,
         "the coarsest of their scales",
         _shared,

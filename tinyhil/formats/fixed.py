@@ -64,11 +64,12 @@ class Fixed(BinaryPoint):
     def encode(self, values: np.ndarray, residue: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         values = np.asarray(values, np.float64)
         lost = np.isnan(values)
-        values = np.where(lost, 0.0, values)
+        if lost.any():
+            values = np.where(lost, 0.0, values)
         integers = np.floor(values + 0.5)
         if residue is not None:  # a tie that is none, from below
             integers = integers - ((values + 0.5 == integers) & (residue < 0))
-        clipped = np.clip(integers, self.lowest, self.highest)
+        clipped = np.minimum(np.maximum(integers, self.lowest), self.highest)
         return clipped.astype(np.int64), (clipped != integers) | lost
 
     def requantize(self, accumulator: np.ndarray | Exact, shift: int) -> tuple[np.ndarray, np.ndarray]:
@@ -76,7 +77,7 @@ class Fixed(BinaryPoint):
         if isinstance(accumulator, Exact) or accumulator.dtype.kind == "f" or self.domain != INTEGER:
             return Format.requantize(self, accumulator, shift)
         rounded = shifted(accumulator, shift)
-        clipped = np.clip(rounded, self.lowest, self.highest)
+        clipped = np.minimum(np.maximum(rounded, self.lowest), self.highest)
         return clipped, clipped != rounded
 
     def fitted(self, magnitude: float) -> Fixed:

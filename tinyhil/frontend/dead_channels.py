@@ -101,7 +101,7 @@ def without_dead_channels(model: Model) -> Model:
 READ: tuple[Pass[Model], ...] = (
     Pass(
         "dead-channels",
-        "channels that the weights prove constant go into biases, and what only they feed is left out",
+        "channels that the weights prove constant go into biases",
         Stage("graph as it was read", lambda model: faults_of_graph(model.graph)),
         "fewer channels; float32 results equal but for the order of sums",
         without_dead_channels,

@@ -54,4 +54,4 @@ def _apply(graph: Graph, formats: Mapping[str, Format]) -> Graph:
     return everywhere(graph, formats, _fused)
 
 
-BIAS = graph_fusion("bias", "a constant bias inside of the exact sum of a product", _apply)
+BIAS = graph_fusion("bias", "a constant bias inside of a product's exact sum", _apply)

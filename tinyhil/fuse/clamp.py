@@ -66,4 +66,4 @@ def _apply(graph: Graph, formats: Mapping[str, Format]) -> Graph:
     return everywhere(everywhere(graph, formats, _activation), formats, _range)
 
 
-CLAMP = graph_fusion("clamp", "Relu, Clip and quantized ranges as ends of asymmetric sums, products and means", _apply)
+CLAMP = graph_fusion("clamp", "Relu, Clip and quantized ranges as ends of asymmetric results", _apply)

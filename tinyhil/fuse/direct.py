@@ -49,4 +49,4 @@ def _without(program: Program, copy: Op) -> Program:
     return replace(program, tensors=tensors, body=tuple(body))
 
 
-DIRECT = program_fusion("direct", "the codes of the model's input read where they lie", _apply)
+DIRECT = program_fusion("direct", "the codes of the input read where they lie", _apply)

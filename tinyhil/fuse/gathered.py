@@ -54,4 +54,4 @@ def _apply(graph: Graph, formats: Mapping[str, Format]) -> Graph:
     return everywhere(graph, formats, _fused)
 
 
-GATHERED = graph_fusion("gathered", "weights chosen at run time are read where they lie, not copied", _apply)
+GATHERED = graph_fusion("gathered", "weights chosen at run time are read where they lie", _apply)

@@ -88,4 +88,4 @@ def _apply(graph: Graph, formats: Mapping[str, Format]) -> Graph:
     return everywhere(graph, formats, _fused)
 
 
-PAIR = graph_fusion("pair", "two products with constant weights inside of one exact sum", _apply)
+PAIR = graph_fusion("pair", "two products with constant weights in one exact sum", _apply)

@@ -58,4 +58,4 @@ def _apply(graph: Graph, formats: Mapping[str, Format]) -> Graph:
     return everywhere(graph, formats, _fused)
 
 
-RESIDUAL = graph_fusion("residual", "a computed tensor inside of the exact sum of a layer", _apply)
+RESIDUAL = graph_fusion("residual", "a computed tensor inside of a layer's exact sum", _apply)

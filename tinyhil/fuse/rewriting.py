@@ -11,10 +11,10 @@ from tinyhil.compiler_pass import Pass, Stage
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.language.graph import Graph, Node, Shape
 from tinyhil.language.program import Program
-from tinyhil.references.verify import faults_of_graph, faults_of_program
+from tinyhil.references.verify import faults_of_graph, faults_of_handed_on
 
 GRAPH = Stage("graph whose formats are decided", faults_of_graph)
-PROGRAM = Stage("lowered program", faults_of_program)
+PROGRAM = Stage("lowered program", faults_of_handed_on)
 
 
 def graph_fusion(name: str, summary: str, apply: Callable[[Graph, Mapping[str, Format]], Graph]) -> Pass[Graph]:

@@ -69,4 +69,4 @@ def _listed(op: Op, names: Mapping[str, tuple[str, str]]) -> Op:
     return replace(op, kernel=replace(op.kernel, weights=Weights.LISTS), inputs=(*names[op.inputs[0]], *op.inputs[1:]))
 
 
-SPARSE = program_fusion("sparse", "index lists for weights that are mostly zero, where they are cheaper", _apply)
+SPARSE = program_fusion("sparse", "index lists for weights that are mostly zero", _apply)

@@ -85,7 +85,10 @@ def axis_of(node: Node, axis: int, rank: int) -> int:
 
 def align(arrays: Arrays) -> list[np.ndarray]:
     """Pad shapes behind the sample axis to one rank, so that numpy's broadcasting is that of one sample."""
-    rank = max(array.ndim for array in arrays)
+    ranks = {array.ndim for array in arrays}
+    if len(ranks) == 1:
+        return list(arrays)
+    rank = max(ranks)
     return [a.reshape(a.shape[:1] + (1,) * (rank - a.ndim) + a.shape[1:]) for a in arrays]
 
 

@@ -45,7 +45,7 @@ from tinyhil.passes.variants import (
     left_out,
     variant_of,
 )
-from tinyhil.references.verify import faults_of_program
+from tinyhil.references.verify import faults_of_handed_on
 
 
 def arrange(program: Program, core: str, without: Collection[str] = ()) -> Program:
@@ -128,11 +128,11 @@ def _pair(program: Program, op: Op, core: str) -> dict[str, Tensor]:
 
 
 SAME = "same integers"
-LOWERED = Stage("lowered program, and a core", faults_of_program)
+LOWERED = Stage("lowered program, and a core", faults_of_handed_on)
 ON_CORE: tuple[Pass[Program], ...] = (
     Pass(
         "constant-channels",
-        "channels of asymmetric integers that are one code whatever comes in are left out",
+        "asymmetric channels that are always one code are left out",
         LOWERED,
         f"{SAME}; fewer channels, other biases",
         lambda program, _: without_constant_channels(program),
@@ -153,28 +153,28 @@ ON_CORE: tuple[Pass[Program], ...] = (
     ),
     Pass(
         "joint-functions",
-        "operations whose operands are all functions of one byte, as of GELU, become one table",
+        "operations on functions of one byte, as GELU, become one table",
         LOWERED,
         f"{SAME}; one look-up",
         lambda program, _: with_joint_functions(program),
     ),
     Pass(
         "linear-sums",
-        "functions of asymmetric sums with constants become tables of linear forms",
+        "functions of asymmetric sums with constants become linear forms",
         LOWERED,
         f"{SAME}, proven for every code; fewer operations in loops",
         lambda program, _: with_linear_forms(program),
     ),
     Pass(
         "linear-channels",
-        "on ARM, a product and a sum with asymmetric constants of each channel become one linear form of the operand",
+        "on ARM, a product and a sum with constants of channels become one linear form",
         LOWERED,
         f"{SAME}, proven for every code and channel; one operation less",
         lambda program, core: program if core in AVR else with_linear_channels(program),
     ),
     Pass(
         "ranges",
-        "results that are proven to be within their format are not clipped",
+        "results proven to be within their format are not clipped",
         LOWERED,
         SAME,
         lambda program, _: without_needless_clipping(program),
@@ -188,7 +188,7 @@ ON_CORE: tuple[Pass[Program], ...] = (
     ),
     Pass(
         "matrices",
-        "on DSP cores, index lists that their dense kernels outrun are matrices again",
+        "on DSP cores, index lists that dense kernels outrun are matrices again",
         LOWERED,
         f"{SAME}; more flash",
         lambda program, core: with_matrices(program, core),
@@ -196,35 +196,35 @@ ON_CORE: tuple[Pass[Program], ...] = (
     Pass("streams", "on an AVR, sparse weights become one stream of bytes", LOWERED, SAME, _for_avr),
     Pass(
         "softmax-tables",
-        "on ARM, exponentials of rows of bytes in fixed point become one table of all distances",
+        "on ARM, exponentials of bytes in fixed point become one table",
         LOWERED,
         f"{SAME}; look-ups",
         lambda program, core: program if core in AVR else with_softmax_tables(program),
     ),
     Pass(
         "decided",
-        "on ARM, products of computed matrices and softmax of bytes are decided by exact integers",
+        "on ARM, products of computed matrices and softmax are decided by integers",
         LOWERED,
         f"{SAME}; scratch for some columns, tables of exponentials",
         lambda program, core: program if core in AVR else with_decisions(program, pairs=core in DSP),
     ),
     Pass(
         "nibbles",
-        "on DSP cores, weights of 4 bits in groups lie as their kernel unpacks them",
+        "on DSP cores, weights of 4 bits lie as their kernel unpacks them",
         LOWERED,
         f"{SAME}; constants in another order, scratch for sums of groups",
         lambda program, core: with_nibbles(program) if core in DSP else program,
     ),
     Pass(
         "blocks",
-        "weights lie in flash as the core's kernels read them; on ARM bias, multiplier and shift are one record",
+        "weights lie in flash as the core's kernels read them",
         LOWERED,
         f"{SAME}; constants in another order, scratch as blocks of sums need it",
         _in_blocks,
     ),
     Pass(
         "input",
-        "a sample that comes with channels innermost is read as it is, if one convolution alone reads it",
+        "a sample that comes with channels innermost is read as it is",
         LOWERED,
         f"{SAME}; one operation less",
         lambda program, _: with_input_as_it_is(program),

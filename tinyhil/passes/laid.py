@@ -11,7 +11,7 @@ from tinyhil.memplan import Plan
 from tinyhil.passes.chains import Chains, Item
 from tinyhil.passes.hot import Target, hot_on_all
 from tinyhil.passes.layout import with_layouts
-from tinyhil.references.verify import faults_of_program
+from tinyhil.references.verify import faults_of_handed_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ def _hot(laid: Laid, targets: Sequence[Target]) -> Laid:
     return replace(laid, hot=hot_on_all(laid.program, laid.plan, targets))
 
 
-PLANNED: Stage[Laid] = Stage("program and its plan", lambda laid: faults_of_program(laid.program))
+PLANNED: Stage[Laid] = Stage("program and its plan", lambda laid: faults_of_handed_on(laid.program))
 LAYOUTS = Pass(
     "layouts",
-    "tensors that convolutions alone touch lie with channels innermost where that saves time",
+    "convolutions' tensors lie with channels innermost where that saves time",
     PLANNED,
     "same integers in the same bytes; in another order within a tensor, and weights with them",
     _with_layouts,
@@ -57,7 +57,7 @@ CHAINS = Pass(
 )
 HOT = Pass(
     "hot",
-    "constants of which most is fetched per byte lie in memory without wait states",
+    "constants fetched most often lie in memory without wait states",
     PLANNED,
     "same program; names of constants",
     _hot,

@@ -116,30 +116,34 @@ def _made(program: Program, tables: Tables, pair: _Pair, forms: Sequence[np.ndar
 def _forms(results: np.ndarray, clips: np.ndarray, right: int) -> np.ndarray | None:
     """Slope and start of each channel (channels, 2), of results and clips (codes, channels); None if one has none."""
     codes = np.arange(-BEYOND, BEYOND)
+    ahead = np.nonzero(codes[None, :] > codes[:, None])
     rows, back = np.unique(np.stack([results, clips], axis=2).transpose(1, 0, 2), axis=0, return_inverse=True)
     found = []
     for row in rows:
-        form = form_of(codes, row[:, 0], row[:, 1], right)
+        form = form_of(codes, row[:, 0], row[:, 1], right, ahead)
         if form is None:
             return None
         found.append(form)
     return np.array(found, np.int64)[back.reshape(-1)]
 
 
-def form_of(codes: np.ndarray, results: np.ndarray, clips: np.ndarray, right: int) -> tuple[int, int] | None:
+def form_of(
+    codes: np.ndarray, results: np.ndarray, clips: np.ndarray, right: int, ahead: tuple[np.ndarray, ...]
+) -> tuple[int, int] | None:
     """Slope and start with floor((code * slope + start) / 2**right) = result of each code, and beyond bytes on its side
     where that is clipped; None if there are none.
 
-    What bounds the start for two codes bounds the slope between them, and slopes within all of these bounds have one.
+    `ahead`: of all pairs of codes the lower ones and the higher ones. What bounds the start for two codes bounds the
+    slope between them, and slopes within all of these bounds have one.
     """
     unit, far = 1 << right, LARGEST << 16
     is_clipped = clips > 0
     low = np.where(is_clipped & (results < 0), -far, (results + is_clipped) * unit)
     high = np.where(is_clipped & (results > 0), far, (results + 1 - is_clipped) * unit - 1)
-    apart = codes[None, :] - codes[:, None]
-    ahead = apart > 0
-    least = np.ceil((low[None, :] - high[:, None])[ahead] / apart[ahead]).max()
-    most = np.floor((high[None, :] - low[:, None])[ahead] / apart[ahead]).min()
+    lower, higher = ahead
+    apart = codes[higher] - codes[lower]
+    least = np.ceil(((low[higher] - high[lower]) / apart).max())
+    most = np.floor(((high[higher] - low[lower]) / apart).min())
     if least > most:
         return None
     slope = int(least + most) // 2

@@ -123,7 +123,7 @@ def _at_a_time(layer: Layer, fit: int) -> int:
 FOR_TIME: tuple[Pass[Program], ...] = (
     Pass(
         "row-pairs",
-        "on a Cortex-M3, two rows of a convolution of bytes are one factor, widened in RAM for some pixels at a time",
+        "on a Cortex-M3, two rows of a convolution are one factor, widened in RAM",
         LOWERED,
         f"{SAME}; weights in another order, more scratch: not where RAM counts",
         with_row_pairs,

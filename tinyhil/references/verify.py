@@ -5,18 +5,19 @@ Passes are folded with a look at what each has made (tinyhil/compiler_pass.py); 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import TypeVar
 
 import numpy as np
 
 from tinyhil.compiler_pass import verified
-from tinyhil.formats.codec import storage_dtype
 from tinyhil.language.graph import Graph, element_count
 from tinyhil.language.program import Loop, Op, Program, Role, Tensor, loops_of, walk
 
 STORED = (Role.CONSTANT, Role.TABLE)
 Made = TypeVar("Made", Graph, Program)
+_sound: deque[Program] = deque(maxlen=32)
 
 
 def checked(made: Made, maker: str) -> Made:
@@ -26,7 +27,7 @@ def checked(made: Made, maker: str) -> Made:
 
 
 def _faults_of(made: Graph | Program) -> Iterator[str]:
-    return faults_of_graph(made) if isinstance(made, Graph) else faults_of_program(made)
+    return faults_of_graph(made) if isinstance(made, Graph) else faults_of_handed_on(made)
 
 
 def faults_of_graph(graph: Graph) -> Iterator[str]:
@@ -61,6 +62,17 @@ def _faults_of_level(level: Graph, outside: set[str]) -> Iterator[str]:
     for name, array in level.constants.items():
         if element_count(level.shapes.get(name, ())) != array.size:
             yield f"constant '{name}' of {array.size} elements has shape {level.shapes.get(name)}"
+
+
+def faults_of_handed_on(program: Program) -> Iterator[str]:
+    """What is wrong with a program that a stage hands on: nothing, if it is one that was looked at a moment ago, for
+    nobody changes one, and most passes leave most programs as they are."""
+    if any(one is program for one in _sound):
+        return
+    found = list(faults_of_program(program))
+    if not found:
+        _sound.append(program)
+    yield from found
 
 
 def faults_of_program(program: Program) -> Iterator[str]:
@@ -102,9 +114,10 @@ def _faults_of_tensors(program: Program) -> Iterator[str]:
 
 def _is_held(codes: np.ndarray, tensor: Tensor) -> bool:
     """Whether the storage of a tensor holds these codes; a table's are of either sign, of 16 bits at least."""
-    limits = np.iinfo(storage_dtype(tensor.format))
-    highest = 2 ** max(16, limits.bits) - 1 if tensor.role == Role.TABLE else limits.max
-    return bool((codes >= limits.min).all() and (codes <= highest).all())
+    bits, is_signed = 8 * tensor.format.storage_bytes, tensor.format.lowest < 0
+    lowest = -(1 << (bits - 1)) if is_signed else 0
+    highest = (1 << max(16, bits)) - 1 if tensor.role == Role.TABLE else lowest + (1 << bits) - 1
+    return codes.size == 0 or (lowest <= int(codes.min()) and int(codes.max()) <= highest)
 
 
 def _faults_of_body(
