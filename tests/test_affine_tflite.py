@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hil_command
 import numpy as np
 import pytest
 from given_data import SHIPPED
@@ -129,3 +130,24 @@ def test_layers_agree_with_tensorflow_lite(model: str) -> None:
             check(op, arrays, affine.CONV.execute, y, wanted, relu)
         checked += 1
     assert checked >= 8
+
+
+def test_samples_that_are_no_codes_are_said(tmp_path: Path) -> None:
+    """A quantized file takes codes: fractions were rounded to them without a word. Nothing is calibrated for it, and no
+    format is chosen."""
+    model = SHIPPED / "models" / "mlperftiny_ad_autoencoder_int8.tflite"
+    codes = np.random.default_rng(0).integers(-128, 128, (4, 640)).astype(np.float32)
+    np.savez(tmp_path / "codes.npz", x=codes)
+    np.savez(tmp_path / "reals.npz", x=codes / 256)
+    for name, count in (("codes", 0), ("reals", 1)):
+        run = ("run", "--board", "host", "--model", model, "--inputs", f"{name}.npz", "--format", "fixed8")
+        done = hil_command.hil(*run, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("no codes of its input, whole numbers from -128 to 127") == count, done.stderr
+        assert "calibrat" not in done.stderr
+        assert "states the formats of all values, int8: none is chosen here" in done.stderr
+    search = ("search", "--model", model, "--inputs", "codes.npz", "--ram", "5000", "--evaluations", "2")
+    done = hil_command.hil(*search, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "the file states the formats of all values, int8: there is nothing to choose" in done.stderr
+    assert "fixed" not in done.stdout.partition("assignment")[2]

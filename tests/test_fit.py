@@ -317,3 +317,11 @@ def test_a_file_that_states_its_formats_has_one_row_a_board() -> None:
     ]
     assert any("one row, `int8`, stands for all" in line for line in said)
     assert "--format int8" in found.next_command
+
+
+@pytest.mark.parametrize("board", ["uno", "due"])
+def test_a_walk_from_node_to_node_was_never_measured(board: str) -> None:
+    """Forests took twice to a sixth of the latencies that were said of them."""
+    (row,) = fits(str(ROOT / "tests" / "scikit_learn" / "rf2.onnx"), (board,), "fixed8")
+    assert (row.fits, row.latency_us) == (TIGHT, None)
+    assert "code and time are not known" in row.reason

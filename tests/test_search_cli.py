@@ -186,6 +186,19 @@ def test_weights_in_a_format_of_their_own_fit_where_none_for_all_tensors_does(fo
     assert measured.flash_bytes <= task.request.flash
 
 
+def test_an_image_that_does_not_link_is_too_large_and_no_end(tmp_path: Path) -> None:
+    """Of a chip whose reserve for the stack is more than what the stack takes: some candidates' static data exceed what
+    is left by a few bytes."""
+    chip = "chips: {small: {like: atmega328p, ram_bytes: 1024}}\n"
+    board = "boards: {tiny: {title: Tiny, chip: small, reset: on_open, upload: arduino}}\n"
+    (tmp_path / "own.yaml").write_text(chip + board)
+    search = ("search", "--boards-file", "own.yaml", "--board", "tiny", "--model", "digits_cnn", "--samples", "60")
+    done = hil(tmp_path, *search, "--evaluations", "5", "--device-samples", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "search: left out: tiny: RAM exceeded by" in done.stderr
+    assert json.loads(done.stdout)["ram_bytes"] <= 1024
+
+
 def test_formats_for_weights_need_a_strategy_that_knows_them(folder: Path) -> None:
     done = search(folder, "--ram", "12", "--strategy", "haunter", "--weights", "fixed4pc")
     assert done.returncode == EXIT_USAGE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,9 +15,10 @@ pytest.importorskip("torch")
 from test_train import DIGITS, graph_of
 
 from tinyhil.compiler.calibrate import calibrate
+from tinyhil.errors import ConfigError
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import write_assignment
-from tinyhil.harness.train.after_search import Afterwards, alternate
+from tinyhil.harness.train.after_search import Afterwards, alternate, require_trainable
 from tinyhil.harness.train.session import TrainRequest
 from tinyhil.language.assignment import Assignment, load_assignment
 from tinyhil.search.evaluator import Evaluator, NumpyExecutor, Score, make_examples
@@ -129,3 +131,10 @@ def test_training_cuts_ranges_as_the_search_did(augment: float, teacher: float, 
     alternate(request, Afterwards(2, 1, "once", augment), lambda _: outcome, train)  # type: ignore[arg-type, return-value]
     (asked,) = train.asked
     assert (asked.calibrate_by, asked.augment, asked.teacher) == ("percentile", augment, teacher)
+
+
+def test_nothing_is_searched_where_nothing_can_be_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was said when the search had ended, whose answer was lost."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ConfigError, match=r"--train needs PyTorch; install it: pip install 'tinyhil\[train\]'"):
+        require_trainable(SearchRequest("digits_mlp", 90))

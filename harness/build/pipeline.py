@@ -14,14 +14,13 @@ from tinyhil.codegen.model import Source, emit_models
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import DoesNotFit
-from tinyhil.formats import affine
-from tinyhil.formats.format import Domain, Format
+from tinyhil.formats.format import Format
 from tinyhil.frontend.listing import Model
 from tinyhil.harness.build.platformio import MANIFESTS, project_files
 from tinyhil.harness.settings.assets import asset
 from tinyhil.harness.settings.config import BoardSpec
-from tinyhil.language.assignment import MIXED, Assignment
-from tinyhil.language.program import Program, Role
+from tinyhil.language.assignment import Assignment, format_name
+from tinyhil.language.program import Program
 from tinyhil.memplan import Plan, Problem, check
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement
@@ -54,24 +53,13 @@ class Compiled:
 
     @property
     def formats(self) -> str:
-        """See `described`."""
-        return described(self.assignment, self.lowered)
+        """See `format_name`."""
+        return format_name(self.assignment, self.lowered)
 
     @property
     def output_format(self) -> Format:
         """Of what a sample's result is held in."""
         return self.program.tensors[self.program.output].format
-
-
-def described(assignment: Assignment, program: Program) -> str:
-    """The name of a uniform assignment, or `mixed`; of a quantized model the format that it states for all values."""
-    name = assignment.describe()
-    if name == MIXED:
-        return name
-    held = (tensor.format for tensor in program.tensors.values() if tensor.role in (Role.INPUT, Role.ARENA))
-    of_bits = {named.bits: named.name for named in affine.NAMED}
-    stated = {of_bits[one.bits] if one.domain is Domain.AFFINE else name for one in held}
-    return stated.pop() if len(stated) == 1 else name
 
 
 def compile_model(

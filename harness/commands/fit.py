@@ -56,4 +56,7 @@ def fit(names: str, as_json: bool, boards_file: Path | None, bench_file: Path | 
     else:
         print_fit(outcome, common.console())
     if all(row.fits == NO for row in outcome.rows):
-        raise errors.DoesNotFit(f"{outcome.model}: fits none of these boards in these formats; see the reasons above")
+        raise errors.DoesNotFit(
+            f"{outcome.model}: fits none of these boards in these formats; see the reasons above, try narrower ones "
+            "(--formats fixed4,kmeans16) or a larger board"
+        )

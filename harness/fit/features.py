@@ -137,7 +137,10 @@ def _work(program: Program, op: Op, elements: int, executions: int) -> Mapping[s
         found = {f"{PRODUCT} {_operands(program, op)}": products, f"{RESULT} {width}": elements}
         packed = {PACKED: products / p["rows"]} if op.scratch else {}
         return {**found, **packed, **_dearer(op, products)}
-    if OF_ITS_OWN & p.keys() or (op.domain == SINGLE and op.kernel == GATHER_AT.form):
+    is_gather = op.kernel == GATHER_AT.form
+    if is_gather and elements == executions:  # a tree is walked from node to node
+        return {f"{OTHER} {op.kernel} of one": elements}
+    if OF_ITS_OWN & p.keys() or (is_gather and op.domain == SINGLE):
         return {f"{OTHER} {op.kernel}": elements}
     read = p["outer"] * p["along"] * p.get("inner", 1) * executions if "along" in p else elements
     if read != elements:

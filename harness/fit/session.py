@@ -10,7 +10,7 @@ from typing import Any
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, DoesNotFit, ModelError
 from tinyhil.formats import named
-from tinyhil.harness.build.pipeline import arranged_for, described
+from tinyhil.harness.build.pipeline import arranged_for
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.fit.core_costs import Estimate, costs_of
 from tinyhil.harness.fit.features import flash_constants
@@ -138,12 +138,9 @@ def run_fit(request: FitRequest, boards: Boards, say: Say) -> FitOutcome:
 def _names(request: FitRequest, opened: Opened, say: Say) -> tuple[str, ...]:
     """Formats to judge; one where the model states those of all its values, which no other can replace."""
     names = tuple(formats_on_offer(FORMATS if request.formats is None else request.formats))
-    any_ranges = opened.ranges_that_do_not_matter()
-    if any_ranges is None:
+    own = opened.stated_format()
+    if not own:
         return names
-    graph = opened.model.graph
-    lowered = lower(graph, Assignment(names[0]), any_ranges)
-    own = described(Assignment(names[0]), lowered)
     name = own if own in names else names[0]
     say(f"{opened.source.name}: the file states the formats of all values: one row, `{name}`, stands for all")
     return (name,)

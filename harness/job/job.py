@@ -19,7 +19,7 @@ from tinyhil.frontend.ports import Stream
 from tinyhil.harness.job.inputs import Inputs, calibrated, load_inputs, read_inputs, training_part
 from tinyhil.harness.job.zoo import ModelSource, find_model
 from tinyhil.harness.settings.limits import AtLeast, OneOf, require
-from tinyhil.language.assignment import Assignment, Conditions, load_assignment, load_conditions
+from tinyhil.language.assignment import Assignment, Conditions, format_name, load_assignment, load_conditions
 from tinyhil.language.graph import element_count
 from tinyhil.notice import telling
 from tinyhil.ops.quantize import stated
@@ -267,9 +267,16 @@ class Opened:
         same = all(tensor.format == far.tensors[name].format for name, tensor in near.tensors.items())
         return Ranges.any_of(graph) if same else None
 
+    def stated_format(self) -> str:
+        """The name of the format that the file states for all values; empty where it leaves them open."""
+        from tinyhil.compiler.lower import lower
+
+        ranges, usual = self.ranges_that_do_not_matter(), Assignment(Request("", "").format)
+        return "" if ranges is None else format_name(usual, lower(self.model.graph, usual, ranges))
+
     def ranges_for(self, inputs: Inputs, calibration: Path | None, say: Say) -> Ranges:
-        """Known ranges, else from the first half of the inputs (said)."""
-        known = self.known_ranges(calibration)
+        """Known ranges, or any where they do not matter, else from the first half of the inputs (said)."""
+        known = self.known_ranges(calibration) or self.ranges_that_do_not_matter()
         if known is not None:
             return known
         x = inputs.x if inputs.all_x is None else inputs.all_x
@@ -344,6 +351,9 @@ def load_job(opened: Opened, request: Asked, say: Say) -> Job:
         inputs = load_inputs(opened.source, request.inputs, request.samples, opened.model)
     if inputs.message:
         say(inputs.message)
+    is_chosen = request.assignment is not None or request.format != Request("", "").format
+    if is_chosen and (stated := opened.stated_format()):
+        say(f"{opened.source.name}: the file states the formats of all values, {stated}: none is chosen here")
     assignment, ranges = (
         opened.assignment(request.assignment, request.format),
         opened.ranges_for(inputs, request.calibrate, say),

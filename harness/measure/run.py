@@ -16,6 +16,7 @@ from tinyhil.agreement import Agreement
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.errors import ConfigError, DataError, LinkError
 from tinyhil.formats.codec import storage_dtype
+from tinyhil.formats.format import Domain
 from tinyhil.harness.boards import simulated
 from tinyhil.harness.boards.claim import claim
 from tinyhil.harness.boards.locate import Place, locate
@@ -208,10 +209,31 @@ def _advice(wanted: Expected, compiled: Compiled, inputs: Inputs, request: Reque
             differ = wanted.advice.partition(";")[0]
             yield f"{differ}, of samples drawn at random, which says nothing of real ones: `hil run --inputs` does"
         return
+    if strange := _no_codes(compiled, inputs):
+        yield strange
+        return
     if alike := of_one_class(inputs.y, classes_of(graph, outputs), class_count(graph, outputs.shape[1])):
         yield alike
     if wanted.advice is not None:
         yield wanted.advice
+
+
+def _no_codes(compiled: Compiled, inputs: Inputs) -> str:
+    """What there is to say of samples of a quantized model that are no codes of its input; empty if they are."""
+    program = compiled.program
+    fmt = program.tensors[program.input].format
+    is_stated = compiled.model.graph.inputs[0] in compiled.model.graph.pinned
+    if not is_stated or fmt.domain is not Domain.AFFINE or fmt.grid != (1.0, 0):
+        return ""
+    low = -(1 << (fmt.bits - 1))
+    x, high = inputs.x, ~low
+    strange = np.mean((x != np.round(x)) | (x < low) | (x > high))
+    if strange == 0:
+        return ""
+    return (
+        f"{strange:.0%} of the samples' numbers are no codes of its input, whole numbers from {low} to {high}; the "
+        "file takes codes: give round(x / scale) + zero, with the scale and zero that it was quantized with"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,14 @@ from pathlib import Path
 from tinyhil.compiler.calibrate import Ranges, load_ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, DoesNotFit
-from tinyhil.harness.build.pipeline import arranged_for, described, fit, limited, place_arranged
+from tinyhil.harness.build.pipeline import arranged_for, fit, limited, place_arranged
 from tinyhil.harness.job.inputs import read_inputs
 from tinyhil.harness.job.job import Opened, Streamed, method_of, open_model, preference_of, preferred, wish_for
 from tinyhil.harness.job.zoo import SUFFIXES, ModelSource
 from tinyhil.harness.offline.memory_map import MemoryMap, memory_map
 from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.harness.settings.text import in_short
+from tinyhil.language.assignment import format_name
 from tinyhil.language.program import Program, walk
 from tinyhil.memplan import DEFAULT, Budget, Plan, Problem, as_record, describe, find_planner, plan
 from tinyhil.memplan.arena.passes import ROWS
@@ -251,7 +252,7 @@ def arranged_program(wanted: Wanted, name: str, board: BoardSpec | None, say: Sa
     ranges = planning_ranges(opened, say, wanted.calibrate, wanted.inputs)
     program = lower(opened.model.graph, assignment, ranges, wanted.without)
     arranged = program if board is None else arranged_for(program, board, wanted.without)
-    return opened.source, described(assignment, program), arranged
+    return opened.source, format_name(assignment, program), arranged
 
 
 def _placed(wanted: Wanted, program: Program, board: BoardSpec | None) -> tuple[Placement, list[str]]:

@@ -90,7 +90,8 @@ def _clipped(record: RecordLike) -> str | None:
     clipped, elements = record.get("input_saturations") or 0, (record.get("input_elements") or 0) * record["samples"]
     if not elements or clipped <= CLIPPED * elements:
         return None
-    return f"{clipped} of {elements} elements of the inputs clipped: calibrate on such inputs"
+    remedy = "calibrate on such inputs; a quantized model takes codes"
+    return f"{clipped} of {elements} elements of the inputs clipped: {remedy}"
 
 
 def _no_ram(record: RecordLike) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.errors import BoardDiffers, BuildError
+from tinyhil.errors import BoardDiffers, BuildError, DoesNotFit
 from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.diff import diff_compiled
 from tinyhil.harness.measure.profile import Profile, profile_run
@@ -195,7 +195,7 @@ def decide(
         try:
             found = tuple(bench.measure(trial) for bench in benches)
         except BuildError as error:
-            if not any(limits):
+            if not any(limits) and not isinstance(error, DoesNotFit):
                 raise
             benches[0].say(f"search: left out: {error}")
             continue

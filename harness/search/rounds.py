@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from tinyhil.errors import BuildError, ConfigError, Infeasible
+from tinyhil.errors import BuildError, ConfigError, DoesNotFit, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
 from tinyhil.harness.search.first_answer import is_foreseen
 from tinyhil.harness.search.phases import SEARCHING, OutOfTime
@@ -104,9 +104,16 @@ def _lowered(side: Task, bench: Bench, ram_bytes: int, finalists: list[Trial], n
 
 
 def _over(bench: Bench, finalists: list[Trial], total: int) -> int:
-    """By how much the best of them exceeds the RAM of the board; 0 if none fits it at all."""
-    needed = _needed(bench, finalists)
-    return min(needed) - total if needed else 0
+    """By how much the best of them exceeds the RAM of the board, or what its image has of it; 0 if that is unknown."""
+    over = []
+    for trial in finalists:
+        try:
+            over.append((bench.measure(trial).total_bytes or 0) - total)
+        except DoesNotFit as error:
+            over += [too_much for region, too_much in (error.over,) if region == "RAM"] if error.over else []
+        except BuildError:  # said when it was measured
+            continue
+    return min(over, default=0)
 
 
 def _needed(bench: Bench, finalists: list[Trial]) -> list[int]:

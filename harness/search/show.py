@@ -77,12 +77,15 @@ def print_outcome(outcome: SearchOutcome | ParetoOutcome, console: Console) -> N
     lines = {
         "strategy": f"{r['strategy']}, {r['evaluations']:g} evaluations, {r['seconds']:.1f} s",
         **_memory(r),
-        **_costs(r),
+        **_costs(r, outcome.request.minimize),
         "searched on": f"{outcome.search_samples} samples, {best.score.disagreements} differ from float",
         "held out": f"{r['samples']} samples, {r['disagreements']} differ from float",
         "accuracy": f"{_percent(r['accuracy'])} (float {_percent(r['float_accuracy'])}) on held-out samples",
         "assignment": r["assignment_file"],
     }
+    if len(outcome.measured) > 1:  # these three figures are of one of them
+        first = outcome.measured[0].board
+        lines |= {name: f"{lines[name]} on {first}" for name in ("RAM", "latency", "flash") if name in lines}
     for name, text in (*lines.items(), *(("on the board", _on_board(board)) for board in outcome.measured)):
         console.print(f"{name:14} {text}", soft_wrap=True, markup=False)
     if r["uniform"]:  # not where it was stopped before
@@ -124,17 +127,23 @@ def _beside(r: dict[str, Any]) -> Any:
     table = Table(
         title="held out, beside one format for all tensors; latency of the worst sample", title_justify="left"
     )
-    for title in ("format", "arena B", "RAM B", "latency us", "flash B", "differ", "accuracy"):
-        table.add_column(title, justify="left" if title == "format" else "right")
+    several = len(r["boards"]) > 1
+    board = ("board",) if several else ()
+    for title in ("format", *board, "arena B", "RAM B", "latency us", "flash B", "differ", "accuracy"):
+        table.add_column(title, justify="left" if title in ("format", "board") else "right")
     answer = {**r, "format": "the answer", "keeps_limits": True}
     for row in (answer, *r["uniform"]):
         if "arena_bytes" not in row:
             table.add_row(row["format"], f"not possible: {row['reason']}")
             continue
-        numbers = (row[name] for name in ("arena_bytes", "ram_bytes", "latency_us", "flash_bytes", "disagreements"))
-        cells = ["" if number is None else f"{number:,.0f}" for number in numbers]
-        beyond = "" if row["keeps_limits"] else " (beyond the limits)"
-        table.add_row(row["format"] + beyond, *cells, _percent(row["accuracy"]))
+        name = row["format"] + ("" if row["keeps_limits"] else " (beyond the limits)")
+        for at, known in enumerate(row.get("boards") or [None]):
+            needs = row if known is None else {**row, **known, "ram_bytes": known["total_bytes"]}
+            numbers = [needs[field] for field in ("arena_bytes", "ram_bytes", "latency_us", "flash_bytes")]
+            cells = ["" if number is None else f"{number:,.0f}" for number in numbers]
+            own = [f"{row['disagreements']:,}", _percent(row["accuracy"])] if at == 0 else ["", ""]
+            which = () if not several else ("" if known is None else known["board"],)
+            table.add_row(name if at == 0 else "", *which, *cells, *own)
     return table
 
 
@@ -150,20 +159,23 @@ def _memory(r: dict[str, Any]) -> dict[str, str]:
     )
 
 
-def _costs(r: dict[str, Any]) -> dict[str, str]:
-    """Latency of the worst sample, and flash, where they are known, with their limits."""
+def _costs(r: dict[str, Any], minimize: str | None) -> dict[str, str]:
+    """Latency of the worst sample, and flash, where they are known or asked for, with their limits."""
     lines = {}
+    limit = "" if r["latency_limit_us"] is None else f" of {r['latency_limit_us']:,.0f} us"
+    if r["latency_us"] is None and (limit or minimize == "latency"):
+        lines["latency"] = f"unknown (no board has run it){limit}"
     if r["latency_us"] is not None:
-        limit = "" if r["latency_limit_us"] is None else f" of {r['latency_limit_us']:,.0f} us"
         known = "modelled" if "crossbars" in r else "worst sample measured"
         lines["latency"] = f"{r['latency_us']:,.0f} us{limit} ({known})"
     for name, unit in (("energy_uj", "uJ"), ("crossbars", ""), ("cost", "of that with 8 bits everywhere")):
         if name in r:
             limit = f" of {r[f'{name}_limit']:,.4g}" if f"{name}_limit" in r else ""
             lines[name.removesuffix("_uj")] = f"{r[name]:,.4g}{limit} {unit}".rstrip()
-    if r["flash_bytes"] is not None:
-        limit = "" if r["flash_limit_bytes"] is None else f" of {r['flash_limit_bytes']:,} B"
-        lines["flash"] = f"{r['flash_bytes']:,} B{limit}"
+    limit = "" if r["flash_limit_bytes"] is None else f" of {r['flash_limit_bytes']:,} B"
+    if r["flash_bytes"] is not None or limit or minimize == "flash":
+        known = "unknown (no image was built)" if r["flash_bytes"] is None else f"{r['flash_bytes']:,} B"
+        lines["flash"] = known + limit
     return lines
 
 

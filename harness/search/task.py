@@ -207,6 +207,9 @@ def _read(request: SearchRequest, boards: Boards | None, say: Say, phases: Phase
     if families := stands_for(",".join(filter(None, (request.formats, request.weights)))):
         say(f"search: {families}")
     opened = open_model(request.model, None, request.streamed, by=request.calibrate_by)
+    if hardware is None and (stated := opened.stated_format()):
+        say(f"search: the file states the formats of all values, {stated}: there is nothing to choose")
+        names, request = [stated], replace(request, formats=stated, weights=None)
     split = load_split(opened, request.inputs, request.held_out, say)
     if request.held_out is not None and not opened.calibrates(request.calibrate):
         say("search: calibrating on all of --inputs, as `--calibrate` does")

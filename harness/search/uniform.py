@@ -148,7 +148,7 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
     assert task.board is not None
     problem, chip = task.problem, task.board.chip
     measured = [(trial, known) for trial, known, _ in found if trial is not None and known is not None]
-    measured = measured or [narrow_weights(task, [reason for _, _, reason in found if reason])]
+    measured = measured or [_of_another(task, [reason for _, _, reason in found if reason])]
     trial, narrowest = min(measured, key=lambda pair: pair[0].ram_bytes + problem.beside_bytes(pair[0].candidate))
     if narrowest.total_bytes is None:
         raise ConfigError(f"search: {narrowest.board} can not measure its stack; give --arena BYTES, or another board")
@@ -172,10 +172,24 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
     return limit
 
 
+def _of_another(side: Task, reasons: Sequence[str]) -> tuple[Trial, Measured]:
+    """Where no format for all tensors fits the board as it is planned: weights in a format of their own, else what is
+    made again in less RAM. BuildError with the last of the `reasons` if that fits neither."""
+    try:
+        return narrow_weights(side, reasons)
+    except BuildError:
+        for one in smallest_of_each(side, side.problem.space.formats):
+            if one.trial is not None:
+                return one.trial, one.on_all[0]
+        if side.request.computes_again:
+            say = "search: --more-time PERCENT permits more products to be computed again, which takes less RAM"
+            side.say(f"{say}; now {side.request.more_time:g}")
+        raise
+
+
 def narrow_weights(side: Task, reasons: Sequence[str]) -> tuple[Trial, Measured]:
     """Of the formats on offer for weights alone, that of the fewest bytes that the board takes, beside the narrowest
-    for all else; a first answer, if it keeps the limits. BuildError with the last of the `reasons` why no format for
-    all tensors fits, if there is none."""
+    for all else; a first answer, if it keeps the limits. BuildError with the last of the `reasons` if there is none."""
     space, problem = side.problem.space, side.problem
     sizes: list[tuple[int, Candidate]] = []
     for name in space.weights:

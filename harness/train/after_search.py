@@ -25,7 +25,7 @@ from tinyhil.harness.search.rounds import best_trials
 from tinyhil.harness.search.session import SearchOutcome
 from tinyhil.harness.search.task import write_assignment
 from tinyhil.harness.search.tuning import TEACHER
-from tinyhil.harness.train.session import TrainOutcome, TrainRequest
+from tinyhil.harness.train.session import TrainOutcome, TrainRequest, require_torch
 from tinyhil.search.space import Candidate
 
 ALL = 1.0  # of samples that are moved the model's scores are known, labels only guessed
@@ -67,7 +67,9 @@ class Round:
 
 
 def require_trainable(request: SearchRequest) -> None:
-    """ConfigError, before anything is searched, for options with which nothing can be trained afterwards."""
+    """ConfigError, before anything is searched, for options with which nothing can be trained afterwards, and where
+    nothing can."""
+    require_torch("--train")
     if request.inputs is not None and request.held_out is None:
         raise ConfigError("--train: the second half of --inputs reports on the search; give it as --held-out")
     if request.pareto is not None:

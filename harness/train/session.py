@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -133,7 +134,7 @@ class TrainOutcome:
 def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[Epoch], None]) -> TrainOutcome:
     """Train, write the file and its ranges, judge it on samples that training never saw."""
     request.check()
-    _require_torch()
+    require_torch("`hil train`")
     from tinyhil.train.fit import train
     from tinyhil.train.integers import Judge
     from tinyhil.train.limited_precision import parse
@@ -203,13 +204,6 @@ def _trainable(assignment: Assignment, opened: Opened) -> Assignment:
         what = f"offset {assignment.offsets[clipped[0]]} of '{clipped[0]}' would clip these weights a second time"
         raise ConfigError(f"hil train: {what} once they are trained; leave it out of the assignment")
     return assignment
-
-
-def _require_torch() -> None:
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        raise ConfigError("`hil train` needs PyTorch; install it: pip install 'tinyhil[train]'") from None
 
 
 def _opened(request: TrainRequest, say: Say) -> tuple[Opened, Split]:
@@ -286,3 +280,9 @@ def _write(request: TrainRequest, opened: Opened, trained: Trained, split: Split
             f"{request.out}: the trained model cannot be written: {error.strerror}; the same command goes on from the "
             "checkpoint beside it"
         ) from None
+
+
+def require_torch(what: str) -> None:
+    """ConfigError where PyTorch is not installed."""
+    if find_spec("torch") is None:
+        raise ConfigError(f"{what} needs PyTorch; install it: pip install 'tinyhil[train]'")

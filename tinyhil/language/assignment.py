@@ -14,9 +14,11 @@ from typing import Any, TypeVar
 
 from tinyhil import files
 from tinyhil.errors import ConfigError
-from tinyhil.formats import named
+from tinyhil.formats import affine, named
 from tinyhil.formats.clipping import METHODS
+from tinyhil.formats.format import Domain
 from tinyhil.language.graph import Graph
+from tinyhil.language.program import Program, Role
 from tinyhil.preference import PREFERENCES
 
 MOST_OFFSET = 32
@@ -127,3 +129,14 @@ def _content(path: Path) -> dict[str, Any]:
     if unknown:
         raise ConfigError(f"assignment file {path}: unknown key '{unknown[0]}'; known: {', '.join(sorted(KEYS))}")
     return data
+
+
+def format_name(assignment: Assignment, program: Program) -> str:
+    """The name of a uniform assignment, or `mixed`; of a quantized model the format that it states for all values."""
+    name = assignment.describe()
+    if name == MIXED:
+        return name
+    held = (tensor.format for tensor in program.tensors.values() if tensor.role in (Role.INPUT, Role.ARENA))
+    of_bits = {named.bits: named.name for named in affine.NAMED}
+    stated = {of_bits[one.bits] if one.domain is Domain.AFFINE else name for one in held}
+    return stated.pop() if len(stated) == 1 else name
