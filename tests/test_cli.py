@@ -411,3 +411,20 @@ def test_samples_are_found_by_any_name(tmp_path: Path) -> None:
     for given in ("named.npz", "digits_mlp"):
         assert "3 samples" in hil(*run, given, cwd=tmp_path).stdout
     assert "numpy.savez('x.npz'" in hil(*run, "x.csv", cwd=tmp_path).stderr
+
+
+def test_a_format_that_nothing_has_is_said(tmp_path: Path) -> None:
+    """Of a product that became part of the layer's result, which `hil inspect` shows by another name after lowering."""
+    (tmp_path / "a.yaml").write_text("default: fixed8\nvalues: {fc1: fixed16}\n")
+    run = ("run", "--board", "host", "--model", "digits_mlp", "--samples", "2", "--assignment")
+    done = hil(*run, "a.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "a.yaml: no effect: fc1 became part of a layer's result" in done.stderr
+    (tmp_path / "b.yaml").write_text("default: fixed8\nvalues: {relu1: fixed16}\n")
+    assert "no effect" not in hil(*run, "b.yaml", cwd=tmp_path).stderr
+
+
+def test_entries_of_no_board_are_a_bench_file(tmp_path: Path) -> None:
+    """Where nothing is attached what `scan` writes was refused."""
+    (tmp_path / "scan.yaml").write_text(hil("boards", "scan", "--yaml", cwd=tmp_path).stdout)
+    assert hil("boards", "--bench", "scan.yaml", cwd=tmp_path).returncode == 0

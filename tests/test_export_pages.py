@@ -105,4 +105,4 @@ def test_a_board_whose_flash_is_nearly_full(flash_bytes: int, expected: str) -> 
     line = little_room(exported.library, board, sources, "balanced", lambda _: 0, is_sketch=True).said
     assert expected in line
     assert bool(line) == bool(expected)
-    assert not line or "hil search --board uno --flash BYTES" in line
+    assert not line or "`hil search --flash BYTES` for this board" in line

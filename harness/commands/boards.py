@@ -94,7 +94,8 @@ def scan(known: Any, as_yaml: bool) -> None:
     found = list(look(known))
     if as_yaml:
         new = [one for one in found if one.kinds and one.instance is None]
-        click.echo("\n".join(["boards:", *(stanza(one, number) for number, one in enumerate(new, 1))]))
+        stanzas = [stanza(one, number) for number, one in enumerate(new, 1)]
+        click.echo("\n".join(["boards:", *stanzas] if stanzas else ["boards: {}  # nothing new is attached"]))
         return
     for one in found:
         serial = f"serial number {one.serial_number}" if one.serial_number else "no serial number"

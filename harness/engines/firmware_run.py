@@ -105,7 +105,7 @@ def _by_wire(
     """ConfigError or DataError where it is not known what to send; outputs of a type that is not told stay bytes."""
     card, image, board = firmware.card, firmware.image, asked.board
     if inputs is None:
-        raise DataError(f"{firmware.path}: needs --inputs x.npz; the image does not say what it takes")
+        raise DataError(f"{firmware.path}: needs --inputs x.npz, samples to send it")
     if card.input is None:
         raise ConfigError(f"{firmware.path}: does not tell the type of its input; say input= in HIL_BENCH_CARD")
     source, target = card.input, card.output

@@ -149,6 +149,8 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         x = _shaped(model.graph, inputs, request)
     with clock.stage("compile"):
         compiled = compile_for(board, boards, model, job.assignment, job.ranges, wish_of(request))
+        if merged := sorted(job.assignment.values.keys() - compiled.lowered.tensors.keys()):
+            say(f"{request.assignment}: no effect: {', '.join(merged)} became part of a layer's result, which is named")
         integers, clipped = quantize_inputs(compiled.program, x)
     with clock.stage("reference"):
         wanted = expected(compiled, job.ranges, x, integers, speaks=opened.source.text is not None)

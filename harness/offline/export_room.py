@@ -91,15 +91,22 @@ def _left(board: BoardSpec, memory: str, used_bytes: int, total: int, parts: str
 def _less_ram(
     library: Library, board: BoardSpec, room_bytes: int, prefer: str, arena_bytes: Callable[[str], int]
 ) -> str:
-    """The first `--prefer` that leaves room; none is tried for what no schedule will bring into this board."""
+    """The first `--prefer` that leaves room, else what takes least; none is tried for what no schedule will bring into
+    this board."""
+    least: tuple[int, str] | None = None
     below = BY_RAM[max(BY_RAM.index(prefer) + 1, BY_RAM.index(RAM)) :]
     for other in below if library.predict_bytes < HOPELESS * room_bytes else ():
         with suppress(DoesNotFit):
             found_bytes = arena_bytes(other)
             if found_bytes <= room_bytes:
                 return f"--prefer {other} takes {library.predict_bytes - found_bytes:,} B less"
-    return _narrower(board, "ram")
+            if found_bytes < (library.predict_bytes if least is None else least[0]):
+                least = found_bytes, other
+    narrower = _narrower(board, "ram")
+    if least is None:
+        return narrower
+    return f"--prefer {least[1]} takes {library.predict_bytes - least[0]:,} B less, and {narrower}"
 
 
 def _narrower(board: BoardSpec, resource: str) -> str:
-    return f"a narrower --format, or `hil search --board {board.name} --{resource} BYTES`, takes less"
+    return f"a narrower --format, or `hil search --{resource} BYTES` for this board, takes less"
