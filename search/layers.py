@@ -103,12 +103,6 @@ class LayerSpace:
 
 def layer_space(problem: SearchProblem, name: str) -> LayerSpace:
     """ConfigError where there is nothing to choose between 2 and 8 bits."""
-    offered = [Choice(fmt) for fmt in problem.space.formats if WIDTHS[0] <= named(fmt).bits <= WIDTHS[1]]
-    if len(offered) < 2:
-        raise ConfigError(
-            f"{name}: chooses widths of {WIDTHS[0]} to {WIDTHS[1]} bits, of which --formats offers {len(offered)}; "
-            "give --formats fixed2,fixed4,fixed8"
-        )
     sites = tuple(layer_sites(problem.space))
     ends = {group for site in (*sites[:1], *sites[-1:]) for group in (site.weights, site.inputs)}
     decisions: dict[int, Decision] = {}
@@ -118,4 +112,10 @@ def layer_space(problem: SearchProblem, name: str) -> LayerSpace:
                 decisions.setdefault(group, Decision(group, index, is_weight))
     if not decisions:
         raise ConfigError(f"{name}: the model has no layer between its first and its last; try --strategy lagrange")
+    offered = [Choice(fmt) for fmt in problem.space.formats if WIDTHS[0] <= named(fmt).bits <= WIDTHS[1]]
+    if len(offered) < 2:
+        raise ConfigError(
+            f"{name}: chooses widths of {WIDTHS[0]} to {WIDTHS[1]} bits, of which --formats offers {len(offered)}; "
+            "give --formats fixed2,fixed4,fixed8"
+        )
     return LayerSpace(problem, sites, tuple(offered), tuple(decisions.values()))

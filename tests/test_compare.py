@@ -200,6 +200,10 @@ def test_bench_on_an_emulator_is_exact_and_is_its_own_gate(files: Path, tmp_path
     done = hil(*arguments, "--against", "faster.json", cwd=tmp_path)
     check_failure(done, 1, "gate failed", "faster.json", logs=True)
     assert "FAIL cycles: +0.0" in done.stderr
+    others = copy.deepcopy(first)
+    others["raw"]["inputs_crc32"][0] = "00000000"
+    (tmp_path / "others.json").write_text(json.dumps(others))
+    check_failure(hil(*arguments, "--against", "others.json", cwd=tmp_path), 1, "gate failed", logs=True)
     assert list((tmp_path / "results" / "uno").rglob("*")) == []
 
 

@@ -221,6 +221,20 @@ def test_samples_of_one_class_are_said(labels: bool, said: str, tmp_path: Path) 
             assert done.stderr.count(said) == count, done.stderr
 
 
+def test_labels_that_begin_with_one_are_said(tmp_path: Path) -> None:
+    """Those of nine of the ten classes were taken: each lies within them."""
+    digits = data.load("digits")
+    x, y = digits.x_test.reshape(-1, 1, 8, 8), digits.y_test
+    np.savez(tmp_path / "one.npz", x=x[y < 9][:60], y=y[y < 9][:60] + 1)
+    np.savez(tmp_path / "own.npz", x=x[:60], y=y[:60])
+    for name, count in (("one.npz", 1), ("own.npz", 0)):
+        done = hil_command.hil("run", "--model", "digits_mlp", "--board", "host", "--inputs", name, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("labels seem to begin with 1: the float model decides 100% of samples") == count, (
+            done.stderr
+        )
+
+
 def test_the_printed_command_gives_the_ram_that_was_said(tmp_path: Path) -> None:
     """Of a network that a run places otherwise as long as nobody says what is preferred."""
     said = hil_command.hil("fit", "digits_cnn", "--boards", "uno", cwd=tmp_path)

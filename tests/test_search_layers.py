@@ -234,6 +234,12 @@ def test_widths_out_of_range_are_said() -> None:
         layer_space(problem, "ppo")
 
 
+def test_no_widths_are_asked_for_where_there_is_no_layer_to_give_them_to() -> None:
+    """`--formats fixed2,fixed4,fixed8` was asked for, then refused."""
+    with pytest.raises(ConfigError, match="no layer between its first and its last; try --strategy lagrange"):
+        layer_space(search_problem("digits_mlp", formats=("fixed12", "fixed16")), "milp")
+
+
 def test_strategies_without_their_packages_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

@@ -9,6 +9,7 @@ import platform
 import shutil
 import signal
 import socket
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from tinyhil.notice import telling
 from tinyhil.sealed import sealed
 
 RECORDS = Path(__file__).parent / "records"
+ROOT = Path(__file__).resolve().parent.parent
 MLP = "models: [digits_mlp]\nboards: [host]\nformats: [fixed8, fixed16]\nrun: {samples: 4}\n"
 
 
@@ -266,16 +268,46 @@ def test_a_process_that_is_killed_is_its_cell_s_failure(tmp_path: Path) -> None:
         (MLP.replace("fixed8,", "fixed16,"), "formats.1: fixed16 is there twice"),
         (MLP.replace("formats", "formats: []\nf"), "formats"),
         (MLP + "search: {minimize: weight}", "minimize"),
+        (MLP.replace("[digits_mlp]", "digits_mlp"), "1:9: models: must be a list: [digits_mlp]"),
+        (MLP.replace("{samples: 4}", "[samples: 4]"), "run: must be a mapping: {key: value}"),
+        (MLP.replace("samples: 4", "sample: 4"), "run.sample: unknown key; `samples`?"),
+        (MLP.replace("[digits_mlp]", "[{model: digits_mlp, input: x}]"), "models.0.input: unknown key; `inputs`?"),
+        (
+            MLP.replace("host", "uno, reram").replace("fixed8, fixed16", "[fixed4, fixed8]") + "search: {cost: 0.7}",
+            "cost is no limit of uno, a chip; sweep over it without",
+        ),
+        (
+            MLP.replace("host", "reram").replace("fixed8, fixed16", "[fixed4, fixed8]") + "search: {flash: 9}",
+            "flash is no limit of reram, an accel",
+        ),
+        (MLP + "strategies: [{strategy: nsga2}]", "nsga2 needs Optuna: pip install 'tinyhil[nsga2]'"),
     ],
 )
-def test_bad_files_are_refused_in_a_line_each(text: str, said: str, tmp_path: Path) -> None:
+def test_bad_files_are_refused_in_a_line_each(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "sweep.yaml").write_text(text)
+    monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(ConfigError) as error:
         read_sweep(tmp_path / "sweep.yaml", load_boards())
     lines = str(error.value).splitlines()
     assert any(said in line for line in lines)
     assert all(line.startswith("sweep.yaml") for line in lines)
     assert len(lines) <= 3
+
+
+def test_a_fault_of_an_entry_stands_alone(tmp_path: Path) -> None:
+    """A list without its only entry was said to be too short, too; and a model in a file without samples ran into it
+    cell by cell."""
+    shutil.copy(ROOT / "models" / "digits_mlp" / "digits_mlp.onnx", tmp_path / "own.onnx")
+    for entry, said in (
+        ("{inputs: x.npz}", ["sweep.yaml:1:10: models.0.model: missing"]),
+        ("own.onnx", ["sweep.yaml:1:10: models.0: a model from a file needs `inputs:`, samples to run on"]),
+    ):
+        (tmp_path / "sweep.yaml").write_text(MLP.replace("digits_mlp", entry))
+        with pytest.raises(ConfigError) as error:
+            read_sweep(tmp_path / "sweep.yaml", load_boards())
+        assert str(error.value).splitlines() == said
 
 
 def test_a_file_that_is_not_there_or_wrong_is_a_usage_error(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from tinyhil.search.offer import formats_on_offer
 FORMATS = "fixed8,int8,fixed16"
 ALL = "all"
 SAMPLES, MOST_PRODUCTS = 200, 2_000_000_000  # judged per format: a second or two
+NARROWEST_BITS = 4  # that a search offers to weights where flash is short
 YES, TIGHT, NO = "yes", "tight", "no"
 WAITS, MODELLED = "flash waits", "exact instructions, modelled cycles"
 
@@ -218,6 +219,8 @@ def _fit(lowered: Program, name: str, board: BoardSpec, prefer: str) -> Fit:
         constants = flash_constants(arranged_for(lowered, board))
     if constants > chip.flash_bytes:
         why = f"constants take {constants:,} B of flash"
+        if constants * NARROWEST_BITS / named(name).bits <= chip.flash_bytes:
+            why += "; `hil search` narrows weights alone, too"
         return replace(base, flash_bytes=_exactly(constants), reason=why)
     try:
         needs = needs_of(lowered, board, Wish(prefer))

@@ -22,6 +22,7 @@ from tinyhil.language.graph import Part, element_count
 from tinyhil.references.classes import class_count
 
 MANY_ALIKE = 10  # decisions without labels that are alike by no chance
+OFTEN = 0.3  # of the samples more are as labels have them that begin with 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +98,17 @@ def calibrated(model: Model, x: np.ndarray, origin: Mapping[str, Any], by: str =
 
 
 def of_one_class(y: np.ndarray | None, decided: np.ndarray, classes: int | None) -> str:
-    """What there is to say of samples of one class alone, which a model that always answers the same gets right, too;
-    empty otherwise. `y`: labels if there are any, else `decided`, what the float model says, tells where there are
-    several `classes`."""
+    """What there is to say of samples of one class alone, which a model that always answers the same gets right, too,
+    and of labels that begin with 1; empty otherwise. `y`: labels if there are any, else `decided`, what the float model
+    says, tells where there are several `classes`."""
     remedy = "give samples of all classes, of a sorted file in another order"
     if y is not None:
+        as_given, less_one = np.mean(decided == y), np.mean(decided == y - 1)
+        if less_one > as_given + OFTEN:
+            return (
+                f"labels seem to begin with 1: the float model decides {less_one:.0%} of samples as their label less "
+                "1, and classes are counted from 0; give y - 1"
+            )
         if len(y) < 2 or len(np.unique(y)) > 1:
             return ""
         return f"all {len(y)} samples have label {y.flat[0]}: accuracy on one class says little; {remedy}"

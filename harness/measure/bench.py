@@ -111,12 +111,14 @@ def store(record: Mapping[str, Any], results: Path) -> Path:
 def gate(
     before: Mapping[str, Any], request: Request, plan: Plan, boards: Boards, cache_dir: Path, say: Say
 ) -> tuple[dict[str, Any], list[Difference]]:
-    """Bench, compare with the record `before`; a time that fails is measured once more before it counts."""
+    """Bench, compare with the record `before`; a time that fails is measured once more before it counts. Samples that
+    are others fail, too: nothing would be held."""
 
     def attempt() -> tuple[dict[str, Any], list[Difference]]:
         record = bench(request, plan, boards, cache_dir, say, lambda done, total: None)
         old = history(request.results / "bench", record) if "boots" in record else []
-        return record, compare(figures(before), figures(record), old)
+        found = compare(figures(before), figures(record), old)
+        return record, [replace(one, fails=True) if one.what == "inputs" else one for one in found]
 
     record, differences = attempt()
     unit = record["latency"]["unit"]

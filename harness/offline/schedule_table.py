@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyhil.errors import ConfigError
-from tinyhil.harness.offline.plan import PLANS_PER_MODEL, Say, Wanted, arranged_program
+from tinyhil.harness.offline.plan import MODELLED_FOR, PLANS_PER_MODEL, Say, Wanted, arranged_program
 from tinyhil.harness.settings.config import Boards
 from tinyhil.memplan.arena.placement_preference import input_bytes
 from tinyhil.memplan.arena.schedules import Scheduled, front
@@ -30,6 +30,7 @@ def front_lines(found: Sequence[Scheduled]) -> list[str]:
         lines.append(f"{one.peak_bytes:>10}  {100 * one.more_products:>+6.1f} %  {100 * one.more_time:>+11.1f} %")
     if found:
         sample_bytes = input_bytes(found[0].placed.program)
+        lines.append(f"time is modelled {MODELLED_FOR}")
         lines.append(
             f"peaks are the arena's; a whole sample takes {sample_bytes} B beside it, which --ram with --board counts"
         )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -66,7 +66,7 @@ def parse(
         content = None if unprepared else model.model_validate(data)
     except ValidationError as error:
         said = {(line, col) for line, col, _ in unquoted}
-        found = [(*mark(root, e["loc"]), _wording(e) + _belongs(model, e)) for e in error.errors()]
+        found = [(*mark(root, e["loc"]), _wording(e) + _belongs(model, e)) for e in _own(error.errors())]
         faults += [fault for fault in found if fault[:2] not in said]
     if content:
         faults += check(content, root)
@@ -160,11 +160,40 @@ def _unquoted_usb_ids(node: yaml.Node, depth: int = 0) -> Iterator[Fault]:
 
 def _wording(error: Any) -> str:
     location = ".".join(str(step) for step in error["loc"] if step != "[key]")
-    message = {
-        "missing": "missing",
-        "extra_forbidden": "unknown key",
-    }.get(error["type"], str(error["msg"]).removeprefix("Value error, "))
+    kind, given = str(error["type"]), error["input"]
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if kind == "missing":
+        message = "missing"
+    elif kind == "extra_forbidden":
+        message = "unknown key"
+    elif kind == "tuple_type":
+        message = f"must be a list: [{given}]" if isinstance(given, str | int | float) else "must be a list: [a, b]"
+    elif kind.startswith(("dict_", "model_")):
+        message = "must be a mapping: {key: value}"
     return f"{location}: {message}" if location else message
+
+
+def _own(errors: Sequence[Any]) -> Iterator[Any]:
+    """Without a list that is said to be short since an entry of it has a fault."""
+    places = [error["loc"] for error in errors]
+    for error in errors:
+        size = len(error["loc"])
+        inside = any(len(place) > size and place[:size] == error["loc"] for place in places)
+        if not (error["type"] == "too_short" and inside):
+            yield error
+
+
+def _entry(kind: Any, location: Sequence[str | int]) -> Any:
+    """The model that takes what stands at a place below a field of this kind; None if none is known there."""
+    while get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    if location and (fields := getattr(kind, "model_fields", None)) is not None:
+        return _entry(fields[location[0]].annotation, location[1:]) if location[0] in fields else None
+    inner = get_args(kind)
+    if location and inner:  # an item of a list, a value of a mapping, what may be absent
+        deeper = location if type(None) in inner else location[1:]
+        return _entry(inner[1] if get_origin(kind) is dict else inner[0], deeper)
+    return next((one for one in (kind, *inner) if hasattr(one, "model_fields")), None)
 
 
 def _belongs(model: type[BaseModel], error: Any) -> str:
@@ -173,12 +202,9 @@ def _belongs(model: type[BaseModel], error: Any) -> str:
     if error["type"] != "extra_forbidden":
         return ""
     key, kinds = str(error["loc"][-1]), {name: field.annotation for name, field in model.model_fields.items()}
-    if len(error["loc"]) == 3:
-        entry = next(iter(get_args(kinds.get(error["loc"][0]))[1:]), None)
-        near = nearest(key, getattr(entry, "model_fields", ()))
+    if len(error["loc"]) > 1:
+        near = nearest(key, getattr(_entry(model, error["loc"][:-1]), "model_fields", ()))
         return f"; `{near}`?" if near else ""
-    if len(error["loc"]) != 1:
-        return ""
     into = [name for name, kind in kinds.items() if key in getattr(kind, "model_fields", ())]
     if into:
         return f"; it stands in `{'` or `'.join(into)}`: `{into[0]}: {{{key}: ...}}`"

@@ -20,6 +20,7 @@ from tinyhil.search.offer import family, formats_on_offer
 from tinyhil.search.strategies import make_strategy
 
 MOST_CELLS = 10_000
+OF_CHIPS, OF_ACCELERATORS = ("flash",), ("energy_uj", "crossbars", "cost")  # limits of searches
 Positive = Annotated[FiniteFloat, Field(gt=0)]
 NotNegative = Annotated[int, Field(ge=0)]
 AtLeastOne = Field(min_length=1)
@@ -157,6 +158,8 @@ def _faults(sweep: SweepFile, root: yaml.Node, folder: Path, boards: Boards) -> 
                 faults.append((*mark(root, ("models", number, key)), f"models.{number}.{key}: {value}: no such file"))
         if entry.held_out is not None and entry.inputs is None:
             faults.append((*mark(root, ("models", number)), f"models.{number}: held_out needs inputs"))
+    if not faults:
+        faults += [(*mark(root, place), said) for place, said in _beyond(sweep, folder, boards)]
     faults += _twice(sweep, root)
     ways = len(list(sweep.ways))
     cells = len(sweep.models) * len(sweep.boards) * ways
@@ -164,6 +167,26 @@ def _faults(sweep: SweepFile, root: yaml.Node, folder: Path, boards: Boards) -> 
         said = f"{len(sweep.models)} models x {len(sweep.boards)} boards x {ways} formats and strategies"
         faults.append((*mark(root, ()), f"{said} are {cells} cells, more than {MOST_CELLS}; make several sweeps of it"))
     return faults
+
+
+def _beyond(sweep: SweepFile, folder: Path, boards: Boards) -> Iterator[tuple[Location, str]]:
+    """What each cell would say by itself: of models without samples, and of limits that a board does not have."""
+    for number, entry in enumerate(sweep.models):
+        model = find_model(located(folder, entry.model))
+        if entry.inputs is None and model.dataset is None and model.text is None:
+            yield ("models", number), f"models.{number}: a model from a file needs `inputs:`, samples to run on"
+    if not any(len(names) > 1 for names in sweep.formats):
+        return  # nothing is searched
+    for board in (boards.board(name) for name in sweep.boards):
+        foreign = OF_CHIPS if board.hardware is not None else OF_ACCELERATORS
+        for options in (sweep.search, *sweep.strategies):
+            for key in foreign:
+                if getattr(options, key) is not None:
+                    kind = "a chip" if board.hardware is None else "an accelerator"
+                    yield (
+                        ("search", key),
+                        f"{key} is no limit of {board.name}, {kind}; sweep over it without, by itself",
+                    )
 
 
 def _format(name: str) -> object:
