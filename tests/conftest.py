@@ -27,6 +27,8 @@ os.environ.setdefault("HIL_LOAD", "direct")
 os.environ["HIL_VERIFY"] = "1"
 os.environ[direct_build.SWITCH] = "direct"  # compilers alone, without PlatformIO around them
 os.environ["HIL_HEARTBEAT_S"] = "0"  # a busy machine must not add lines
+# Of the workers and of what tests start: threads of BLAS that wait for one another keep the processor busy (Makefile).
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # As containers have it: every process of ours would compile all that it imports, which is half of what it takes.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     bytecode = Path(__file__).resolve().parent.parent / ".pytest_cache" / "bytecode"

@@ -38,7 +38,8 @@ END_OF_SECTION = 0x80000000
 DEADLINE_S = 1200.0
 # What is undefined ends the program without a word: a third cheaper to compile than saying where
 UNDEFINED = ("-O0", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
-SANITIZED = (*UNDEFINED, "-fsanitize=address")
+# Every access asks a function, instead of code in its place: a fifth cheaper to compile, and finds the same
+SANITIZED = (*UNDEFINED, "-fsanitize=address", "--param=asan-instrumentation-with-call-threshold=0")
 SAYING_WHERE = "-fno-sanitize-recover=all"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from arena_machine import compiled_cases
-from kernel_cases import first_difference, run_natively, run_on_board
+from kernel_cases import SANITIZED, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, samples_for
 from random_models import extreme_inputs
 from test_rows import Chain, runs
@@ -158,7 +158,7 @@ def difference(
     core = None if spec is None else spec.chip.core
     cases = compiled_cases(*cases_of(folder, core, *which, chains=chains, made=made), monkeypatch)
     if spec is None:
-        return first_difference(cases, run_natively(cases, folder, "-O0", "-fsanitize=undefined,address"))
+        return first_difference(cases, run_natively(cases, folder, *SANITIZED))
     return first_difference(cases, run_on_board(cases, spec, folder / "cache"))
 
 

@@ -384,10 +384,9 @@ ON_UNO = (  # what its memory holds, in two images: 32 KB of flash
 )
 
 
-@pytest.mark.parametrize("flags", [("-O2",), SANITIZED], ids=["fast", "sanitized"])
-def test_kernels_natively(flags: tuple[str, ...], tmp_path: Path) -> None:
+def test_kernels_natively(tmp_path: Path) -> None:
     cases = kernels((*CODED, *WITHOUT_SIGN))
-    assert first_difference(cases, run_natively(cases, tmp_path, *flags)) == ""
+    assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED)) == ""
 
 
 @pytest.mark.parametrize(("board", "names"), [("due", (*CODED, *WITHOUT_SIGN)), *(("uno", names) for names in ON_UNO)])
