@@ -419,7 +419,7 @@ def test_a_format_that_nothing_has_is_said(tmp_path: Path) -> None:
     run = ("run", "--board", "host", "--model", "digits_mlp", "--samples", "2", "--assignment")
     done = hil(*run, "a.yaml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "a.yaml: no effect: fc1 became part of a layer's result" in done.stderr
+    assert "no effect in a.yaml: fc1 became part of a layer's result" in done.stderr
     (tmp_path / "b.yaml").write_text("default: fixed8\nvalues: {relu1: fixed16}\n")
     assert "no effect" not in hil(*run, "b.yaml", cwd=tmp_path).stderr
 

@@ -149,8 +149,6 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         x = _shaped(model.graph, inputs, request)
     with clock.stage("compile"):
         compiled = compile_for(board, boards, model, job.assignment, job.ranges, wish_of(request))
-        if merged := sorted(job.assignment.values.keys() - compiled.lowered.tensors.keys()):
-            say(f"{request.assignment}: no effect: {', '.join(merged)} became part of a layer's result, which is named")
         integers, clipped = quantize_inputs(compiled.program, x)
     with clock.stage("reference"):
         wanted = expected(compiled, job.ranges, x, integers, speaks=opened.source.text is not None)
@@ -211,6 +209,8 @@ def _advice(wanted: Expected, compiled: Compiled, inputs: Inputs, request: Reque
             differ = wanted.advice.partition(";")[0]
             yield f"{differ}, of samples drawn at random, which says nothing of real ones: `hil run --inputs` does"
         return
+    if merged := sorted(compiled.assignment.values.keys() - compiled.lowered.tensors.keys()):
+        yield f"no effect in {request.assignment}: {', '.join(merged)} became part of a layer's result, which is named"
     if strange := _no_codes(compiled, inputs):
         yield strange
         return

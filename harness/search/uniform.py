@@ -174,7 +174,7 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
 
 def _of_another(side: Task, reasons: Sequence[str]) -> tuple[Trial, Measured]:
     """Where no format for all tensors fits the board as it is planned: weights in a format of their own, else what is
-    made again in less RAM. BuildError with the last of the `reasons` if that fits neither."""
+    made again in less RAM. BuildError with the first of the `reasons` if that fits neither."""
     try:
         return narrow_weights(side, reasons)
     except BuildError:
@@ -189,26 +189,28 @@ def _of_another(side: Task, reasons: Sequence[str]) -> tuple[Trial, Measured]:
 
 def narrow_weights(side: Task, reasons: Sequence[str]) -> tuple[Trial, Measured]:
     """Of the formats on offer for weights alone, that of the fewest bytes that the board takes, beside the narrowest
-    for all else; a first answer, if it keeps the limits. BuildError with the last of the `reasons` if there is none."""
+    for all else; a first answer, if it keeps the limits. BuildError with why the narrowest does not fit, else the first
+    of the `reasons`, if there is none."""
     space, problem = side.problem.space, side.problem
     sizes: list[tuple[int, Candidate]] = []
     for name in space.weights:
         with suppress(ModelError):
             candidate = space.weighing(name, space.low)
             sizes.append((constant_bytes(space.lower(candidate)), candidate))
+    why = ""
     for _, candidate in sorted(sizes, key=itemgetter(0)):
         score = asked(problem, Query(candidate))
         trial = Trial(0, candidate, "full", problem.planned_bytes(candidate), problem.fits(candidate), score)
         try:
             known = make_bench(side, TrialLog(None, space, "")).measure(trial)
         except BuildError as error:
-            reasons = [*reasons, str(error)]
+            why = why or str(error)
             continue
         if not side.request.also and _keeps_on(side, trial, known):
             side.phases.held(trial, (known,))
             side.progress(trial, side.phases.best)
         return trial, known
-    raise BuildError(reasons[-1])
+    raise BuildError(why or reasons[0])
 
 
 def smallest_of_each(task: Task, names: Sequence[str]) -> Iterator[Uniform]:
