@@ -71,7 +71,9 @@ def test_it_names_the_layer_and_the_format(tmp_path: Path) -> None:
     assert first is not None, line
     assert first[1] in ("a", "b")  # the layer, with its Clip inside or not
     assert int(first[2]) > 100
-    assert re.search(r"try --format (fixed8pc|int8) \([01] of \d+ differ\)$", line), line
+    assert re.search(r"try --format (fixed8pc|int8) \([01] of \d+ differ, [\d,]+ B of weights and tables\)$", line), (
+        line
+    )
 
 
 def test_a_good_format_needs_no_advice(tmp_path: Path) -> None:
@@ -154,7 +156,7 @@ def test_a_run_of_mobilenet_says_so(tmp_path: Path) -> None:
         return done.stdout + done.stderr
 
     said = run("fixed8")
-    pattern = r"\d+ of 32 decisions differ from float32; (lost in .*); try --format (\w+) \([01] of 16 differ\)"
+    pattern = r"\d+ of 32 decisions differ from float32; (lost in .*); try --format (\w+) \([01] of 16 differ, .* B of"
     line = re.search(pattern, said)
     assert line is not None, said
     assert re.search(r"'\w+' \(error \d+ %, channels of 'w_[135]' differ \d\d\d+-fold", line[1]), line[1]

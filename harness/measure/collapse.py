@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tinyhil.codegen.profile_calls import constant_bytes
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.compiler.columns import scaled_columns
 from tinyhil.compiler.lower import lower
@@ -63,12 +64,13 @@ def explain_collapse(
     remedy = _remedy(graph, assignment, ranges, some)
     if remedy is None:
         return f"{line}; no format of {', '.join(REMEDIES)} keeps them: calibrate on samples like these"
-    name, lost = remedy
-    return f"{line}; try --format {name} ({lost} of {len(some)} differ)"
+    name, lost, size = remedy
+    return f"{line}; try --format {name} ({lost} of {len(some)} differ, {size:,} B of weights and tables)"
 
 
-def _remedy(graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray) -> tuple[str, int] | None:
-    """The first of REMEDIES that keeps the decisions on `x`, and how many it loses."""
+def _remedy(graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray) -> tuple[str, int, int] | None:
+    """The first of REMEDIES that keeps the decisions on `x`, how many it loses, and the bytes of its constants, which
+    may be what a board did not hold."""
     wanted = classes_of(graph, evaluate(graph, x).reshape(len(x), -1))
     for name in REMEDIES:
         if name == assignment.describe():
@@ -80,7 +82,7 @@ def _remedy(graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray)
         outputs = run_reference(program, quantize_inputs(program, x)[0]).outputs
         lost = int((classes_of(graph, dequantize_outputs(program, outputs)) != wanted).sum())
         if lost <= NO_COLLAPSE * len(x):
-            return name, lost
+            return name, lost, constant_bytes(program)
     return None
 
 
