@@ -27,11 +27,13 @@ from tests.export_bench import (
 from tests.onnx_models import node, simple
 from tests.test_arm_kernels import sampled
 from tinyhil import data
+from tinyhil.codegen.exported_library import CORES
 from tinyhil.codegen.library_source import emit_library
 from tinyhil.harness.build.pipeline import runtime_sources
 from tinyhil.harness.job.job import Streamed
 from tinyhil.harness.offline.export_room import ARDUINO_CORE, REAL_BYTES
 from tinyhil.harness.offline.export_sizes import PROCESSORS, measure, predict_sizes
+from tinyhil.harness.settings.config import load_boards
 from tinyhil.references.classes import classes_of
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
@@ -251,3 +253,9 @@ def test_the_example_sketch_reads_pins_the_board_has(defined: str | None, pins: 
     subprocess.run(["g++", *flags, f"-I{sources}", tmp_path / "main.cpp", "-o", tmp_path / "main"], check=True)
     read = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout.split()
     assert read == [str(26 + channel % pins) for channel in range(64)]
+
+
+def test_what_is_arranged_for_a_core_is_guarded_against_others() -> None:
+    """A core that is missing here would be exported without its `#error`."""
+    ships = {entry.chip.core for entry in load_boards().entries.values() if entry.hardware is None}
+    assert ships - CORES.keys() == {"host"}

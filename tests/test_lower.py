@@ -16,8 +16,7 @@ from tinyhil.compiler.lower import formats, lower, tied_values
 from tinyhil.errors import ConfigError, DataError, ModelError
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.fixed import Fixed
-from tinyhil.harness.build.pipeline import described
-from tinyhil.language.assignment import Assignment, load_assignment
+from tinyhil.language.assignment import Assignment, format_name, load_assignment
 from tinyhil.language.form import Form
 from tinyhil.language.graph import Graph
 from tinyhil.language.program import Loop, Op, Program, Role, Tensor, walk
@@ -406,4 +405,4 @@ def test_ranges_are_by_name() -> None:
 def test_a_uniform_assignment_is_called_by_its_name(name: str, tmp_path: Path) -> None:
     """In records, so that the name can be asked for again."""
     program = compiled(load(simple([node("Relu", "x", "y")], {"x": (1, 4)}, {}), tmp_path), samples_for((1, 4)), name)
-    assert described(Assignment(name), program) == name
+    assert format_name(Assignment(name), program) == name

@@ -66,5 +66,6 @@ def _missing(operator: Operator) -> Iterator[str]:
     if computes and operator.name not in FUNCTIONS:
         yield (
             f"{where} is computed in single precision, of which FUNCTIONS of {REAL_FUNCTIONS} has no form: add its "
-            "name, numpy function and parameters there, and its kernel to firmware/kernels/common/single_ops.hpp"
+            "name, numpy function and parameters there, its kernel to firmware/kernels/common/single_ops.hpp, and the "
+            "engine's to batch_functions.hpp and, in the same order, KERNELS of batch.cpp"
         )
