@@ -1,4 +1,7 @@
-"""The search itself: a strategy asks, the evaluator answers, every answer is logged, the best that fits is kept."""
+"""The search itself: a strategy asks, the evaluator answers, every answer is logged.
+
+What the strategy gives in the end is the result, if it fits; else the best of what was tried and does.
+"""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def loaded_by(*arguments: str) -> tuple[str, set[str]]:
     return text, set(modules)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["plan", "--help"], ["--version"]])
 def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     text, modules = loaded_by(*arguments)
     assert "hil" in text

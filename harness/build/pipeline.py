@@ -116,7 +116,8 @@ def _hash_of(model: Model) -> bytes:
 def _by_core(
     program: Program, boards: Sequence[BoardSpec], without: Collection[str] = ()
 ) -> list[tuple[Program, list[BoardSpec]]]:
-    """The program as it is arranged for the boards' cores, each with the boards that share it, in the boards' order.
+    """The program as it is arranged for the boards' cores, in the boards' order: of each core one, and one as it was
+    lowered, each with its boards.
 
     Without boards: as it was lowered, for any core.
     """

@@ -37,14 +37,26 @@ def _not_both(context: click.Context, parameter: click.Parameter, value: Any) ->
     return value
 
 
-# Of tinyhil/passes/every.py, which is not imported here: help must not load the compiler. A test holds it against that.
-PASSES = (
-    *("dead-channels", "masks", "part-scales", "columns", "result-scales", "cell-scales", "shared-scales"),
-    *("bias", "distance", "exponent", "gathered", "pair", "residual", "activation", "clamp", "sparse", "direct"),
-    *("constant-channels", "tables", "folds", "joint-functions", "linear-sums", "linear-channels", "ranges", "signs"),
-    *("matrices", "streams", "softmax-tables", "decided", "nibbles", "blocks", "input", "row-pairs", "rows"),
-    *("in-place", "views", "gaps", "order", "layouts", "chains", "hot"),
-)
+class PassName(click.ParamType):
+    """A pass of the compiler by its name. They are looked up when one is given: help must not load the compiler."""
+
+    name = "pass"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> str:
+        """click.BadParameter for what is no pass, with those that there are."""
+        return self._choice().convert(value, parameter, context)
+
+    def shell_complete(self, context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+        """The names that begin so."""
+        return self._choice().shell_complete(context, parameter, incomplete)
+
+    @staticmethod
+    def _choice() -> click.Choice[str]:
+        from tinyhil.passes.every import PASSES
+
+        return click.Choice([one.name for one in PASSES])
+
+
 FORMAT_OPTION = click.option(
     "--format",
     "format_",

@@ -12,7 +12,7 @@ from tinyhil.harness.commands import common
 
 @click.command()
 @click.argument("model")
-@click.option("--after", type=click.Choice(common.PASSES), help="What this pass made of it; see hil plan --passes.")
+@click.option("--after", type=common.PassName(), help="What this pass made of it; see hil plan --passes.")
 @click.option("--board", help="With --after: the board whose core and memory it is compiled for.")
 @common.format_options
 @common.stream_options

@@ -14,8 +14,8 @@ from tinyhil.harness.commands.common import (
     BOARDS_OPTION,
     FORMAT_OPTION,
     INPUTS_OPTION,
-    PASSES,
     Finite,
+    PassName,
     boards_for,
     calibrate_options,
     prefer_option,
@@ -52,10 +52,10 @@ from tinyhil.harness.commands.common import (
 @click.option(
     "--without",
     multiple=True,
-    type=click.Choice(PASSES),
+    type=PassName(),
     help="With --model: leave out this pass; may be repeated.",
 )
-@click.option("--passes", is_flag=True, help="With --model: every pass, its contract, and what it won.")
+@click.option("--passes", is_flag=True, help="With --model: every pass, its contract, and the bytes that it saves.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the memory map into this .svg or .png file.")
 @click.option("--header", type=click.Path(path_type=Path), help="Write the plan into this file as a C header.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan alone on stdout.")

@@ -1,8 +1,8 @@
 """Golden records: what a model must give on a board, kept in the repository beside it.
 
-A golden record is the record of a run, less what passes (times of day, versions, wall seconds), plus the `order`
-that repeats it. Its inputs are a file of the repository's, or drawn from a seed over the model's calibrated range,
-so that it can be repeated without a data set.
+A golden record holds what of a run's record must be the same next time (outputs, costs, sizes, the compiler they are
+of), and the `order` that repeats it. Its inputs are a file of the repository's, or drawn from a seed over the model's
+calibrated range, so that it can be repeated without a data set.
 """
 
 from __future__ import annotations

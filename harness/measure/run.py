@@ -27,7 +27,7 @@ from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.build.toolchain import find_compiler, platformio_command
 from tinyhil.harness.build.weights import weigh
 from tinyhil.harness.job.inputs import Inputs, check_labels, of_one_class
-from tinyhil.harness.job.job import Request, Say, load_job, method_of, open_model, preferred, wish_for
+from tinyhil.harness.job.job import LOADS, Request, Say, load_job, method_of, open_model, preferred, wish_for
 from tinyhil.harness.job.prompts import teller
 from tinyhil.harness.job.zoo import ModelSource
 from tinyhil.harness.measure.counter import check_sample, check_session, compare_clocks
@@ -49,7 +49,6 @@ from tinyhil.references.classes import class_count, classes_of
 from tinyhil.references.evaluate import shape_inputs
 from tinyhil.references.reference import ReferenceRun, quantize_inputs
 
-LOADS = ("direct", "flash")
 Progress = Callable[[int, int], None]  # finished samples, all samples
 
 

@@ -39,7 +39,8 @@ def flash_unless_running(image: Image, board: BoardSpec, port: str, say: Say) ->
 def connect(
     board: BoardSpec, port: str | None, request: Request, image: Image, logs: Path, *, foreign: bool = False
 ) -> AbstractContextManager[Connection]:
-    """The board behind `port`, else this computer or an emulator; `foreign`: with firmware that is not ours."""
+    """The board behind `port`, else this computer or an emulator, of whatever kind (simulated.DRIVERS); `foreign`: with
+    firmware that is not ours."""
     session = Session(image.load_path, logs, request.uart, request.realtime, image.static_bytes, foreign=foreign)
     if board.is_host:
         return host.connect(board, session)

@@ -1,4 +1,4 @@
-"""`hil plan --passes`: every pass of the compiler in order, its contract, and what a model owes to it."""
+"""`hil plan --passes`: every pass of the compiler in order, its contract, and the bytes that a model owes to it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class PassGain:
 def pass_gains(wanted: Wanted, board: BoardSpec | None, say: Say) -> list[PassGain]:
     """The model of `wanted` planned once with all passes and once without each; ConfigError without a model.
 
-    `board`: whose core it is arranged for; None: for none, and that pass gains nothing.
+    `board`: whose core it is arranged for; None: for none, and passes of cores gain nothing. Nor do row-pairs and what
+    runs behind the plan (layouts, chains, hot): these save time, of which nothing is said here.
     """
     if wanted.model is None:
         raise ConfigError("plan: --passes is for --model; an instance has no passes")

@@ -167,7 +167,7 @@ ON_CORE: tuple[Pass[Program], ...] = (
     ),
     Pass(
         "linear-channels",
-        "on ARM, a product and a sum with constants of channels become one linear form",
+        "on Cortex-M, a product and a sum with constants of channels become one linear form",
         LOWERED,
         f"{SAME}, proven for every code and channel; one operation less",
         lambda program, core: program if core in AVR else with_linear_channels(program),
@@ -196,14 +196,14 @@ ON_CORE: tuple[Pass[Program], ...] = (
     Pass("streams", "on an AVR, sparse weights become one stream of bytes", LOWERED, SAME, _for_avr),
     Pass(
         "softmax-tables",
-        "on ARM, exponentials of bytes in fixed point become one table",
+        "on Cortex-M, exponentials of bytes in fixed point become one table",
         LOWERED,
         f"{SAME}; look-ups",
         lambda program, core: program if core in AVR else with_softmax_tables(program),
     ),
     Pass(
         "decided",
-        "on ARM, products of computed matrices and softmax are decided by integers",
+        "on Cortex-M, products of computed matrices and softmax are decided by integers",
         LOWERED,
         f"{SAME}; scratch for some columns, tables of exponentials",
         lambda program, core: program if core in AVR else with_decisions(program, pairs=core in DSP),
