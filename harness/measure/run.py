@@ -226,8 +226,7 @@ def _no_codes(compiled: Compiled, inputs: Inputs) -> str:
     is_stated = compiled.model.graph.inputs[0] in compiled.model.graph.pinned
     if not is_stated or fmt.domain is not Domain.AFFINE or fmt.grid != (1.0, 0):
         return ""
-    low = -(1 << (fmt.bits - 1))
-    x, high = inputs.x, ~low
+    x, low, high = inputs.x, fmt.lowest, fmt.highest
     strange = np.mean((x != np.round(x)) | (x < low) | (x > high))
     if strange == 0:
         return ""

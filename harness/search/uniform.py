@@ -181,7 +181,7 @@ def _of_another(side: Task, reasons: Sequence[str]) -> tuple[Trial, Measured]:
         for one in smallest_of_each(side, side.problem.space.formats):
             if one.trial is not None:
                 return one.trial, one.on_all[0]
-        if side.request.computes_again:
+        if side.request.computes_again and "RAM" in reasons[0]:
             say = "search: --more-time PERCENT permits more products to be computed again, which takes less RAM"
             side.say(f"{say}; now {side.request.more_time:g}")
         raise

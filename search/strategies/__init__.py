@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields
-from importlib.util import find_spec
 from typing import Any
 
 from tinyhil.errors import ConfigError, did_you_mean
@@ -15,6 +14,7 @@ from tinyhil.search.strategies.exhaustive import Exhaustive
 from tinyhil.search.strategies.haunter import Haunter
 from tinyhil.search.strategies.lagrange import Lagrange
 from tinyhil.search.strategies.layerwise import Layerwise
+from tinyhil.search.strategies.lazy_imports import require_package
 from tinyhil.search.strategies.milp import Milp
 from tinyhil.search.strategies.nsga2 import Nsga2
 from tinyhil.search.strategies.ppo import Ppo
@@ -36,13 +36,6 @@ STRATEGIES: tuple[type[Strategy], ...] = (
     Ddpg,
     Milp,
 )
-# What a strategy imports lazily: the package, its module, the extra that installs it
-NEEDS = {
-    "nsga2": ("Optuna", "optuna", "nsga2"),
-    "ppo": ("PyTorch", "torch", "rl"),
-    "ddpg": ("PyTorch", "torch", "rl"),
-    "milp": ("SciPy", "scipy", "milp"),
-}
 READ: dict[str, Callable[[str], Any]] = {
     "int": int,
     "float": float,
@@ -56,8 +49,7 @@ def make_strategy(name: str, options: Iterable[str]) -> Strategy:
     if found is None:
         known = [strategy.name for strategy in STRATEGIES]
         raise ConfigError(f"unknown strategy '{name}'; {did_you_mean(name, known)}known: {', '.join(known)}")
-    if name in NEEDS and find_spec(NEEDS[name][1]) is None:
-        raise ConfigError(f"{name} needs {NEEDS[name][0]}: pip install 'tinyhil[{NEEDS[name][2]}]'")
+    require_package(name)
     types = {field.name: str(field.type) for field in fields(found)}  # type: ignore[arg-type]
     values = {}
     for option in options:

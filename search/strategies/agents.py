@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinyhil.errors import ConfigError
+from tinyhil.search.strategies.lazy_imports import missing
 
 FORBIDDEN = -1e9  # the logit of an action that is masked
 MOST_HIDDEN = 4096
@@ -20,7 +21,7 @@ def require_torch() -> Any:
     try:
         import torch
     except ImportError:
-        raise ConfigError("ppo and ddpg need PyTorch: pip install 'tinyhil[rl]'") from None
+        raise missing("ppo", "ddpg") from None
     torch.set_num_threads(1)
     return torch
 

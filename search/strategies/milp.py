@@ -16,6 +16,7 @@ from tinyhil.errors import ConfigError
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.layers import LayerSpace, layer_space
 from tinyhil.search.search_problem import Ask, Asking, SearchProblem
+from tinyhil.search.strategies.lazy_imports import missing
 from tinyhil.search.trial import Trial
 
 TIGHTER = 0.995  # bounds after an answer that the rounding up of tiles makes exceed a limit
@@ -187,5 +188,5 @@ def _scipy() -> Any:
     try:
         import scipy.optimize as optimize
     except ImportError:
-        raise ConfigError("milp needs SciPy: pip install 'tinyhil[milp]'") from None
+        raise missing("milp") from None
     return optimize

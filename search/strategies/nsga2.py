@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from tinyhil.errors import ConfigError
 from tinyhil.search.search_problem import Ask, Asking, SearchProblem
 from tinyhil.search.space import Candidate, Choice, Space
+from tinyhil.search.strategies.lazy_imports import missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,5 +56,5 @@ def _optuna() -> Any:
     try:
         import optuna
     except ImportError:
-        raise ConfigError("nsga2 needs Optuna: pip install 'tinyhil[nsga2]'") from None
+        raise missing("nsga2") from None
     return optuna
