@@ -84,7 +84,9 @@ if TYPE_CHECKING:
     "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="For strategies that draw."
 )
 @click.option("--inputs", type=click.Path(path_type=Path), help="Search on its first half, report on its second.")
-@click.option("--held-out", type=click.Path(path_type=Path), help="Report on these; search on all of --inputs.")
+@click.option(
+    "--held-out", type=click.Path(path_type=Path), help="Report on these; search and calibrate on all of --inputs."
+)
 @common.CALIBRATE_OPTION
 @common.calibrate_by_option("minmax")
 @click.option(
