@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
+import importlib
 import importlib.util
 import itertools
 import os
@@ -103,6 +105,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     finally:
         os.environ.pop("HIL_DATA", None)
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Of a new checkout's 370 files every second worker begins with the last: each is compiled by one of two."""
+    worker = getattr(session.config, "workerinput", {"workerid": "gw0"})["workerid"]
+    if int(worker.removeprefix("gw")) % 2 and not session.config.option.file_or_dir:
+        for path in sorted(Path(__file__).parent.glob("test_*.py"), reverse=True):
+            with contextlib.suppress(Exception, pytest.skip.Exception):  # collecting says so
+                importlib.import_module(path.stem)
 
 
 gc.set_threshold(100_000, 20, 100)  # collecting 9,000 tests takes 6.7 s of processor instead of 10.9

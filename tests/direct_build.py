@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tinyhil.harness.build import compile as compile_stage
-from tinyhil.harness.build.compile import HASH_SCRIPT, Recipe, build
+from tinyhil.harness.build.compile import Recipe, Step, build
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.platformio import defines
 from tinyhil.harness.settings.config import BoardSpec
@@ -28,7 +28,7 @@ FLAGS = (
 )
 # Sources, in the order of PlatformIO's links, and the folder of their objects.
 UNITS = {"model/*.cpp": "", "firmware/hal/{hal}/*.cpp": "src", "firmware/main.cpp": "src", "firmware/wire/*.cpp": "src"}
-as_users_do = compile_stage._platformio_commands
+as_users_do = compile_stage._platformio_steps
 
 
 def direct_build(sources: Mapping[str, str | bytes], board: BoardSpec, folder: Path) -> Image:
@@ -40,7 +40,7 @@ def direct_build(sources: Mapping[str, str | bytes], board: BoardSpec, folder: P
         os.environ[SWITCH] = before
 
 
-def commands(recipe: Recipe) -> list[list[str]]:
+def steps(recipe: Recipe) -> list[Step]:
     """What PlatformIO would run; PlatformIO itself where the switch is off or it has yet to download a compiler."""
     path = recipe.compiler.path
     switch = os.environ.get(SWITCH)
@@ -51,7 +51,7 @@ def commands(recipe: Recipe) -> list[list[str]]:
     elf = str(recipe.elf.relative_to(project))
     machine = [str(path), *chip.machine.split()]
     definitions = [f"-D{name}" for name in (f"F_CPU={chip.clock_hz}L", *defines(recipe.board))]
-    made, objects = list[list[str]](), list[str]()
+    made, objects = list[Step](), list[str]()
     for pattern, below in UNITS.items():
         for unit in sorted(project.glob(pattern.format(hal=chip.hal))):
             inside = unit.relative_to(project / "firmware" if below else project)
@@ -61,7 +61,7 @@ def commands(recipe: Recipe) -> list[list[str]]:
             made.append([*machine, *flags, *definitions, "-c", str(unit.relative_to(project)), "-o", objects[-1]])
     archives = [str(one.relative_to(project)) for one in sorted(project.glob("model/*.a"))]
     made.append([*machine, "-O2", *_linking(recipe, out), *objects, *archives, "-o", elf, "-lm"])
-    made.append([sys.executable, HASH_SCRIPT, elf])
+    made.append(recipe.elf)
     objcopy = str(path).removesuffix("gcc") + "objcopy"
     for suffix, kind in ((".hex", "ihex"), (".bin", "binary")):
         made.append([objcopy, "-O", kind, "-R", ".eeprom", elf, elf.replace(".elf", suffix)])
@@ -86,4 +86,4 @@ def _linking(recipe: Recipe, out: Path) -> list[str]:
     return [*flags, "-Wl,--gc-sections", f"-Wl,-Map={out}/firmware.map"]
 
 
-compile_stage._platformio_commands = commands
+compile_stage._platformio_steps = steps

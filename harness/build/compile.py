@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from tinyhil.harness.build.build_log import explain
 from tinyhil.harness.build.expiry import mark_used, prune_daily
 from tinyhil.harness.build.image import Image, read_contents
 from tinyhil.harness.build.platformio import defines
+from tinyhil.harness.build.scripts import script
 from tinyhil.harness.build.toolchain import (
     Compiler,
     clean_environment,
@@ -43,7 +43,6 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 LEAST_FREE_BYTES = 1 << 20  # with less a disk is full, whatever a compiler says: its log may be there, too
 STAMP = "built.json"
 LOG = "build.log"
-HASH_SCRIPT = "firmware/platform/image_hash.py"
 HOST_FLAGS = (
     *("-std=gnu++14", "-O2", "-g", "-Wall", "-Wextra", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"),
     *(
@@ -57,6 +56,7 @@ HOST_FLAGS = (
 )
 
 Log = Callable[[str], None]
+Step = list[str] | Path  # a command, or the ELF file that is given its identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +153,9 @@ def _build_anew(sources: Mapping[str, Source], recipe: Recipe, log: Log) -> None
     board = recipe.board
     log(f"{board.name}: compiling with {recipe.compiler}")
     started = time.monotonic()
-    commands = _host_commands(sources, recipe) if board.is_host else _platformio_commands(recipe)
+    steps = _host_steps(sources, recipe) if board.is_host else _platformio_steps(recipe)
     environment = clean_environment() if board.is_host else platformio_environment(recipe.cache_dir)
-    output = _run_all(commands, environment, recipe)
+    output = _run_all(steps, environment, recipe)
     for line in output.splitlines():
         if ": warning: " in line:
             log(line)
@@ -166,11 +166,11 @@ def _build_anew(sources: Mapping[str, Source], recipe: Recipe, log: Log) -> None
     log(f"{board.name}: built in {time.monotonic() - started:.1f} s")
 
 
-def _platformio_commands(recipe: Recipe) -> list[list[str]]:
+def _platformio_steps(recipe: Recipe) -> list[Step]:
     return [[*platformio_command(), "run", "-d", str(recipe.project_dir), "-e", recipe.board.name]]
 
 
-def _host_commands(sources: Mapping[str, Source], recipe: Recipe) -> list[list[str]]:
+def _host_steps(sources: Mapping[str, Source], recipe: Recipe) -> list[Step]:
     board = recipe.board
     units = sorted(
         name
@@ -185,16 +185,16 @@ def _host_commands(sources: Mapping[str, Source], recipe: Recipe) -> list[list[s
     compiler, elf = str(recipe.compiler.path), str(recipe.elf)
     engines = sorted(name for name in sources if PurePosixPath(name).match("model/*.a"))
     compile_and_link = [compiler, *HOST_FLAGS, *definitions, "-I.", *units, *engines, "-o", elf, "-lm"]
-    return [compile_and_link, [sys.executable, HASH_SCRIPT, str(recipe.elf)]]
+    return [compile_and_link, recipe.elf]
 
 
-def _run_all(commands: list[list[str]], environment: dict[str, str], recipe: Recipe) -> str:
-    """Run the commands in the project directory, output kept in build.log; the error of the first that fails."""
+def _run_all(steps: list[Step], environment: dict[str, str], recipe: Recipe) -> str:
+    """Take the steps in the project directory, output kept in build.log; the error of the first that fails."""
     log_path = recipe.project_dir / LOG
     deadline = time.monotonic() + DEADLINE_S
     with files.opened(log_path, "w") as stream:
-        for command in commands:
-            code = _run(command, environment, stream.fileno(), recipe.project_dir, deadline)
+        for step in steps:
+            code = _run(step, environment, stream.fileno(), recipe.project_dir, deadline)
             if code is None:
                 raise BuildError(f"{recipe.board.name}: no result after {DEADLINE_S:.0f} s; log: {log_path}")
             if code != 0:
@@ -208,15 +208,26 @@ def _run_all(commands: list[list[str]], environment: dict[str, str], recipe: Rec
     return log_path.read_text(encoding="utf-8", errors="replace")
 
 
-def _run(command: list[str], environment: dict[str, str], out: int, cwd: Path, deadline: float) -> int | None:
+def _run(step: Step, environment: dict[str, str], out: int, cwd: Path, deadline: float) -> int | None:
     """Exit code, or None if the deadline has passed; a limit of time that somebody has set ends it, too."""
     time_limit.check()
+    if isinstance(step, Path):
+        return _identified(step, out)
     try:
         left_s = time_limit.seconds_left(deadline - time.monotonic())
-        return run(command, left_s, cwd=cwd, env=environment, stdout=out, stderr=subprocess.STDOUT).returncode
+        return run(step, left_s, cwd=cwd, env=environment, stdout=out, stderr=subprocess.STDOUT).returncode
     except subprocess.TimeoutExpired:
         time_limit.check()
         return None
+
+
+def _identified(elf: Path, out: int) -> int:
+    try:
+        os.write(out, f"image {script('image_hash').patch(str(elf)).hex()}\n".encode())
+    except Exception as error:  # the script's own class, and those of a damaged file
+        os.write(out, f"error: image_hash: {elf}: {error}\n".encode())
+        return 1
+    return 0
 
 
 def _digests(recipe: Recipe) -> dict[str, str]:

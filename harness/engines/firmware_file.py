@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import runpy
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from tinyhil import files
 from tinyhil.errors import BuildError, ConfigError
 from tinyhil.harness.build.image import HASH_SYMBOL, Image, Symbol, read_contents
+from tinyhil.harness.build.scripts import script
 from tinyhil.harness.build.toolchain import Compiler, find_compiler
 from tinyhil.harness.engines.bench_card import Card, card_of
 from tinyhil.harness.settings.assets import asset
@@ -75,9 +75,8 @@ def _of_elf(path: Path, sha256: str, elf: Path, board: BoardSpec, cache_dir: Pat
     speaks_mlperf = TEXT_OF_MLPERF in elf.read_bytes() and HASH_SYMBOL.encode() not in elf.read_bytes()
     read_contents(elf, identified=False)  # refuses what was cut off
     if not speaks_mlperf:
-        stamp = runpy.run_path(str(asset("firmware") / "platform" / "image_hash.py"))
         try:
-            stamp["patch"](str(elf))
+            script("image_hash").patch(str(elf))
         except Exception as error:  # its own class, and those of a damaged file
             raise BuildError(
                 f"{path}: {error}; add the two files of {asset('firmware')}/bench to the project, or speak {MLPERF}: "
@@ -121,8 +120,8 @@ def _loadable(elf: Path, board: BoardSpec, cache_dir: Path) -> Path:
         return elf
     load = elf.with_suffix(f".{board.chip.load}")
     if board.chip.load == "uf2":
-        make = runpy.run_path(str(asset("firmware") / "platform" / "uf2.py"))
-        files.write_bytes(load, make["blocks_of"](make["pages_of"](str(elf)), board.chip.uf2_family))
+        uf2 = script("uf2")
+        files.write_bytes(load, uf2.blocks_of(uf2.pages_of(str(elf)), board.chip.uf2_family))
         return load
     objcopy = Path(str(find_compiler(board, cache_dir).path).removesuffix("gcc") + "objcopy")
     kind = {"hex": "ihex", "bin": "binary"}[board.chip.load]
