@@ -67,9 +67,15 @@ def execute(program: Program, op: Op, values: dict[str, torch.Tensor]) -> torch.
 
 
 def _padded(planes: torch.Tensor, w: Window, value: float) -> torch.Tensor:
+    below, right = _behind(w)
+    return functional.pad(planes, (w.pad_x, right, w.pad_y, below), value=value)
+
+
+def _behind(w: Window) -> tuple[int, int]:
+    """How much is padded below and on the right."""
     below = (w.out_height - 1) * w.stride_y + w.dilation_y * (w.kernel_y - 1) + 1 - w.height - w.pad_y
     right = (w.out_width - 1) * w.stride_x + w.dilation_x * (w.kernel_x - 1) + 1 - w.width - w.pad_x
-    return functional.pad(planes, (w.pad_x, right, w.pad_y, below), value=value)
+    return below, right
 
 
 def _layer(program: Program, op: Op, values: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -78,30 +84,28 @@ def _layer(program: Program, op: Op, values: dict[str, torch.Tensor]) -> torch.T
     weights = torch.from_numpy(program.constants[op.inputs[0]]).to(number).view(p["outputs"], -1)
     x, more = values[op.inputs[1]].to(number), list(op.inputs[2:])
     addend = values[more.pop()].to(number) if "add_shift" in p else None
+    bias = torch.from_numpy(program.constants[more[0]]).to(number) * 2.0 ** p["bias_shift"] if more else None
     if op.kernel.base == DENSE.form.base:
-        sums = x.view(-1, p["rows"], p["inner"]) @ weights.T
-        starts: tuple[int, ...] = (1, 1, -1)
+        sums = functional.linear(x.view(-1, p["rows"], p["inner"]), weights, bias)
     else:
         w = window_of(p)
-        planes = _padded(x.view(-1, w.channels, w.height, w.width), w, 0.0)
+        planes, pads = x.view(-1, w.channels, w.height, w.width), (w.pad_y, w.pad_x)
+        if pads != _behind(w):
+            planes, pads = _padded(planes, w, 0.0), (0, 0)
         factors = weights.view(p["outputs"], -1, w.kernel_y, w.kernel_x)
-        sums = functional.conv2d(
-            planes, factors, None, (w.stride_y, w.stride_x), 0, (w.dilation_y, w.dilation_x), p["groups"]
-        )
-        starts = (1, -1, 1, 1)
-    if more:
-        bias = torch.from_numpy(program.constants[more[0]]).to(number) * 2.0 ** p["bias_shift"]
-        sums = sums + bias.view(starts)
+        strides, dilations = (w.stride_y, w.stride_x), (w.dilation_y, w.dilation_x)
+        sums = functional.conv2d(planes, factors, bias, strides, pads, dilations, p["groups"])
     sums = sums.flatten(1)
     if addend is not None:
-        sums = sums + addend * 2.0 ** p["add_shift"]
+        sums += addend * 2.0 ** p["add_shift"]
     return _rounded(sums, op, program)
 
 
 def _rounded(sums: torch.Tensor, op: Op, program: Program) -> torch.Tensor:
-    """To nearest, ties up; limited as activation and format say."""
+    """To nearest, ties up; limited as activation and format say. The sums are written over."""
     out, p = program.tensors[op.output].format, op.params
     assert isinstance(out, Fixed)
     low = max(out.lowest, p.get("low", out.lowest)) if "low" in p else out.lowest
-    codes = torch.floor(sums * 2.0 ** -p.get("shift", 0) + 0.5) if p.get("shift", 0) else sums
-    return codes.clamp(low, min(out.highest, p.get("high", out.highest))).to(torch.float32)
+    if p.get("shift", 0):
+        sums.mul_(2.0 ** -p["shift"]).add_(0.5).floor_()
+    return sums.clamp_(low, min(out.highest, p.get("high", out.highest))).to(torch.float32)
