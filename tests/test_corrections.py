@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -102,3 +103,53 @@ def test_what_is_written_is_what_was_corrected(tmp_path: Path) -> None:
         refused = hil("calibrate", *options, "--format", fmt, *more, cwd=tmp_path)
         assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
         assert said in refused.stderr
+
+
+def test_a_search_corrects_its_answer(tmp_path: Path) -> None:
+    """What is written decides as was said, better than the answer alone; the other way round, what can not be."""
+    np.savez(tmp_path / "train.npz", x=DIGITS.x_train[:100], y=DIGITS.y_train[:100])
+    np.savez(tmp_path / "test.npz", x=DIGITS.x_test[:200], y=DIGITS.y_test[:200])
+    files = ["--inputs", "train.npz", "--held-out", "test.npz"]
+    options = [
+        "--model",
+        "digits_mlp",
+        *files,
+        "--ram",
+        400,
+        "--formats",
+        "fixed4",
+        "--evaluations",
+        2,
+        "--out",
+        "f.yaml",
+    ]
+    wanted = ["--equalize", "--learn-rounding", "--correct-bias", "--json"]
+    done = hil("search", *options, *wanted, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    made = found["corrected"]
+    opened = open_model(str(tmp_path / made["out"]))
+    formats = opened.assignment(tmp_path / made["assignment_file"], "fixed16")
+    program = lower(opened.model.graph, formats, opened.required_ranges(None))
+    codes, _ = quantize_inputs(program, DIGITS.x_test[:200])
+    outputs = dequantize_outputs(program, run_reference(program, codes).outputs)
+    assert (outputs.argmax(1) == DIGITS.y_test[:200]).mean() == pytest.approx(made["accuracy"])
+    assert made["accuracy"] > found["accuracy"] + 0.1
+    assert made["disagreements"] < found["disagreements"]
+    for more in (["--train", 1], ["--pareto", "ram,accuracy"], ["--board", "uno", "--each"]):
+        refused = hil("search", *options, "--correct-bias", *more, cwd=tmp_path)
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+        assert "exclude each other" in refused.stderr
+
+
+def test_clipped_weights_are_not_clipped_again(tmp_path: Path) -> None:
+    """Learned roundings are written as they are held: formats that clip would clip what is already clipped."""
+    np.savez(tmp_path / "train.npz", x=DIGITS.x_train[:100])
+    given = open_model("digits_mlp").model.graph
+    weight = next(node.inputs[1] for node in given.nodes if node.op == "Gemm")
+    (tmp_path / "f.yaml").write_text(f"default: fixed4\noffsets: {{{weight}: -1}}\n")
+    options = ["digits_mlp", "--inputs", "train.npz", "--assignment", "f.yaml", "--out", "m.onnx"]
+    refused = hil("calibrate", *options, "--learn-rounding", cwd=tmp_path)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert f"'{weight}' would clip these weights a second time" in refused.stderr
+    assert hil("calibrate", *options, "--correct-bias", cwd=tmp_path).returncode == 0

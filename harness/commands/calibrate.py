@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import say
 
+if TYPE_CHECKING:
+    from tinyhil.harness.train.correction import Chosen
+
 
 @click.command()
 @click.argument("model")
 @click.option("--inputs", type=click.Path(path_type=Path), help="Inputs to observe; default: the training part.")
 @click.option("--out", type=click.Path(path_type=Path), help="Default: beside the model, where `hil run` finds it.")
-@click.option("--equalize", is_flag=True, help="Write another model: channels of neighbouring layers of one size.")
-@click.option("--learn-rounding", is_flag=True, help="Write another model: weights rounded up or down as layers need.")
-@click.option("--correct-bias", is_flag=True, help="Write another model: layers keep their means in --format.")
+@common.correction_options("in --format")
 @common.format_options
 @common.stream_options
 def calibrate(
@@ -27,7 +28,8 @@ def calibrate(
     states: tuple[str, ...] | None,
     steps: int | None,
     format_: str,
-    **options: Any,
+    assignment: Path | None,
+    corrections: Chosen,
 ) -> None:
     """Record the range of every value of MODEL over calibration inputs; with corrections, write a model that suits
     --format or --assignment better, without training, its ranges beside it."""
@@ -36,8 +38,8 @@ def calibrate(
     from tinyhil.harness.python import calls
     from tinyhil.harness.train.correction import CorrectionRequest
 
-    wanted = CorrectionRequest(model, out, inputs, format_, **options)
-    if wanted:
+    if corrections:
+        wanted = CorrectionRequest(model, out, corrections, inputs, format_, assignment)
         click.echo(f"{calls.correct(wanted, say)}: written, its ranges beside it", err=True)
         return
     streamed = Streamed(states, steps, inputs)

@@ -78,6 +78,28 @@ def format_options(command: Command) -> Command:
     return FORMAT_OPTION(ASSIGNMENT_OPTION(command))
 
 
+def correction_options(where: str) -> Callable[[Command], Command]:
+    """What writes another model for its formats, as one argument `corrections`; `where` says which formats."""
+
+    def decorated(command: Command) -> Command:
+        @functools.wraps(command)
+        def chosen(*args: Any, equalize: bool, learn_rounding: bool, correct_bias: bool, **options: Any) -> Any:
+            from tinyhil.harness.train.correction import Chosen
+
+            return command(*args, corrections=Chosen(equalize, learn_rounding, correct_bias), **options)
+
+        flags = {
+            "--correct-bias": f"Write another model: layers keep their means {where}.",
+            "--learn-rounding": "Write another model: weights rounded up or down as layers need.",
+            "--equalize": "Write another model: channels of neighbouring layers of one size.",
+        }
+        for name, help_ in flags.items():
+            chosen = click.option(name, is_flag=True, help=help_)(chosen)
+        return cast(Command, chosen)
+
+    return decorated
+
+
 MODEL_OPTION = click.option(
     "--model", required=True, help="Name in the zoo, or path to an .onnx, .dsl or .tflite file."
 )

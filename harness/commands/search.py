@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tinyhil.harness.search.request import SearchRequest
     from tinyhil.harness.settings.config import Boards
     from tinyhil.harness.train.after_search import Afterwards
+    from tinyhil.harness.train.correction import Chosen
     from tinyhil.harness.train.session import TrainOutcome, TrainRequest
 
 
@@ -147,6 +148,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="With --train: by so much each channel of each sample gets another gain and offset.",
 )
+@common.correction_options("in the formats found")
 @click.option("--json", "as_json", is_flag=True, help="Print the result alone on stdout.")
 @click.option(
     "--workers",
@@ -162,18 +164,22 @@ def search(
     boards_file: Path | None,
     bench_file: Path | None,
     boards: tuple[str, ...],
+    corrections: Chosen,
     **options: Any,
 ) -> None:
     """Choose a format for every tensor under limits of RAM and cost, so that the fewest outputs differ from float."""
     from tinyhil.harness.python import calls
     from tinyhil.harness.search.request import SearchRequest
     from tinyhil.harness.train.after_search import Afterwards, require_trainable
+    from tinyhil.harness.train.correction import require_correctable
 
     training = {name: options.pop(name) for name in ("epochs", "rounds", "schedule", "augment")}
     how = None if training["epochs"] is None else Afterwards(**training)
     if how is None and options["fine_tune"]:
         raise ConfigError("search: --fine-tune needs --train EPOCHS, which trains and writes the weights of the answer")
     request = SearchRequest(**options, board=boards[0] if boards else None, also=boards[1:])
+    if corrections:
+        require_correctable(request, how is not None, each)
     known = boards_for(request.board, boards_file, bench_file)
     if assist:
         answers = calls.assist(request, known, say)
@@ -186,11 +192,13 @@ def search(
         return
     if how is not None:
         require_trainable(request)
-    _search(request, how, known, as_json)
+    _search(request, how, corrections, known, as_json)
 
 
-def _search(request: SearchRequest, how: Afterwards | None, known: Boards | None, as_json: bool) -> None:
-    """One answer for all boards, and weights trained for it if that is asked for."""
+def _search(
+    request: SearchRequest, how: Afterwards | None, corrections: Chosen, known: Boards | None, as_json: bool
+) -> None:
+    """One answer for all boards, and weights trained or corrected for it if that is asked for."""
     import json
 
     from rich.console import Console
@@ -198,7 +206,7 @@ def _search(request: SearchRequest, how: Afterwards | None, known: Boards | None
     from tinyhil.harness.python import calls
     from tinyhil.harness.search.show import print_outcome, search_progress
     from tinyhil.harness.train.after_search import Round, alternate, best_of
-    from tinyhil.harness.train.show import epoch_line, lines_of_rounds
+    from tinyhil.harness.train.show import epoch_line, lines_of_correction, lines_of_rounds
 
     def ask(wanted: SearchRequest) -> Any:
         with search_progress(Console(stderr=True), wanted.evaluations) as progress:
@@ -209,13 +217,16 @@ def _search(request: SearchRequest, how: Afterwards | None, known: Boards | None
 
     found: tuple[Round, ...] = () if how is None else alternate(request, how, ask, train)
     outcome = best_of(found).searched if found else ask(request)
+    if not as_json:
+        print_outcome(outcome, common.console(120))
+    corrected = calls.correct_found(outcome, corrections, say) if corrections else None
     if as_json:
         of_rounds = {"rounds": [each.printed for each in found]} if found else {}
         trained = {"trained": best_of(found).trained.printed} if found else {}
-        click.echo(json.dumps({**outcome.printed, **trained, **of_rounds}))
+        more = {} if corrected is None else {"corrected": corrected.printed}
+        click.echo(json.dumps({**outcome.printed, **trained, **of_rounds, **more}))
         return
-    print_outcome(outcome, common.console(120))
-    for line in lines_of_rounds(found) if found else ():
+    for line in lines_of_rounds(found) if found else () if corrected is None else lines_of_correction(corrected):
         click.echo(line)
 
 

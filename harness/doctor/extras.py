@@ -14,7 +14,7 @@ USES = {
     "report": "`hil report`: pages for a browser",
     "plot": "`--plot` of `hil plan` and `hil search`: pictures",
     "pytest": "`pytest --board uno`: boards in your tests",
-    "train": "`hil train`, `hil search --train` and `--fine-tune`",
+    "train": "`hil train`, `hil search --train`, `--fine-tune` and corrections (`--equalize`...)",
     "exporters": "`hil docs exporters`: models from PyTorch, Keras and scikit-learn",
     "pandas": "Python's `to_pandas()`: records as tables",
     "solver": "`hil plan --planner cp-sat`",

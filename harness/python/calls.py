@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tinyhil.harness.search.request import SearchRequest
     from tinyhil.harness.search.session import SearchOutcome
     from tinyhil.harness.search.task import Progress as SearchProgress
-    from tinyhil.harness.train.correction import CorrectionRequest
+    from tinyhil.harness.train.correction import Chosen, CorrectedAnswer, CorrectionRequest
     from tinyhil.harness.train.session import TrainOutcome, TrainRequest
     from tinyhil.train.schedule import Epoch
 
@@ -80,6 +80,13 @@ def correct(request: CorrectionRequest, say: Say) -> Path:
     from tinyhil.harness.train.correction import correct_model
 
     return correct_model(request, default_cache_dir(), say)
+
+
+def correct_found(searched: SearchOutcome, chosen: Chosen, say: Say) -> CorrectedAnswer:
+    """The same for the answer of a search, judged on the samples that the search reports on."""
+    from tinyhil.harness.train.correction import correct_found as corrected
+
+    return corrected(searched, chosen, default_cache_dir(), say)
 
 
 def energy(request: EnergyRequest, boards: Boards | None, say: Say) -> EnergyOutcome:

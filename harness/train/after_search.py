@@ -99,7 +99,7 @@ def best_of(rounds: Sequence[Round]) -> Round:
 def _round(searched: SearchOutcome, wanted: TrainRequest, train: Train, schedule: str) -> Round:
     """Training as `schedule` has it. Only the answer itself was seen to fit a board, so there it alone is trained."""
     count = min(CANDIDATES, wanted.epochs // 2) if schedule == HAQ and searched.request.board is None else 1
-    candidates = _assignments(searched, count)
+    candidates = assignments(searched, count)
     path, arena_bytes = candidates[0]
     if len(candidates) > 1:
         with tempfile.TemporaryDirectory() as folder:
@@ -131,7 +131,7 @@ def _training(request: SearchRequest, searched: SearchOutcome, how: Afterwards) 
     )
 
 
-def _assignments(searched: SearchOutcome, count: int) -> list[tuple[Path, int]]:
+def assignments(searched: SearchOutcome, count: int) -> list[tuple[Path, int]]:
     """The best `count` answers as files, and their arenas; the first is the search's own. Where one clips weights, what
     is trained does not: training moves their scales, and what it writes would be clipped once more."""
     path, best = Path(searched.record["assignment_file"]), searched.found.best

@@ -1,11 +1,12 @@
-"""`hil calibrate --equalize --learn-rounding --correct-bias`: weights that suit their formats, without training."""
+"""`--equalize --learn-rounding --correct-bias` of `hil calibrate` and `hil search`: weights for formats, untrained."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,12 +16,28 @@ from tinyhil.errors import ConfigError, DataError
 from tinyhil.frontend.dead_channels import READ
 from tinyhil.harness.job.inputs import read_inputs, training_part
 from tinyhil.harness.job.job import Opened, Say, method_of, open_model
+from tinyhil.harness.train.session import require_torch, unclipped_only
 from tinyhil.search.engine.library import load_engine
+from tinyhil.search.evaluator import Evaluator, Score
 
 if TYPE_CHECKING:
-    from tinyhil.train.corrections import Corrected, Corrections
+    from tinyhil.harness.search.session import SearchOutcome
+    from tinyhil.train.corrections import Corrected
+    from tinyhil.train.integers import Judge
 
 SAMPLES = 128  # evenly spread, on which roundings and biases are found
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which corrections; false where none is."""
+
+    equalize: bool = False
+    learn_rounding: bool = False
+    correct_bias: bool = False
+
+    def __bool__(self) -> bool:
+        return self.equalize or self.learn_rounding or self.correct_bias
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +46,10 @@ class CorrectionRequest:
 
     model: str
     out: Path | None
+    chosen: Chosen
     inputs: Path | None = None
     format: str = "fixed8"
     assignment: Path | None = None
-    equalize: bool = False
-    learn_rounding: bool = False
-    correct_bias: bool = False
-
-    def __bool__(self) -> bool:
-        return self.equalize or self.learn_rounding or self.correct_bias
 
     def check(self) -> Path:
         """The file to write; ConfigError names the option."""
@@ -47,26 +59,88 @@ class CorrectionRequest:
         return self.out
 
 
+@dataclass(frozen=True, slots=True)
+class CorrectedAnswer:
+    """The model corrected for what a search found, what its integers are worth on the samples that the search reports
+    on, and the record of that search."""
+
+    out: Path
+    assignment: Path
+    score: Score
+    searched: Mapping[str, Any]
+
+    @property
+    def printed(self) -> dict[str, Any]:
+        """What `hil search --json` prints under `corrected`."""
+        return {
+            "out": str(self.out),
+            "assignment_file": str(self.assignment),
+            "accuracy": None if self.score.correct is None else self.score.correct / self.score.samples,
+            "disagreements": self.score.disagreements,
+        }
+
+
 def correct_model(request: CorrectionRequest, cache_dir: Path, say: Say) -> Path:
     """Write the model with other constants, and beside it the ranges that its formats are fitted to. ConfigError for
-    another file, or without PyTorch; DataError without samples, ModelError without layers."""
+    another file, for an assignment that clips weights whose rounding is to be learned, or without PyTorch; DataError
+    without samples, ModelError without layers."""
     out = request.check()
-    try:
-        from tinyhil.train.corrections import Corrections, corrected
-        from tinyhil.train.integers import Judge
-        from tinyhil.train.rounding_up import Rounding
-    except ImportError:
-        raise ConfigError("hil calibrate: corrections need PyTorch; install it: pip install 'tinyhil[train]'") from None
+    require_torch("hil calibrate: a correction")
     opened = open_model(request.model, say, without=[one.name for one in READ])
     x, source = _samples(opened, request)
-    formats = opened.assignment(request.assignment, request.format)
-    engine = load_engine(cache_dir, notice=say)
-    judge = Judge(opened.model.graph, formats, x, engine, method_of(request.assignment, None))
-    wanted: Corrections = Corrections(
-        request.equalize, Rounding() if request.learn_rounding else None, request.correct_bias
-    )
-    _write(out, opened, corrected(judge, wanted), source)
+    judge = _judge(opened, request, x, cache_dir, say)
+    _write(out, opened, _corrected(judge, request.chosen), source)
     return out
+
+
+def correct_found(searched: SearchOutcome, chosen: Chosen, cache_dir: Path, say: Say) -> CorrectedAnswer:
+    """Write the model corrected for the answer of a search beside its assignment, on the samples that the search saw.
+    Where roundings are learned no weights are clipped: they are written as they are held, and would be clipped twice.
+    Errors as those of correct_model."""
+    from tinyhil.harness.search.splits import load_split
+    from tinyhil.harness.train.after_search import assignments
+
+    asked = searched.request
+    assignment = Path(searched.record["assignment_file"])
+    out = assignment.with_suffix(".onnx")
+    if chosen.learn_rounding:
+        assignment, _ = assignments(searched, 1)[0]
+    opened = open_model(asked.model, None, asked.streamed, without=[one.name for one in READ])
+    split = load_split(opened, asked.inputs, asked.held_out, say).reported_on(searched.record["samples"])
+    request = CorrectionRequest(asked.model, out, chosen, assignment=assignment)
+    judge = _judge(opened, request, _spread(split.x), cache_dir, say)
+    found = _corrected(judge, chosen)
+    _write(out, opened, found, {"name": split.name, "sha256": split.sha256, "split": "train"})
+    program = judge.program(found.constants, found.ranges)
+    score = Evaluator(judge.executor, split.held_out(opened.model.graph)).score(program)
+    return CorrectedAnswer(out, assignment, score, searched.record)
+
+
+def require_correctable(request: Any, trains: bool, each: bool) -> None:
+    """ConfigError, before anything is searched, where there is no one answer whose weights could be corrected."""
+    require_torch("hil search: a correction")
+    for option, given in (("--train", trains), ("--each", each), ("--pareto", request.pareto is not None)):
+        if given:
+            what = "correct the model for one of the files: hil calibrate --assignment FILE"
+            raise ConfigError(f"search: {option} and corrections of the answer exclude each other; {what}")
+
+
+def _judge(opened: Opened, request: CorrectionRequest, x: np.ndarray, cache_dir: Path, say: Say) -> Judge:
+    from tinyhil.train.integers import Judge
+
+    formats = opened.assignment(request.assignment, request.format)
+    if request.chosen.learn_rounding:
+        unclipped_only(formats, opened, "hil calibrate --learn-rounding")
+    engine = load_engine(cache_dir, notice=say)
+    return Judge(opened.model.graph, formats, x, engine, method_of(request.assignment, None))
+
+
+def _corrected(judge: Judge, chosen: Chosen) -> Corrected:
+    from tinyhil.train.corrections import Corrections, corrected
+    from tinyhil.train.rounding_up import Rounding
+
+    rounding = Rounding() if chosen.learn_rounding else None
+    return corrected(judge, Corrections(chosen.equalize, rounding, chosen.correct_bias))
 
 
 def _samples(opened: Opened, request: CorrectionRequest) -> tuple[np.ndarray, dict[str, str]]:
@@ -79,7 +153,11 @@ def _samples(opened: Opened, request: CorrectionRequest) -> tuple[np.ndarray, di
         x, source = found.x_train, {"name": found.name, "sha256": found.sha256, "split": "train"}
     else:
         raise DataError(f"{request.model}: give --inputs x.npz")
-    return x[:: max(1, len(x) // SAMPLES)][:SAMPLES], source
+    return _spread(x), source
+
+
+def _spread(x: np.ndarray) -> np.ndarray:
+    return x[:: max(1, len(x) // SAMPLES)][:SAMPLES]
 
 
 def _write(out: Path, opened: Opened, found: Corrected, source: dict[str, str]) -> None:

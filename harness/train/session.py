@@ -145,7 +145,7 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     begin = time.process_time()
     opened, split = _opened(request, say)
     samples = divide(split.x, split.y, request.seed)
-    assignment = _trainable(opened.assignment(request.assignment, request.format), opened)
+    assignment = unclipped_only(opened.assignment(request.assignment, request.format), opened, "hil train")
     engine = load_engine(cache_dir, notice=say)
     judge = Judge(
         opened.model.graph, assignment, samples.calibration, engine, method_of(request.assignment, request.calibrate_by)
@@ -196,13 +196,13 @@ def _pace(request: TrainRequest, samples: int, graph: Graph, assignment: Assignm
     return batch, request.rate or rate_for(batch, bits), scales
 
 
-def _trainable(assignment: Assignment, opened: Opened) -> Assignment:
+def unclipped_only(assignment: Assignment, opened: Opened, command: str) -> Assignment:
     """The same; ConfigError where it clips weights: they are written clipped, and would be clipped again."""
     constants = opened.model.graph.all_constants()
     clipped = sorted(name for name, offset in assignment.offsets.items() if offset < 0 and name in constants)
     if clipped:
         what = f"offset {assignment.offsets[clipped[0]]} of '{clipped[0]}' would clip these weights a second time"
-        raise ConfigError(f"hil train: {what} once they are trained; leave it out of the assignment")
+        raise ConfigError(f"{command}: {what} once they are written; leave it out of the assignment")
     return assignment
 
 

@@ -9,6 +9,7 @@ from tinyhil.harness.train.session import TrainOutcome
 
 if TYPE_CHECKING:
     from tinyhil.harness.train.after_search import Round
+    from tinyhil.harness.train.correction import CorrectedAnswer
     from tinyhil.train.schedule import Epoch
 
 
@@ -32,6 +33,16 @@ def lines_of(outcome: TrainOutcome) -> Iterator[str]:
         yield f"zeros         {', '.join(f'{name} {100 * share:.1f} %' for name, share in outcome.zeros.items())}"
     yield f"processor     {outcome.cpu_seconds:.1f} s"
     yield f"model         {outcome.request.out}"
+
+
+def lines_of_correction(found: CorrectedAnswer) -> Iterator[str]:
+    """What the corrected model is worth beside the search's answer on the same samples, and its files."""
+    before, after = found.searched, found.printed
+    parts = [f"{after['disagreements']} of {before['samples']} differ from float; before {before['disagreements']}"]
+    if after["accuracy"] is not None:
+        parts.append(f"accuracy {100 * after['accuracy']:.2f} %; before {100 * before['accuracy']:.2f} %")
+    yield f"corrected      {', '.join(parts)}"
+    yield f"model          {found.out}; its formats: --assignment {found.assignment}"
 
 
 def lines_of_rounds(rounds: Sequence[Round]) -> Iterator[str]:
