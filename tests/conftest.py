@@ -27,7 +27,7 @@ settings.load_profile("tinyhil")
 os.environ.setdefault("HIL_LOAD", "direct")
 # Every pass of the compiler leaves what the next one may rely on.
 os.environ["HIL_VERIFY"] = "1"
-os.environ[direct_build.SWITCH] = "direct"  # compilers alone, without PlatformIO around them
+os.environ[direct_build.SWITCH] = direct_build.BARE  # compilers alone, without PlatformIO around them
 os.environ["HIL_HEARTBEAT_S"] = "0"  # a busy machine must not add lines
 # Of the workers and of what tests start: threads of BLAS that wait for one another keep the processor busy (Makefile).
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -100,7 +100,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """HIL_DATA is there for those that ask for data, PlatformIO builds for those that ask for it, fixtures included."""
     if names := data_of(item):
         os.environ["HIL_DATA"] = str(folder_of(*names))
-    os.environ[direct_build.SWITCH] = "" if item.get_closest_marker("platformio") else "direct"
+    os.environ[direct_build.SWITCH] = "" if item.get_closest_marker("platformio") else direct_build.BARE
     try:
         return (yield)
     finally:

@@ -2,17 +2,21 @@
 
 Commands, flags and files are those of firmware/platform/builder/main.py; test_build.py holds that both make the same
 bytes. `build` and the commands of hil_command.py build so; tests marked `platformio`, and what a test starts as a
-process of its own, build as users do. `direct_build` leaves out the lines of addresses that harness/measure/crash.py
-reads: a quarter of a compilation, and no byte that is loaded.
+process of its own, build as users do. The lines of addresses that harness/measure/crash.py reads are a quarter of a
+compilation, and no byte that is loaded: sabotage.py alone asks for them.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
+from compiled_once import compiling
+
+from tinyhil.codegen.model import Source
 from tinyhil.harness.build import compile as compile_stage
 from tinyhil.harness.build.compile import Recipe, Step, build
 from tinyhil.harness.build.image import Image
@@ -21,46 +25,43 @@ from tinyhil.harness.settings.config import BoardSpec
 
 SWITCH = "TESTS_BUILD"
 UF2_SCRIPT = "firmware/platform/uf2.py"
-BARE, LINES = "bare", "-gdwarf-4"
+BARE, WITH_LINES, LINES = "bare", "with lines", "-gdwarf-4"
 FLAGS = (
-    *("-std=gnu++14", "-O2", "-Wall", "-Wextra", "-fno-exceptions", "-fno-rtti", "-I."),
+    *("-std=gnu++14", "-O2", "-Wall", "-Wextra", "-fno-exceptions", "-fno-rtti"),
     *("-fno-threadsafe-statics", "-ffunction-sections", "-fdata-sections", "-ffp-contract=off", "-fno-strict-aliasing"),
 )
 # Sources, in the order of PlatformIO's links, and the folder of their objects.
 UNITS = {"model/*.cpp": "", "firmware/hal/{hal}/*.cpp": "src", "firmware/main.cpp": "src", "firmware/wire/*.cpp": "src"}
-as_users_do = compile_stage._platformio_steps
+as_users_do, host_as_users_do = compile_stage._platformio_steps, compile_stage._host_steps
 
 
 def direct_build(sources: Mapping[str, str | bytes], board: BoardSpec, folder: Path) -> Image:
     """The image of `sources`, as `build` makes it, inside of `folder`."""
-    before, os.environ[SWITCH] = os.environ.get(SWITCH, ""), BARE
-    try:
+    with building(BARE):
         return build(sources, board, cache_dir=folder, log=lambda line: None)
+
+
+@contextmanager
+def building(how: str) -> Iterator[None]:
+    """Images are built `BARE`, `WITH_LINES` or, with an empty string, as users do."""
+    before, os.environ[SWITCH] = os.environ.get(SWITCH, ""), how
+    try:
+        yield
     finally:
         os.environ[SWITCH] = before
 
 
 def steps(recipe: Recipe) -> list[Step]:
     """What PlatformIO would run; PlatformIO itself where the switch is off or it has yet to download a compiler."""
-    path = recipe.compiler.path
-    switch = os.environ.get(SWITCH)
+    path, switch, chip = recipe.compiler.path, os.environ.get(SWITCH), recipe.board.chip
     if path is None or not switch:
         return as_users_do(recipe)
-    flags = FLAGS if switch == BARE else (*FLAGS, LINES)
-    project, out, chip = recipe.project_dir, recipe.elf.parent.relative_to(recipe.project_dir), recipe.board.chip
-    elf = str(recipe.elf.relative_to(project))
+    out = recipe.elf.parent.relative_to(recipe.project_dir)
+    flags = [*chip.machine.split(), *(FLAGS if switch == BARE else (*FLAGS, LINES))]
+    made, objects = _compiled(recipe, flags, out)
+    elf = str(recipe.elf.relative_to(recipe.project_dir))
     machine = [str(path), *chip.machine.split()]
-    definitions = [f"-D{name}" for name in (f"F_CPU={chip.clock_hz}L", *defines(recipe.board))]
-    made, objects = list[Step](), list[str]()
-    for pattern, below in UNITS.items():
-        for unit in sorted(project.glob(pattern.format(hal=chip.hal))):
-            inside = unit.relative_to(project / "firmware" if below else project)
-            target = project / out / below / f"{inside}.o"
-            target.parent.mkdir(parents=True, exist_ok=True)
-            objects.append(str(target.relative_to(project)))
-            made.append([*machine, *flags, *definitions, "-c", str(unit.relative_to(project)), "-o", objects[-1]])
-    archives = [str(one.relative_to(project)) for one in sorted(project.glob("model/*.a"))]
-    made.append([*machine, "-O2", *_linking(recipe, out), *objects, *archives, "-o", elf, "-lm"])
+    made.append([*machine, "-O2", *_linking(recipe, out), *objects, "-o", elf, "-lm"])
     made.append(recipe.elf)
     objcopy = str(path).removesuffix("gcc") + "objcopy"
     for suffix, kind in ((".hex", "ihex"), (".bin", "binary")):
@@ -68,6 +69,32 @@ def steps(recipe: Recipe) -> list[Step]:
     if chip.uf2_family is not None:
         made.append([sys.executable, UF2_SCRIPT, elf, elf.replace(".elf", ".uf2"), hex(chip.uf2_family)])
     return made
+
+
+def host_steps(sources: Mapping[str, Source], recipe: Recipe) -> list[Step]:
+    """The host's program by several commands instead of one."""
+    switch, given = os.environ.get(SWITCH), compile_stage.HOST_FLAGS
+    if not switch:
+        return host_as_users_do(sources, recipe)
+    linking = [flag for flag in given if flag.startswith("-Wl,")]
+    flags = [flag for flag in given if flag not in (*linking, "-g" if switch == BARE else "")]
+    made, objects = _compiled(recipe, flags, Path("build"))
+    made.append([str(recipe.compiler.path), "-O2", *linking, *objects, "-o", str(recipe.elf), "-lm"])
+    return [*made, recipe.elf]
+
+
+def _compiled(recipe: Recipe, flags: list[str], out: Path) -> tuple[list[Step], list[str]]:
+    """Steps, and what they leave to be linked: for the host in the order of its command."""
+    project, chip = recipe.project_dir, recipe.board.chip
+    definitions = [f"-D{name}" for name in (f"F_CPU={chip.clock_hz}L", *defines(recipe.board))]
+    units = [(unit, below) for glob, below in UNITS.items() for unit in sorted(project.glob(glob.format(hal=chip.hal)))]
+    made, objects = list[Step](), list[str]()
+    for unit, below in sorted(units) if recipe.board.is_host else units:
+        inside = unit.relative_to(project / "firmware" if below else project)
+        objects.append(str(out / below / f"{inside}.o"))
+        command = [str(recipe.compiler.path), *flags, *definitions]
+        made += compiling(command, str(unit.relative_to(project)), project, project / objects[-1])
+    return made, [*objects, *(str(one.relative_to(project)) for one in sorted(project.glob("model/*.a")))]
 
 
 def _linking(recipe: Recipe, out: Path) -> list[str]:
@@ -86,4 +113,4 @@ def _linking(recipe: Recipe, out: Path) -> list[str]:
     return [*flags, "-Wl,--gc-sections", f"-Wl,-Map={out}/firmware.map"]
 
 
-compile_stage._platformio_steps = steps
+compile_stage._platformio_steps, compile_stage._host_steps = steps, host_steps

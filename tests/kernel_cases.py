@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import serial
 from boards_under_test import SESSION
+from compiled_once import with_kernels
 from direct_build import direct_build
 from stack_check import connected
 
@@ -180,7 +181,8 @@ def run_natively(cases: Sequence[Case], folder: Path, *flags: str) -> Results:
 def output_of(sources: Sequence[str], folder: Path, *flags: str) -> bytes:
     """What a program of these files in `folder` prints; AssertionError with what it did that is undefined."""
     command = ["g++", "-std=gnu++14", "-Wall", "-Wextra", "-Werror", "-Wno-unused-variable", *flags]
-    command += ["-fno-exceptions", "-fno-rtti", "-I", str(folder), "-I", str(ROOT), "-DHIL_CHIP_HOST", *sources]
+    command += ["-fno-exceptions", "-fno-rtti", "-DHIL_CHIP_HOST"]
+    command += [*with_kernels(command, ROOT), "-I", str(folder), "-I", str(ROOT), *sources]
     done = subprocess.run([*command, "-o", "cases"], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:3000]
     ran = subprocess.run([str(folder / "cases")], capture_output=True, timeout=DEADLINE_S)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from direct_build import WITH_LINES, building
 from wire_bench import ROOT
 
 from tinyhil.compiler.calibrate import load_ranges
@@ -94,7 +95,9 @@ def build_both(board_name: str, model: Path, ranges: Path, sabotage: Sabotage) -
     def make(sources: dict[str, str]) -> Image:
         return build(sources, board, cache_dir=default_cache_dir(), log=lambda line: None)
 
-    return make(compiled.sources), make(sabotage.apply(compiled.sources))
+    good = make(compiled.sources)
+    with building(WITH_LINES):
+        return good, make(sabotage.apply(compiled.sources))
 
 
 def disguised(good: Image, bad: Image, folder: Path) -> Path:

@@ -248,6 +248,18 @@ def test_images_that_tests_build_directly_are_those_of_platformio(image, sources
     assert direct.load_path.read_bytes() == image.load_path.read_bytes()
 
 
+@pytest.mark.parametrize("image", ["host"], indirect=True)
+def test_the_host_s_program_that_tests_build_is_that_of_users(image, sources, boards, tmp_path) -> None:
+    """But for the ELF header, which says where lines of addresses lie, and the identity, which counts that."""
+    direct = direct_build(sources, boards.board("host"), tmp_path)
+    assert loaded(direct) == loaded(image) != []
+
+
+def loaded(image: Image) -> list[bytes]:
+    elf = image.elf.read_bytes().replace(image.hash, bytes(8))
+    return [elf[max(offset, 64) : offset + size] for _, _, offset, size in loadable(elf)]
+
+
 def largest_arena(image: Image, boards: Boards) -> int:
     chip = boards.board(image.board).chip
     return chip.ram_bytes - chip.stack_reserve_bytes - (image.static_bytes - ARENA_BYTES)
