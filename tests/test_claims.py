@@ -185,6 +185,28 @@ def test_pages_say_since_when_by_the_ledger() -> None:
         assert text == stale.marked(text, str(path.relative_to(ROOT))), f"{path.name}: make claims"
 
 
+def test_each_cell_of_a_paper_says_whether_its_own_code_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cells of one page differ in commits and in what they depend on; papers' own code counts, too."""
+    names = [name for name, _ in stale.cells()]
+    assert {name.split(": ")[0] for name in names} == {f"docs/papers/{p.name}.md" for p in claims.PAPERS}
+    assert all(f"benchmarks/papers/{n.split('/')[2].split('.md')[0]}" in " ".join(stale.paths_of(n)) for n in names)
+    (place, planned), (score, commit) = (
+        next((name, commit) for name, commit in stale.cells() if name.startswith(f"docs/papers/fp8.md: {kind}/"))
+        for kind in ("in place", "fake")
+    )
+    ledger = tmp_path / "stale.json"
+    ledger.write_text(
+        json.dumps({f"{commit[:10]} {' '.join(stale.paths_of(score))}": f"{'b' * 10}, 2026-01-02 (tinyhil)"})
+    )
+    monkeypatch.setattr(stale, "LEDGER", ledger)
+    assert stale.cell_changed(place, planned) == stale.cell_changed(place, commit) == ""
+    said = {claim.name: listed(claim) for claim in claims.claims() if claim.name in (place, score)}
+    assert said[score].endswith(f"stale since {'b' * 10}, 2026-01-02 (tinyhil)")
+    assert "stale" not in said[place]
+
+
 def test_what_has_changed_is_said_and_what_has_not_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = stale.paths_of("docs/measured/formats.md")
     ledger = tmp_path / "stale.json"

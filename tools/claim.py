@@ -24,7 +24,8 @@ LONGEST_S = 1200.0
 class Claim:
     """`measure` gives what `stated` was; both by the name of the figure. `seconds`: about, of one processor.
 
-    `tries`: of so many measurements one has to give all that is stated.
+    `tries`: of so many measurements one has to give all that is stated. `changed`: the first commit since then that
+    touched its code, where that is known of it alone.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Claim:
     tolerance: float = 0.0  # relative
     apart: Mapping[str, float] = field(default_factory=dict)  # of figures by their last name
     tries: int = 1
+    changed: str = ""
 
 
 def repeat(claim: Claim) -> list[str]:
@@ -102,9 +104,10 @@ def number(text: str) -> float:
 
 
 def listed(claim: Claim) -> str:
-    """A claim in one line: about how long, its name, its command, what it gives, and how far off that may be."""
+    """A claim in one line: about how long, its name, its command, what it gives, how far off that may be, if stale."""
     allowed = [f"{key} within {far:g}" for key, far in claim.apart.items()]
     allowed += [f"equal in one of {claim.tries}"] if claim.tries > 1 else []
     tolerance = f"within {claim.tolerance:g} of it" if claim.tolerance else ", ".join(allowed) or "equal"
     expected = json.dumps(claim.stated)
-    return f"{claim.seconds:7.1f} s  {claim.name}  ({claim.command})  {expected}  [{tolerance}]"
+    stale = f"  stale since {claim.changed}" if claim.changed else ""
+    return f"{claim.seconds:7.1f} s  {claim.name}  ({claim.command})  {expected}  [{tolerance}]{stale}"

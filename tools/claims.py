@@ -5,6 +5,7 @@
     python -m tools.claims --only WORD      all whose name holds the word; writes nothing
     python -m tools.claims --only docs/papers/ --tenth    a tenth of these: `make reproduce`
     python -m tools.claims --only docs/papers/ --count 30 --each-s 60 --seed 38    so many of so long at most, listed
+    python -m tools.claims --changed --count 30    of the papers' cells whose code has changed since; writes nothing
     python -m tools.claims --list           every claim (of --only): seconds, command, what is expected, tolerance
 
 A claim is what one command repeats: a cell of a paper's table, rows of another table (tools/table_claims.py), or
@@ -61,7 +62,8 @@ def _papers() -> Iterator[Claim]:
                 command, cell_record = f"{paper.command} --again '{cell.key}'", known[cell.key]
                 name = f"docs/papers/{paper.name}.md: {cell.key}"
                 row, seconds = cell_record["row"], cell_record["processor_s"]
-                yield Claim(name, command, seconds, row, cell.measure, apart=cell.apart, tries=cell.tries)
+                changed = stale.cell_changed(name, cell_record["commit"])
+                yield Claim(name, command, seconds, row, cell.measure, 0.0, cell.apart, cell.tries, changed)
 
 
 def drawn(every: list[Claim], seed: str, within_s: float | None, count: int | None = None) -> list[Claim]:
@@ -108,12 +110,15 @@ def main() -> int:
     parser.add_argument("--within-s", type=float, help="only what this many seconds hold; marks nothing")
     parser.add_argument("--only", help="all claims whose name holds this")
     parser.add_argument("--tenth", action="store_true", help="of --only: a tenth, drawn")
+    parser.add_argument("--changed", action="store_true", help="only papers' cells whose code has changed since")
     parser.add_argument("--count", type=int, help="of --only: so many, drawn")
     parser.add_argument("--each-s", type=float, default=math.inf, help="only claims that take so many seconds at most")
     parser.add_argument("--list", action="store_true", help="print all claims, or those of --only")
     options = parser.parse_args()
     asked = (claim for claim in claims() if (options.only or "") in claim.name)
-    chosen = every = [claim for claim in asked if claim.seconds <= options.each_s]
+    chosen = every = [
+        each for each in asked if each.seconds <= options.each_s and (each.changed or not options.changed)
+    ]
     if not chosen:
         parser.error(f"no claim's name holds {options.only!r}; --list prints all")
     if options.list:
@@ -125,7 +130,7 @@ def main() -> int:
         chosen = drawn(every, seed, options.within_s, options.count)
         print(f"claims: {len(chosen)} of {len(every)}, seed {seed}")
     outdated = check(chosen, options.within_s, options.count is not None)
-    if (options.within_s, options.only, options.count) == (None, None, None):
+    if (options.within_s, options.only, options.count, options.changed) == (None, None, None, False):
         for page in stale.renew():
             print(f"claims: {page}: says since when its tables are stale; commit it")
     return 1 if outdated else 0
