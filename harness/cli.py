@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import signal
 import sys
 import threading
@@ -73,6 +74,9 @@ class _Commands(click.Group):
                 formatter.write_dl([(command.name or "", command.get_short_help_str(200)) for command in commands])
         with formatter.section("Begin with"):
             formatter.write_dl(BEGIN)
+
+
+_EXTRA = re.compile(r"Got unexpected extra argument \((\S+)\)")  # as click says it
 
 
 class _ReaderHasGone(Exception):
@@ -150,7 +154,7 @@ def _guard(body: Callable[[], Any], command: str) -> int:
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         usual = f"hil {command}" if command in hil.commands else "hil"
-        said = " ".join(error.format_message().split()).rstrip(".") + _stands_before(error)
+        said = " ".join(error.format_message().split()).rstrip(".") + _stands_before(error) + _is_option(error)
         return _fail(f"{said}; see `{context.command_path if context else usual} --help`", errors.EXIT_USAGE)
     except click.Abort:
         return _fail(*failure(KeyboardInterrupt(), command))
@@ -171,6 +175,14 @@ def _stands_before(error: click.ClickException) -> str:
     above = error.ctx.parent
     is_known = any(error.option_name in option.opts for option in above.command.params)
     return f": it stands before `{error.ctx.info_name}`, after `{above.command_path}`" if is_known else ""
+
+
+def _is_option(error: click.ClickException) -> str:
+    """That what was given bare is the value of an option here, as of `--model`; else nothing."""
+    context, extra = getattr(error, "ctx", None), _EXTRA.match(error.format_message())
+    if context is None or extra is None or context.params.get("model", "no option"):
+        return ""
+    return f"; a model is given as `--model {extra.group(1)}`"
 
 
 def _fail(message: str, code: int) -> int:

@@ -172,6 +172,7 @@ def test_what_can_not_be_asked(instance: Path, capsys: pytest.CaptureFixture[str
         ((instance, "--model", "fastgrnn_har"), "give either a CSV of buffers or --model"),
         ((instance, "--board", "uno"), "an instance takes --capacity"),
         (("my.onnx", "--board", "uno"), "my.onnx is a model, no CSV of buffers; hil plan --model my.onnx"),
+        (("fastgrnn_har",), "fastgrnn_har is a model, no CSV of buffers; hil plan --model fastgrnn_har"),
         ((instance, "--without", "order"), "an instance takes --capacity"),
         ((instance, "--calibrate", "x.npz"), "--calibrate and --calibrate-by are for --model"),
         (

@@ -152,6 +152,24 @@ def test_parts_of_the_record_are_consistent(records: list[Path]) -> None:
     assert max(tops) == record["plan"]["peak_bytes"]
 
 
+def test_classes_have_their_names_where_the_model_gives_any(records: list[Path], tmp_path: Path) -> None:
+    """In the matrix and below the worst samples, as records had none before and may have too few."""
+    record = json.loads(records[0].read_text())
+    assert record["decisions"]["names"] == []
+    for names in ([], ["walks", "sits"], ["walks", "sits", "lies", "3"]):
+        record["decisions"]["names"] = names
+        (tmp_path / "named.json").write_text(json.dumps(record))
+        page = make_page([tmp_path / "named.json"])
+        reader = read(page)
+        (matrix,) = (spec for spec in reader.specs if "class" in spec["data"]["values"][0])
+        axis = matrix["layer"][0]["encoding"]["y"]["sort"]
+        assert axis == [f"{at} {name}" if name != str(at) else name for at, name in enumerate(names)] + [
+            str(at) for at in range(len(names), 4)
+        ]
+        assert {row["label"] for row in matrix["data"]["values"]} == set(axis)
+        assert (f"label {axis[0]}" in page) and (f"label {axis[3]}" in page)
+
+
 def test_nothing_is_compared_unless_asked(records: list[Path], tmp_path: Path) -> None:
     record = json.loads(records[0].read_text())
     record["flash_bytes"] += 100

@@ -15,7 +15,7 @@ from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.fit.core_costs import Estimate, costs_of
 from tinyhil.harness.fit.features import flash_constants
 from tinyhil.harness.fit.needs import needs_of, ram_of
-from tinyhil.harness.job.inputs import of_one_class, read_inputs
+from tinyhil.harness.job.inputs import about_labels, read_inputs
 from tinyhil.harness.job.job import Opened, Request, Say, Streamed, method_of, open_model
 from tinyhil.harness.offline.plan import planning_ranges
 from tinyhil.harness.settings.config import Boards, BoardSpec
@@ -187,7 +187,7 @@ def _agreement(opened: Opened, request: FitRequest, lowered: Program, notes: dic
     labels = None if given.y is None else given.y[::step]
     examples = make_examples(opened.model.graph, given.x[::step], labels)
     graph, outputs = opened.model.graph, examples.outputs
-    if alike := of_one_class(labels, examples.classes, class_count(graph, outputs[0].size)):
+    if alike := about_labels(labels, examples.classes, class_count(graph, outputs[0].size)):
         notes[alike] = None
     score = Evaluator(load_engine(default_cache_dir()), examples).score(lowered)
     accuracy = None if score.correct is None else score.correct / score.samples

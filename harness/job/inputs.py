@@ -97,7 +97,7 @@ def calibrated(model: Model, x: np.ndarray, origin: Mapping[str, Any], by: str =
     return replace(ranges, values=values)
 
 
-def of_one_class(y: np.ndarray | None, decided: np.ndarray, classes: int | None) -> str:
+def about_labels(y: np.ndarray | None, decided: np.ndarray, classes: int | None) -> str:
     """What there is to say of samples of one class alone, which a model that always answers the same gets right, too,
     and of labels that begin with 1; empty otherwise. `y`: labels if there are any, else `decided`, what the float model
     says, tells where there are several `classes`."""

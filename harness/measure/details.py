@@ -140,7 +140,8 @@ def memory_of(outcome: Outcome) -> dict[str, Any]:
 
 
 def decisions_of(outcome: Outcome, classes: np.ndarray, float_classes: np.ndarray) -> dict[str, Any]:
-    """The confusion matrix (rows: labels; None without labels or with too many classes) and the worst samples."""
+    """The confusion matrix (rows: labels; None without labels or with too many classes), the worst samples, and the
+    names of classes, none where the model has none."""
     labels = outcome.inputs.y
     matrix = None
     if labels is not None:
@@ -149,7 +150,8 @@ def decisions_of(outcome: Outcome, classes: np.ndarray, float_classes: np.ndarra
             counts = np.zeros((most, most), np.int64)
             np.add.at(counts, (labels, classes), 1)
             matrix = counts.tolist()
-    return {"confusion": matrix, "worst": _worst(outcome, classes, float_classes)}
+    names = list(outcome.source.classes or outcome.compiled.model.classes)[:MOST_CLASSES]
+    return {"confusion": matrix, "worst": _worst(outcome, classes, float_classes), "names": names}
 
 
 def _worst(outcome: Outcome, classes: np.ndarray, float_classes: np.ndarray) -> list[dict[str, Any]]:

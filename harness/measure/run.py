@@ -26,7 +26,7 @@ from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.build.toolchain import find_compiler, platformio_command
 from tinyhil.harness.build.weights import weigh
-from tinyhil.harness.job.inputs import Inputs, check_labels, of_one_class
+from tinyhil.harness.job.inputs import Inputs, check_labels, about_labels
 from tinyhil.harness.job.job import LOADS, Request, Say, load_job, method_of, open_model, preferred, wish_for
 from tinyhil.harness.job.prompts import teller
 from tinyhil.harness.job.zoo import ModelSource
@@ -213,7 +213,7 @@ def _advice(wanted: Expected, compiled: Compiled, inputs: Inputs, request: Reque
     if strange := _no_codes(compiled, inputs):
         yield strange
         return
-    if alike := of_one_class(inputs.y, classes_of(graph, outputs), class_count(graph, outputs.shape[1])):
+    if alike := about_labels(inputs.y, classes_of(graph, outputs), class_count(graph, outputs.shape[1])):
         yield alike
     if wanted.advice is not None:
         yield wanted.advice

@@ -14,7 +14,7 @@ from tinyhil.errors import ConfigError, DoesNotFit
 from tinyhil.harness.build.pipeline import arranged_for, fit, limited, place_arranged
 from tinyhil.harness.job.inputs import read_inputs
 from tinyhil.harness.job.job import Opened, Streamed, method_of, open_model, preference_of, preferred, wish_for
-from tinyhil.harness.job.zoo import SUFFIXES, ModelSource
+from tinyhil.harness.job.zoo import SUFFIXES, ModelSource, zoo_names
 from tinyhil.harness.offline.memory_map import MemoryMap, memory_map
 from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.harness.settings.text import in_short
@@ -118,7 +118,7 @@ def find_plan(wanted: Wanted, boards: Boards | None, say: Say) -> Found:
     find_planner(wanted.planner)
     if wanted.model is not None:
         return _plan_model(wanted, wanted.model, boards, say)
-    if wanted.instance is not None and wanted.instance.suffix in SUFFIXES:
+    if wanted.instance is not None and (wanted.instance.suffix in SUFFIXES or str(wanted.instance) in zoo_names()):
         raise ConfigError(f"plan: {wanted.instance} is a model, no CSV of buffers; hil plan --model {wanted.instance}")
     if wanted.board is not None or wanted.without or wanted.ram is not None:
         raise ConfigError("plan: --board, --ram and --without are for --model; an instance takes --capacity")

@@ -210,16 +210,19 @@ class Shown(Part):
 
     sample: Count
     error: Amount | None
+    class_: Whole | None = Field(None, alias="class")
+    float_class: Whole | None = None
     label: Whole | None
     shape: list[Annotated[int, Field(ge=0, le=1 << 20)]] = Field(max_length=8)
     values: list[Single] | None
 
 
 class Decisions(Part):
-    """Confusion matrix and the samples decided worst."""
+    """Confusion matrix and the samples decided worst; names of classes by number, as far as the model has any."""
 
     confusion: list[list[Count]] | None
     worst: list[Shown]
+    names: list[Text] = []
 
     @model_validator(mode="after")
     def _a_square(self) -> Decisions:

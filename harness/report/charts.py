@@ -176,16 +176,23 @@ def latencies(ticks: Sequence[int], unit: str) -> Spec | None:
     )
 
 
-def confusion(matrix: Sequence[Sequence[int]]) -> Spec:
-    """Labels down, the board's classes across; colours by the share of a label's samples."""
+def class_name(number: int, names: Sequence[str]) -> str:
+    """Of a class that has a name, its number and that; else its number."""
+    return f"{number} {names[number]}" if 0 <= number < len(names) and names[number] != str(number) else str(number)
+
+
+def confusion(matrix: Sequence[Sequence[int]], names: Sequence[str] = ()) -> Spec:
+    """Labels down, the board's classes across; colours by the share of a label's samples. `names`: of classes."""
+    called = [class_name(number, names) for number in range(len(matrix))]
     values = [
-        {"label": label, "class": column, "samples": count, "share": count / max(1, sum(row))}
+        {"label": called[label], "class": called[column], "samples": count, "share": count / max(1, sum(row))}
         for label, row in enumerate(matrix)
         for column, count in enumerate(row)
     ]
+    across = {"labelAngle": 0 if called == [str(number) for number in range(len(matrix))] else -45}
     axes = {
-        "y": {"field": "label", "type": "ordinal", "title": "label"},
-        "x": {"field": "class", "type": "ordinal", "title": "class on the board", "axis": {"labelAngle": 0}},
+        "y": {"field": "label", "type": "ordinal", "title": "label", "sort": called},
+        "x": {"field": "class", "type": "ordinal", "title": "class on the board", "axis": across, "sort": called},
     }
     colour = {"field": "share", "type": "quantitative", "scale": {"scheme": "blues", "domain": [0, 1]}, "legend": None}
     tips = [{"field": "label"}, {"field": "class"}, {"field": "samples"}, {"field": "share", "format": ".1%"}]

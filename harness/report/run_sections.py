@@ -245,10 +245,11 @@ def _decisions(record: RecordLike) -> str:
     found = record.get("decisions")
     if not found:
         return ""
-    matrix = ""
+    matrix, names = "", found.get("names", [])
     if found["confusion"]:
-        matrix = f"<div><h4>Confusion</h4>{chart(charts.confusion(found['confusion']), 'confusion matrix')}</div>"
-    worst = f"<div><h4>Furthest from float</h4>{worst_samples(found['worst'])}</div>" if found["worst"] else ""
+        drawn = charts.confusion(found["confusion"], names)
+        matrix = f"<div><h4>Confusion</h4>{chart(drawn, 'confusion matrix')}</div>"
+    worst = f"<div><h4>Furthest from float</h4>{worst_samples(found['worst'], names)}</div>" if found["worst"] else ""
     return f'<div class="two">{matrix}{worst}</div>'
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyhil.harness.report.charts import class_name
 from tinyhil.harness.report.html import escape
 
 LEAST_SIDE = 6  # pixels, from which on something nearly square is an image
@@ -18,16 +19,20 @@ MOST_LINES = 12
 HUES = 47  # degrees between the colours of two lines
 
 
-def worst_samples(samples: Sequence[Mapping[str, Any]]) -> str:
-    """One small figure per sample, with what was decided and how far its outputs are off."""
-    return f'<div class="worst">{"".join(_figure(sample) for sample in samples)}</div>'
+def worst_samples(samples: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> str:
+    """One small figure per sample, with what was decided and how far its outputs are off. `names`: of classes."""
+    return f'<div class="worst">{"".join(_figure(sample, names) for sample in samples)}</div>'
 
 
-def _figure(sample: Mapping[str, Any]) -> str:
-    decided = f"class {sample.get('class')}"
-    if sample.get("class") != sample.get("float_class"):
-        decided = f"<b>class {escape(sample.get('class'))}</b>, float {escape(sample.get('float_class'))}"
-    label = "" if sample["label"] is None else f", label {sample['label']}"
+def _figure(sample: Mapping[str, Any], names: Sequence[str]) -> str:
+    board, real, labelled = (
+        "None" if number is None else class_name(number, names)
+        for number in (sample.get("class"), sample.get("float_class"), sample["label"])
+    )
+    decided = f"class {escape(board)}"
+    if board != real:
+        decided = f"<b>class {escape(board)}</b>, float {escape(real)}"
+    label = "" if sample["label"] is None else f", label {labelled}"
     error = "unknown" if sample["error"] is None else f"{sample['error']:.3g}"
     return (
         f"<figure>{_picture(sample)}<figcaption>sample {sample['sample']}: {decided}{escape(label)}"

@@ -16,7 +16,7 @@ from tinyhil.codegen.profile_calls import constant_bytes
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.errors import ConfigError, Infeasible, ModelError
 from tinyhil.harness.boards.locate import EMULATED
-from tinyhil.harness.job.inputs import of_one_class
+from tinyhil.harness.job.inputs import about_labels
 from tinyhil.harness.job.job import Opened, Request, conditions, open_model
 from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.again import PLAN_NODES, Again
@@ -217,7 +217,7 @@ def _read(request: SearchRequest, boards: Boards | None, say: Say, phases: Phase
     ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
     space = make_space(opened.model.graph, ranges, names, () if hardware is None else WITHOUT)
     split = affordable(split, request.samples, request.seconds, _products(space), say)
-    if split.y_held_out is not None and (alike := of_one_class(split.y_held_out, split.y_held_out, None)):
+    if split.y_held_out is not None and (alike := about_labels(split.y_held_out, split.y_held_out, None)):
         say(f"search: held out: {alike}")
     request = _within_flash(request, boards, space, say)
     memory = memory_of(space, board, request, phases.press)
