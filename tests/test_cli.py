@@ -394,7 +394,10 @@ def test_boards_and_formats_come_one_by_one_or_with_commas(tmp_path: Path) -> No
     ("arguments", "said"),
     [
         (("boards", "lock", "left", "--bench", "x"), "--bench': it stands before `lock`, after `hil boards`; see `hil"),
-        (("run", "digits_mlp", "--board", "uno"), "argument (digits_mlp); a model is given as `--model digits_mlp`; see"),
+        (
+            ("run", "digits_mlp", "--board", "uno"),
+            "(digits_mlp); a model is given as `--model digits_mlp`; see",
+        ),
         (("run", "--model", "digits_mlp", "--board", "uno", "due"), "argument (due); see `hil run --help`"),
         (("bench", "--against"), "requires an argument; see `hil bench --help`"),
         (("run", "--model", "digits_mlp", "--board", "mine"), "a board of yours: --boards-file FILE"),

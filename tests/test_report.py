@@ -19,6 +19,7 @@ from wire_bench import write_tiny_model
 
 from tinyhil.errors import DataError
 from tinyhil.harness.records import exports
+from tinyhil.harness.records.figures import CANDIDATES
 from tinyhil.harness.records.schema import read_any
 from tinyhil.harness.records.verdict import ISSUES, verdict_of
 from tinyhil.harness.report.html import escape
@@ -167,7 +168,7 @@ def test_classes_have_their_names_where_the_model_gives_any(records: list[Path],
             str(at) for at in range(len(names), 4)
         ]
         assert {row["label"] for row in matrix["data"]["values"]} == set(axis)
-        assert (f"label {axis[0]}" in page) and (f"label {axis[3]}" in page)
+        assert all(f"label {axis[number]}" in page for number in (0, 3))
 
 
 def test_nothing_is_compared_unless_asked(records: list[Path], tmp_path: Path) -> None:
@@ -404,10 +405,9 @@ def test_of_a_folder_the_newest_runs_are_shown(records: list[Path], tmp_path: Pa
     assert done.returncode == 0, done.stderr
     shown = done.stdout.replace(",", "").replace("\N{NO-BREAK SPACE}", "")
     assert [number in shown for number in ("1111", "2222", "3333")] == [False, True, True]
-    (tmp_path / "results/due/later.json").write_text(json.dumps({**record, "board": "due", "flash_bytes": 4444}))
-    candidate = json.loads((tmp_path / "results/due/later.json").read_text())
-    candidate["provenance"]["command"] = "hil search --model x --ram 9"  # which a search has tried
-    (tmp_path / "results/due/later.json").write_text(json.dumps(candidate))
+    tried = tmp_path / "results" / "search" / "net" / CANDIDATES
+    tried.mkdir(parents=True)
+    (tried / "later.json").write_text(json.dumps({**record, "board": "due", "flash_bytes": 4444}))
     for name, more in (("s", {"strategy": "lagrange"}), ("e", {"engine": {"name": "by hand"}})):
         (tmp_path / f"results/{name}.json").write_text(json.dumps({**record, **more}))
     again = hil("report", "results", "--md", "-", cwd=tmp_path)

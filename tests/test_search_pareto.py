@@ -15,6 +15,7 @@ from search_models import STRATEGY_NAMES, network_problem
 from tinyhil.data import load
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE
 from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.records.figures import CANDIDATES
 from tinyhil.harness.search import splits
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.request import SearchRequest
@@ -208,11 +209,11 @@ def test_one_assignment_for_two_boards(tmp_path: Path) -> None:
     boards = ("--board", "uno", "--board", "due", "--ram", "1900")
     done = hil_command.hil(*SWEEP, *boards, "--out", "widths.yaml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    (path,) = (tmp_path / "results" / "search").rglob("*.json")
+    (path,) = (tmp_path / "results" / "search").glob("*/*.json")
     found = [Measured(**board) for board in json.loads(path.read_text())["boards"]]
     assert [board.board for board in found] == ["uno", "due"]
     assert all((board.total_bytes or 0) <= 1900 for board in found)
-    assert all((tmp_path / "results" / board.board).is_dir() for board in found)
+    assert all((path.parent / CANDIDATES / board.board).is_dir() for board in found)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.build.toolchain import find_compiler, platformio_command
 from tinyhil.harness.build.weights import weigh
-from tinyhil.harness.job.inputs import Inputs, check_labels, about_labels
+from tinyhil.harness.job.inputs import Inputs, about_labels, check_labels
 from tinyhil.harness.job.job import LOADS, Request, Say, load_job, method_of, open_model, preferred, wish_for
 from tinyhil.harness.job.prompts import teller
 from tinyhil.harness.job.zoo import ModelSource

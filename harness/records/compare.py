@@ -7,6 +7,7 @@ Emulators give integers, so outputs, cycles and bytes must be equal. Times of ph
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from tinyhil.errors import DataError
 from tinyhil.files import read_json
 from tinyhil.harness.records.bench_stats import Times, compare_times
-from tinyhil.harness.records.figures import SIZES, Figures, figures, read_figures
+from tinyhil.harness.records.figures import SIZES, Figures, figures, is_candidate, read_figures
 from tinyhil.harness.records.schema import read_record, required
 from tinyhil.harness.records.side_by_side import Row, changes
 
@@ -177,11 +178,10 @@ def newest(folder: Path) -> dict[tuple[str, str, str], Path]:
     none. DataError without a record."""
     found: dict[tuple[str, str, str], Path] = {}
     for path in sorted(folder.rglob("*.json"), key=lambda path: path.name):
-        try:
-            seen = read_figures(path)
-        except DataError:
+        if is_candidate(path, folder):
             continue
-        if not seen.of_search:
+        with suppress(DataError):
+            seen = read_figures(path)
             found[*seen.key[:2], f"{seen.key[2]}{seen.by}"] = path
     if not found:
         raise DataError(f"{folder}: no records below")

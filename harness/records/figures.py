@@ -11,6 +11,7 @@ from typing import Any
 from tinyhil.harness.records.schema import read_record
 from tinyhil.harness.records.verdict import invalid_because
 
+CANDIDATES = "candidates"  # folder of a search, with what it has tried on boards
 ASSIGNED = re.compile(r" --assignment ('[^']+'|\S+)")
 SIZES = ("flash_bytes", "static_bytes", "arena_bytes", "heap_bytes")
 
@@ -44,7 +45,6 @@ class Figures:
     boot_medians: tuple[float, ...]
     median_ticks: float
     invalid: str
-    of_search: bool = False  # a candidate that a search has tried
     data: str = ""  # SHA-256 of the samples' file
     by: str = ""  # " by FOLDER/FILE" of an assignment
 
@@ -85,10 +85,14 @@ def figures(record: Mapping[str, Any]) -> Figures:
         boot_medians=tuple(boot["median"] for boot in record.get("boots", ())),
         median_ticks=record["latency"]["median"],
         invalid=invalid_because(record),
-        of_search=command.startswith("hil search "),
         data=str((record.get("data") or {}).get("sha256") or ""),
         by="".join(f" by {'/'.join(Path(name).parts[-2:])}" for name in ASSIGNED.findall(command)),
     )
+
+
+def is_candidate(path: Path, folder: Path) -> bool:
+    """`path`, below `folder`, is of what a search has tried, no run that anybody asked for."""
+    return CANDIDATES in path.relative_to(folder).parts
 
 
 def read_figures(path: Path) -> Figures:

@@ -222,7 +222,7 @@ class Decisions(Part):
 
     confusion: list[list[Count]] | None
     worst: list[Shown]
-    names: list[Text] = []
+    names: list[Text] = Field(default=[], max_length=100)
 
     @model_validator(mode="after")
     def _a_square(self) -> Decisions:

@@ -19,6 +19,7 @@ from tinyhil.harness.boards.locate import EMULATED
 from tinyhil.harness.job.inputs import about_labels
 from tinyhil.harness.job.job import Opened, Request, conditions, open_model
 from tinyhil.harness.measure.run import find_place
+from tinyhil.harness.records.figures import CANDIDATES
 from tinyhil.harness.search.again import PLAN_NODES, Again
 from tinyhil.harness.search.device import Bench
 from tinyhil.harness.search.phases import OutOfTime, Phases, began
@@ -426,7 +427,7 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
         calibrate_by=request.calibrate_by,
         port=request.port,
         wait_s=request.wait_s,
-        results=request.results,
+        results=task.folder / CANDIDATES,
         called=request.command(),  # what a candidate is run with goes when it has run
     )
     thin = split.thinned(samples or request.device_samples)

@@ -52,8 +52,7 @@ function show(state) {
   const opened = [...byId("jobs").querySelectorAll("details")].map((part) => part.open);
   jobs.forEach((part, place) => { part.open = Boolean(opened[opened.length - jobs.length + place]); });
   byId("jobs").replaceChildren(...(jobs.length + runs.length ? [...runs, ...jobs] : [make("p", "about", "nothing is running")]));
-  byId("results").textContent = "folder " + state.results + (state.complete ? "" : " (too many files: not all were looked at)")
-    + (state.candidates ? "; " + state.candidates + " candidates of searches are left out" : "");
+  byId("results").textContent = "folder " + state.results + (state.complete ? "" : " (too many files: not all were looked at)");
   const focused = document.activeElement && document.activeElement.getAttribute("aria-label");
   byId("records").replaceChildren(...(state.records.length ? state.records.map((one) => record(one, state.runs)) : [make("p", "about", "no record yet")]));
   if (focused) [...document.querySelectorAll("button.again")].filter((b) => b.getAttribute("aria-label") === focused).slice(0, 1).forEach((b) => b.focus());

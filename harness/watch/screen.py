@@ -35,8 +35,6 @@ def tables(found: Mapping[str, Any], every_board: bool) -> RenderableType:
         records.add_column(title, overflow="fold")
     for one in found["records"]:
         records.add_row(one.get("utc") or "", _word(one["verdict"]), Text(one["said"]))
-    if left := found["candidates"]:
-        records.caption = f"{left} candidates of searches are left out"
     parts.append(records if found["records"] else Text(f"no record in {found['results']}", style="dim"))
     return Group(*parts)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tinyhil.errors import HilError
 from tinyhil.files import read_json
 from tinyhil.harness.boards.survey import Seen, survey
+from tinyhil.harness.records.figures import is_candidate
 from tinyhil.harness.records.schema import read_any
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.report.sentence import search_sentence, sentence, time_of
@@ -17,7 +18,7 @@ from tinyhil.harness.settings.config import Boards
 from tinyhil.harness.sweep.work import FINISHED
 from tinyhil.quoting import printable
 
-MOST_RECORDS, MOST_LOOKED_AT = 12, 60  # shown; read for that, where most are candidates of searches
+MOST_RECORDS = 12  # shown
 MOST_FILES = 20_000  # of a results folder; more are not looked at, which is said
 Plain = dict[str, Any]
 
@@ -27,41 +28,25 @@ def snapshot(boards: Boards, results: Path) -> Plain:
     files, whole = _files(results)
     unfinished = [path for path in files if path.name.endswith(".partial.jsonl")]
     records = [path for path in files if path.suffix == ".json" and path.name != FINISHED]
-    rows, candidates = _shown(records[:MOST_LOOKED_AT], results)
     return {
         "time": time.time(),
         "results": printable(str(results), 300),
         "complete": whole,
         "boards": [_board(one) for one in survey(boards)],
         "running": [_running(path, results) for path in unfinished],
-        "records": rows,
-        "candidates": candidates,
+        "records": [_record(path, results) for path in records[:MOST_RECORDS]],
     }
 
 
-def _shown(paths: Sequence[Path], results: Path) -> tuple[list[Plain], int]:
-    """The newest that are no candidates of searches, and how many of these lie among them."""
-    rows: list[Plain] = []
-    candidates = 0
-    for path in paths:
-        if len(rows) == MOST_RECORDS:
-            break
-        row = _record(path, results)
-        if row.pop("is_candidate", False):
-            candidates += 1
-        else:
-            rows.append(row)
-    return rows, candidates
-
-
 def _files(folder: Path) -> tuple[list[Path], bool]:
-    """The newest first, without those that vanish meanwhile or are links; whether all were looked at."""
+    """The newest first, without candidates of searches, links and those that vanish meanwhile; whether all were looked
+    at."""
     found: list[tuple[float, Path]] = []
     for number, path in enumerate(folder.rglob("*.json*") if folder.is_dir() else ()):
         if number >= MOST_FILES:
             return _newest(found), False
         try:
-            if path.is_file() and not path.is_symlink():
+            if path.is_file() and not path.is_symlink() and not is_candidate(path, folder):
                 found.append((path.stat().st_mtime, path))
         except OSError:
             continue
@@ -137,7 +122,6 @@ def _run(record: Mapping[str, Any]) -> Plain:
         "latency": time_of(record["latency"]),
         "utc": known.get("utc"),
         "command": known.get("command"),
-        "is_candidate": str(known.get("command")).startswith("hil search "),
     }
 
 

@@ -1,6 +1,6 @@
-"""Program -> the program for one kind of chip: weights stored in the order in which its kernels read them.
+"""Program -> the program for one kind of chip: tables, kernels and orders of weights as its core gains from them.
 
-Passes between lowering and planning. Nothing a program computes changes: its constants stay in the order of their
+Passes between lowering and planning. No output changes. Of weights in blocks the constants stay in the order of their
 kernels, for the reference; `Tensor.blocks` says how they lie in flash (tinyhil/passes/variants.py has the orders), and
 the scratch of a convolution becomes what its blocks need. What a chip has no blocks for stays.
 """
