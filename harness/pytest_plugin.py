@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tinyhil.harness.boards.locate import Place
     from tinyhil.harness.measure.golden import Bench, Order
     from tinyhil.harness.records.compare import Difference
+    from tinyhil.harness.records.view import Record
 
 PROPERTY = "hil"
 NO_FIGURES = ("test", "emulator", "golden", "differences")
@@ -129,7 +130,7 @@ class BoardUnderTest:
         """No port was found or given."""
         return self.port is None
 
-    def run(self, model: str | Path, **options: Any) -> Mapping[str, Any]:
+    def run(self, model: str | Path, **options: Any) -> Record:
         """The record of running `model`, which must not be invalid (docs/results.md).
 
         `options`: the fields of `Order`: format, assignment, inputs, and so on. Paths start at pytest's rootdir.
@@ -142,9 +143,9 @@ class BoardUnderTest:
         self._report(record, None, [])
         if line := gate_line(record):
             pytest.fail(line, pytrace=False)
-        return record
+        return _viewed(record)
 
-    def check(self, model: str | Path, **options: Any) -> Mapping[str, Any]:
+    def check(self, model: str | Path, **options: Any) -> Record:
         """As `run`, and nothing may differ from the model's golden record; --hil-update writes it."""
         from tinyhil.harness.measure.golden import check_or_update, describe
 
@@ -164,9 +165,9 @@ class BoardUnderTest:
         failing = [difference for difference in found.differences if difference.fails]
         if failing:
             pytest.fail(describe(found, "read the change; if it is meant: pytest --hil-update"), pytrace=False)
-        return found.record
+        return _viewed(found.record)
 
-    def firmware(self, image: str | Path, model: str | Path = "", **options: Any) -> Mapping[str, Any]:
+    def firmware(self, image: str | Path, model: str | Path = "", **options: Any) -> Record:
         """The record of an image of somebody else's (docs/engines.md), of which nothing may differ from its golden one;
         --hil-update writes that. `options`: inputs, samples. Paths start at pytest's rootdir."""
         from tinyhil.harness.engines import regression
@@ -191,7 +192,7 @@ class BoardUnderTest:
         if found:
             text = "\n".join(f"{place}: {line}" for line in found)
             pytest.fail(f"{text}\nread the change; if it is meant: pytest --hil-update", pytrace=False)
-        return record
+        return _viewed(record)
 
     def _order(self, model: str | Path, options: Mapping[str, Any]) -> Order:
         from tinyhil.harness.measure.golden import Order
@@ -245,6 +246,13 @@ class BoardUnderTest:
         self.node.user_properties.append((PROPERTY, json.dumps(result)))
         figures = {key: value for key, value in result.items() if key not in NO_FIGURES and value is not None}
         self.node.user_properties += [(f"{PROPERTY}.{key}", str(value)) for key, value in figures.items()]
+
+
+def _viewed(record: Mapping[str, Any]) -> Record:
+    """Attributes or items, as Python calls give it."""
+    from tinyhil.harness.records.view import Record
+
+    return Record(record)
 
 
 @contextmanager

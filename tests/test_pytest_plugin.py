@@ -36,7 +36,7 @@ def test_only_physical(board):
 
 @pytest.mark.hil_emulated
 def test_only_emulated(board):
-    assert board.run("models/tiny.onnx", inputs="x.npz", calibrate="x.npz", samples=2)["samples"] == 2
+    assert board.run("models/tiny.onnx", inputs="x.npz", calibrate="x.npz", samples=2).samples == 2
 
 
 @pytest.mark.parametrize("board", ["mine"])

@@ -300,6 +300,9 @@ def _boards(content: Content, source: Path) -> Boards:
     return Boards(source=source, entries=entries)
 
 
+REMEDY = "; give that, or leave clock_hz out: another clock needs a firmware/hal/ of its own"
+
+
 def _contradictions(own: Content, chips: dict[Name, ChipSpec], root: yaml.Node) -> list[Fault]:
     faults = []
     for name, model in own.chips.items():
@@ -307,7 +310,7 @@ def _contradictions(own: Content, chips: dict[Name, ChipSpec], root: yaml.Node) 
         clocks = (shipped.clock_hz, *shipped.other_clocks_hz)
         if model.core not in OF_ANY_CLOCK and model.clock_hz not in clocks:
             known = " or ".join(map(str, clocks))
-            why = f"chips.{name}.clock_hz: {model.clock_hz}, but the firmware of {model.hal} sets up {known}"
+            why = f"chips.{name}.clock_hz: {model.clock_hz}, but the firmware of {model.hal} sets up {known}{REMEDY}"
             faults.append((*mark(root, ("chips", name, "clock_hz")), why))
     for name, entry in own.boards.items():
         chip = chips.get(entry.chip)
@@ -322,6 +325,6 @@ def _contradictions(own: Content, chips: dict[Name, ChipSpec], root: yaml.Node) 
         clocks = (chip.clock_hz, *chip.other_clocks_hz)
         if entry.clock_hz is not None and entry.clock_hz not in clocks:
             known = " or ".join(map(str, clocks))
-            why = f"boards.{name}.clock_hz: {entry.clock_hz}, but the firmware of {entry.chip} sets up {known}"
+            why = f"boards.{name}.clock_hz: {entry.clock_hz}, but the firmware of {entry.chip} sets up {known}{REMEDY}"
             faults.append((*mark(root, ("boards", name, "clock_hz")), why))
     return faults
