@@ -17,7 +17,7 @@ from tinyhil.language.program import Program
 from tinyhil.memplan import Plan, Problem
 from tinyhil.search.space import Candidate, Choice, Space
 
-MORE_SAVED = 1.25  # times what computing again saves of one format for all, it may save of a mixture
+MORE_SAVED = 1.25  # times the most that computing again saves of one format for all, it may save of a mixture
 UNLIMITED = 1 << 40  # bytes, beside an accelerator, or where limits are swept over
 
 
@@ -72,6 +72,7 @@ class Memory:
     _smallest: dict[Candidate, Placement] = field(default_factory=dict)  # of the candidate of least RAM
     _again_least: dict[Candidate, int] = field(default_factory=dict)
     _last: dict[Candidate, Program] = field(default_factory=dict)
+    _most_saved: list[float] = field(default_factory=list)  # of each format for all, once that was asked
     _slow: list[bool] = field(default_factory=list)  # once that was asked
     _again: dict[Candidate, tuple[int, int | None]] = field(default_factory=dict)  # limit, and bytes planned for it
 
@@ -110,9 +111,17 @@ class Memory:
 
     def _may_fit(self, once_bytes: int, within: int) -> bool:
         """Whether it is worth to plan what is computed again, of a candidate of so many bytes without."""
-        least = self.least()
-        saved = self._planned[least] / max(1, self.fewest_bytes(least))
-        return once_bytes <= MORE_SAVED * saved * within
+        return once_bytes <= MORE_SAVED * self._saved() * within
+
+    def _saved(self) -> float:
+        """How many times less computing again takes of one format for all, of that for which it does most; of the
+        smallest one where planning is slow."""
+        if not self._most_saved:
+            uniform = [self.space.uniform(Choice(name)) for name in self.space.formats]
+            for candidate in [self.least()] if self.plans_slowly else uniform:
+                with suppress(ModelError):
+                    self._most_saved.append(self.planned_bytes(candidate) / max(1, self.fewest_bytes(candidate)))
+        return max(self._most_saved)
 
     def _is_too_large(self, candidate: Candidate, limit_bytes: int) -> bool:
         """Whether bounds alone say so, whatever is computed again."""

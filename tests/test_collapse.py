@@ -156,7 +156,7 @@ def test_a_run_of_mobilenet_says_so(tmp_path: Path) -> None:
         return done.stdout + done.stderr
 
     said = run("fixed8")
-    pattern = r"\d+ of 32 decisions differ from float32; (lost in .*); try --format (\w+) \([01] of 16 differ, .* B of"
+    pattern = r"\d+ of 32 decisions differ from float32; (lost in .*); try --format (\w+) \([01] of 32 differ, .* B of"
     line = re.search(pattern, said)
     assert line is not None, said
     assert re.search(r"'\w+' \(error \d+ %, channels of 'w_[135]' differ \d\d\d+-fold", line[1]), line[1]

@@ -23,12 +23,13 @@ from tinyhil.references.reference import dequantize_outputs, quantize_inputs, ru
 COLLAPSE = 0.1  # of the decisions
 NO_COLLAPSE = 0.05
 SAMPLES = 16  # looked at
+MORE_SAMPLES = 64  # on which a remedy must hold, too
 LOUD = 0.1  # error of a tensor, relative to its float values
 QUIET = 0.02  # of a tensor that begins with one
 SPREAD = 16  # between the largest weights of the channels of a layer
 NAMED = 2  # tensors in the line
-# Cheapest first: a scale per channel, TensorFlow Lite's, twice the bits
-REMEDIES = ("fixed8pc", "int8", "int16x8", "fixed16", "float32")
+# Fastest first: a scale per channel, TensorFlow Lite's, twice the bits
+REMEDIES = ("fixed8pc", "int8", "fixed16", "int16x8", "float32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +56,24 @@ def explain_collapse(
     differ = int((decided[0] != decided[1]).sum())
     if differ <= COLLAPSE * len(x):
         return None
-    some = x[:: max(1, len(x) // SAMPLES)][:SAMPLES]
-    found = culprits(graph, assignment, ranges, some)
+    found = culprits(graph, assignment, ranges, _spread_over(x, SAMPLES))
     if not found:
         return None
     where = " and ".join(str(one) for one in found[:NAMED])
     line = f"{differ} of {len(x)} decisions differ from float32; lost in {where}"
-    remedy = _remedy(graph, assignment, ranges, some)
+    remedy = _remedy(graph, assignment, ranges, x)
     if remedy is None:
         return f"{line}; no format of {', '.join(REMEDIES)} keeps them: calibrate on samples like these"
-    name, lost, size = remedy
-    return f"{line}; try --format {name} ({lost} of {len(some)} differ, {size:,} B of weights and tables)"
+    return f"{line}; try --format {remedy}"
 
 
-def _remedy(graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray) -> tuple[str, int, int] | None:
-    """The first of REMEDIES that keeps the decisions on `x`, how many it loses, and the bytes of its constants, which
-    may be what a board did not hold."""
-    wanted = classes_of(graph, evaluate(graph, x).reshape(len(x), -1))
+def _spread_over(x: np.ndarray, count: int) -> np.ndarray:
+    return x[:: max(1, len(x) // count)][:count]
+
+
+def _remedy(graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray) -> str | None:
+    """The first of REMEDIES that keeps the decisions on a few of `x`, then on more, with how many it loses, and the
+    bytes of its constants, which may be what a board did not hold."""
     for name in REMEDIES:
         if name == assignment.describe():
             continue
@@ -79,11 +81,22 @@ def _remedy(graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray)
             program = lower(graph, Assignment(name), ranges)
         except HilError:
             continue
-        outputs = run_reference(program, quantize_inputs(program, x)[0]).outputs
-        lost = int((classes_of(graph, dequantize_outputs(program, outputs)) != wanted).sum())
-        if lost <= NO_COLLAPSE * len(x):
-            return name, lost, constant_bytes(program)
+        if lost := _kept_on(graph, program, x):
+            return f"{name} ({lost}, {constant_bytes(program):,} B of weights and tables)"
     return None
+
+
+def _kept_on(graph: Graph, program: Program, x: np.ndarray) -> str:
+    """How many decisions differ on the larger part of `x`; empty if too many do, on the smaller already."""
+    lost, some = 0, x
+    for count in (SAMPLES, MORE_SAMPLES):
+        some = _spread_over(x, count)
+        outputs = run_reference(program, quantize_inputs(program, some)[0]).outputs
+        wanted = classes_of(graph, evaluate(graph, some).reshape(len(some), -1))
+        lost = int((classes_of(graph, dequantize_outputs(program, outputs)) != wanted).sum())
+        if lost > NO_COLLAPSE * len(some):
+            return ""
+    return f"{lost} of {len(some)} differ"
 
 
 def culprits(graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray) -> list[Culprit]:

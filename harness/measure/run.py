@@ -208,7 +208,9 @@ def _advice(wanted: Expected, compiled: Compiled, inputs: Inputs, request: Reque
             differ = wanted.advice.partition(";")[0]
             yield f"{differ}, of samples drawn at random, which says nothing of real ones: `hil run --inputs` does"
         return
-    if merged := sorted(compiled.assignment.values.keys() - compiled.lowered.tensors.keys()):
+    # Constants may be stored by other names: one that has no effect is no result
+    kept = compiled.lowered.tensors.keys() | graph.all_constants().keys()
+    if merged := sorted(compiled.assignment.values.keys() - kept):
         yield f"no effect in {request.assignment}: {', '.join(merged)} became part of a layer's result, which is named"
     if strange := _no_codes(compiled, inputs):
         yield strange

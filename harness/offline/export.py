@@ -135,13 +135,23 @@ def _library_for(
     compiled = compile_model(opened.model, assignment, ranges, wide, [one.name for one in wide], wish=wish)
     classes = opened.source.classes or opened.model.classes
     if wanted.classes is not None:
-        classes = tuple(name.strip() for name in wanted.classes.split(","))
+        classes = _renamed(opened, classes, tuple(name.strip() for name in wanted.classes.split(",")))
     library = library_of(compiled, opened.source.name, wanted.name, wanted.arena, classes)
     if opened.source.text is not None:
         library = replace(library, temperature=opened.source.text.temperature)
     if board is not None:
         library = replace(library, board=board.name, core=board.chip.core, compiler=compiler_of(board.chip))
     return compiled, library
+
+
+def _renamed(opened: Opened, own: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[str, ...]:
+    """The names wanted in place of the model's `own`; ConfigError if these are the same ones in another order."""
+    if own != wanted and sorted(own) == sorted(wanted):
+        raise ConfigError(
+            f"{opened.source.name}: --classes has the model's own names in another order: its outputs are "
+            f"{', '.join(own)}; leave --classes out"
+        )
+    return wanted
 
 
 def compiler_of(chip: ChipSpec) -> tuple[str, ...]:

@@ -13,10 +13,18 @@ from typing import TypeVar
 
 from tinyhil.errors import BuildError, Infeasible, ModelError
 from tinyhil.formats import named
+from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.first_answer import TooLate
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import FOR_FLASH, FOR_LATENCY, Say, Task
-from tinyhil.harness.search.uniform import Uniform, beside_answer
+from tinyhil.harness.search.uniform import (
+    Uniform,
+    beside_answer,
+    first_answers,
+    keeps,
+    schedules_of_each,
+    uniform_instead,
+)
 from tinyhil.harness.settings.config import Boards
 from tinyhil.search.costs import Limits
 from tinyhil.search.offer import formats_on_offer
@@ -93,8 +101,28 @@ def _lacking(error: Infeasible) -> float:
     return error.least[1] if error.least is not None else float("inf")
 
 
-def together(task: Task, found: Found | None) -> tuple[Uniform, ...]:
-    """Formats that all tensors have or none, where the user names none; see `beside_answer`."""
+def together(task: Task, found: Found | None, known: Sequence[Uniform] = ()) -> tuple[Uniform, ...]:
+    """Formats that all tensors have or none, where the user names none, but those `known`; see `beside_answer`."""
     if task.request.formats is not None or task.accelerated:
         return ()
-    return beside_answer(task, TOGETHER, found)
+    judged = {one.format for one in known}
+    return beside_answer(task, [name for name in TOGETHER if name not in judged], found)
+
+
+def together_first(task: Task, own: Sequence[Uniform]) -> tuple[Uniform, ...]:
+    """The same before anything is searched, measured, where no format of the task's `own` keeps the limits: an answer
+    from which a search that finds none, or has no time for one, is saved."""
+    if task.request.formats is not None or not task.measures or any(keeps(task, one) for one in own):
+        return ()
+    return first_answers(task, TOGETHER)
+
+
+def scheduled_instead(task: Task) -> tuple[Found, tuple[Measured, ...]] | None:
+    """Where latency is limited and no answer keeps all limits: a format for all tensors that does, in less RAM than it
+    is planned for, whose schedule is faster by chance."""
+    request = task.request
+    if request.latency_us is None or not task.measures or request.minimize is not None:
+        return None
+    names = (*task.problem.space.formats, *(TOGETHER if request.formats is None else ()))
+    measured = task.phases.in_time(request.seconds, lambda: [*schedules_of_each(task, names)])
+    return uniform_instead(task, measured or ())

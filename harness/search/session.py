@@ -19,7 +19,13 @@ from tinyhil.harness.search.board_fit import ram_of, require_fit
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.earlier import with_earlier
 from tinyhil.harness.search.first_answer import TooLate, look, too_late
-from tinyhil.harness.search.offering import together, with_all_offers, with_weights
+from tinyhil.harness.search.offering import (
+    scheduled_instead,
+    together,
+    together_first,
+    with_all_offers,
+    with_weights,
+)
 from tinyhil.harness.search.pareto import ParetoOutcome, Sweep, front_of, swept_over
 from tinyhil.harness.search.phases import OutOfTime, began
 from tinyhil.harness.search.request import SearchRequest
@@ -146,9 +152,10 @@ def _alone(task: Task) -> Iterator[None]:
 def prepared(task: Task) -> tuple[Task, tuple[Meter, ...], tuple[Uniform, ...]]:
     """The task with the limits of its arenas, what was profiled for costs, and every uniform format."""
     with task.phases.of("evaluating one format for all tensors"):
-        beside = uniforms(task)
-        task = with_weights(task, beside)
-        task = limited(task, arena_limits(task, beside))
+        own = uniforms(task)
+        beside = (*own, *together_first(task, own))
+        task = with_weights(task, own)
+        task = limited(task, arena_limits(task, own))
     if not task.request.costs:
         return task, (), beside
     with task.phases.of("profiling"):
@@ -166,7 +173,8 @@ def _searched(task: Task) -> SearchOutcome:
             task, meters, beside = prepared(task)
             found, measured = _find(task, meters)
     except Infeasible:
-        instead = uniform_instead(task, beside)
+        beside = beside or tuple(task.phases.beside)
+        instead = uniform_instead(task, beside) or scheduled_instead(task)
         if instead is None:
             raise
         found, measured = instead
@@ -176,7 +184,7 @@ def _searched(task: Task) -> SearchOutcome:
         beside = beside or known
     over = interrupted or task.phases.seconds_left(request.seconds) == 0.0
     if not over:
-        beside = (*beside, *(task.phases.in_time(request.seconds, partial(together, task, found)) or ()))
+        beside = (*beside, *(task.phases.in_time(request.seconds, partial(together, task, found, beside)) or ()))
     found, measured = undominated(task, found, measured, beside)
     found, measured = with_earlier(task, found, measured, is_over=over)
     with task.phases.of("evaluating held-out samples"):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from operator import itemgetter
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from tinyhil.codegen.profile_calls import constant_bytes, stored_bytes
@@ -100,6 +101,13 @@ def beside_answer(task: Task, names: Sequence[str], found: Found | None) -> tupl
                 one = measured_on(task, log, one)
         rows.append(one)
     return tuple(rows)
+
+
+def first_answers(task: Task, names: Sequence[str]) -> tuple[Uniform, ...]:
+    """More formats for all tensors, each measured: first answers, where they keep the limits."""
+    log = TrialLog(None, task.problem.space, "")
+    evaluated = (_evaluated(task, log, None, number, name) for number, name in enumerate(names))
+    return tuple(_with_first_answer(task, _measured_in_time(task, log, one)) for one in evaluated)
 
 
 def _evaluated(task: Task, log: TrialLog, trial: Trial | None, number: int, name: str) -> Uniform:
@@ -216,18 +224,23 @@ def narrow_weights(side: Task, reasons: Sequence[str]) -> tuple[Trial, Measured]
 def smallest_of_each(task: Task, names: Sequence[str]) -> Iterator[Uniform]:
     """These formats, each for all tensors, as the first board needs least RAM in all: that of the smallest arena may
     need more stack. Not those that can not be, or fit no board."""
+    for _, schedules in groupby(schedules_of_each(task, names), attrgetter("format")):
+        yield min(schedules, key=lambda one: one.on_all[0].total_bytes or 0)
+
+
+def schedules_of_each(task: Task, names: Sequence[str]) -> Iterator[Uniform]:
+    """These formats, each for all tensors, measured as they are planned, then in ever less RAM: what takes less of it
+    may be faster, too. Not those that can not be, or fit no board."""
     space, memory = task.problem.space, task.problem.memory
     for number, name in enumerate(names):
-        candidate, found = space.uniform(Choice(name)), list[Uniform]()
+        candidate = space.uniform(Choice(name))
         with suppress(ModelError):
             for arena in [*memory.arenas(candidate)][-MOST_SCHEDULES:]:
                 limit = arena + task.problem.beside_bytes(candidate)
                 trial = trial_of(replace(task.problem, limit_bytes=limit), number, name)
                 benches = [make_bench(side, TrialLog(None, space, "")) for side in task.sides]
                 with suppress(BuildError):
-                    found.append(Uniform(name, trial, tuple(bench.measure(trial) for bench in benches)))
-        if found:
-            yield min(found, key=lambda one: one.on_all[0].total_bytes or 0)
+                    yield Uniform(name, trial, tuple(bench.measure(trial) for bench in benches))
 
 
 def undominated(
