@@ -311,6 +311,12 @@ def test_a_record_s_figures_are_in_the_read_me(tmp_path: Path) -> None:
     done = hil(*base, record, "--format", "fixed16", cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "measured of another format" in done.stderr
+    assert hil("run", "--board", "nucleo_l4r5", "--model", "digits_cnn", *common, cwd=tmp_path).returncode == 0
+    (record,) = (tmp_path / "results" / "nucleo_l4r5").rglob("*.json")
+    base[2] = "digits_cnn"
+    done = hil(*base, record, "--format", "fixed8", cwd=tmp_path)
+    assert "measured on nucleo_l4r5, whose core has a program of its own; export it with --board" in done.stderr
+    assert hil(*base, record, "--format", "fixed8", "--board", "nucleo_l4r5", cwd=tmp_path).returncode == 0
 
 
 def test_packages_hold_to_their_formats_and_cmake_finds_one(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from hil_command import hil
 import tinyhil
 from tests.onnx_models import node, simple
 from tinyhil import errors
+from tinyhil.harness.commands.profile import profile as hil_profile
 
 ROOT = Path(__file__).resolve().parent.parent
 X = np.random.default_rng(0).uniform(0, 16, (12, 1, 1, 8, 8)).astype(np.float32)
@@ -189,6 +190,9 @@ def test_a_profile_has_a_row_per_operation() -> None:
     table = tinyhil.load("digits_mlp").profile("uno", X[:1], formats="fixed8").to_pandas()
     assert isinstance(table, pandas.DataFrame)
     assert list(table["name"]) == ["fc1", "fc2"]
+    (usual,) = (option.default for option in hil_profile.params if option.name == "samples")
+    means = [tinyhil.load("digits_mlp").profile("uno", X, **given).to_dict() for given in ({}, {"samples": usual})]
+    assert means[0]["operations"] == means[1]["operations"]
 
 
 BAD: dict[str, tuple[Callable[[], object], type[errors.HilError], str]] = {

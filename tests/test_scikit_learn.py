@@ -16,7 +16,7 @@ from kernel_cases import Case, first_difference, run_natively
 from onnx_models import compiled
 
 import tinyhil
-from tinyhil.errors import DataError, ModelError
+from tinyhil.errors import ConfigError, DataError, ModelError
 from tinyhil.frontend import onnx_outputs
 from tinyhil.frontend.load import load_model
 from tinyhil.references.classes import classes_of
@@ -108,6 +108,16 @@ def test_labels_may_be_class_names(tmp_path: Path) -> None:
     )
     assert done.returncode == DataError.exit_code
     assert "label 'rosa' is none of the model's classes setosa, versicolor, virginica" in done.stderr
+
+
+def test_names_in_another_order_are_no_other_names(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=X)
+    export = ("export", "cmake", FOLDER / "rf_str.onnx", "--calibrate", "x.npz", "--out", "x.zip", "--classes")
+    swapped = hil(*export, "virginica,versicolor,setosa", cwd=tmp_path)
+    assert swapped.returncode == ConfigError.exit_code
+    assert "its outputs are setosa, versicolor, virginica; leave --classes out" in swapped.stderr
+    for names in ("setosa, versicolor, virginica", "rot,grün,blau"):
+        assert hil(*export, names, cwd=tmp_path).returncode == 0
 
 
 def test_names_of_classes_stay_with_a_model(tmp_path: Path) -> None:

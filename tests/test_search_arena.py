@@ -87,3 +87,14 @@ def test_the_least_ram_that_is_looked_for_is_what_a_refusal_names(tmp_path: Path
         assert record["memory"]["arena_bytes"] <= point["arena_bytes"]  # of the host's own kernels
     once = json.loads(hil_command.hil(*search, *swept, "--more-time", "0", cwd=tmp_path).stdout)["points"]
     assert min(point["arena_bytes"] for point in once) == 930
+
+
+def test_each_format_saves_what_it_saves_by_computing_again(tmp_path: Path) -> None:
+    """Of fixed4 windows read in place save less: the schedule of fixed8 that fits was not planned, and fixed4 won."""
+    search = ("search", "--model", "digits_cnn", "--samples", "60", "--arena", "400", "--more-time", "2000")
+    done = hil_command.hil(*search, "--evaluations", "2", "--formats", "fixed4,fixed8", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    wide = {row["format"]: row for row in found["uniform"]}["fixed8"]
+    assert wide["keeps_limits"]
+    assert found["disagreements"] <= wide["disagreements"]

@@ -19,10 +19,10 @@ from onnx_models import node, simple
 from scan_models import weights
 
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE, ConfigError
-from tinyhil.harness.search.offering import with_weights
+from tinyhil.harness.search.offering import scheduled_instead, together_first, with_weights
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import load_task
-from tinyhil.harness.search.uniform import arena_limits, keeps, uniforms
+from tinyhil.harness.search.uniform import arena_limits, keeps, schedules_of_each, uniforms
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.search.strategies import make_strategy
 
@@ -184,6 +184,25 @@ def test_weights_in_a_format_of_their_own_fit_where_none_for_all_tensors_does(fo
     (measured,) = task.phases.measured[task.phases.best.candidate]
     assert measured.keeps(task.request.limits)
     assert measured.flash_bytes <= task.request.flash
+
+
+def test_int8_and_other_schedules_are_asked_before_a_search_gives_up(folder: Path) -> None:
+    """A limit of latency was called infeasible that int8 in another schedule keeps."""
+    request = SearchRequest("digits_cnn", board="uno", samples=60, latency_us=1e6, results=folder / "results")
+    task = load_task(request, folder, lambda line: None, lambda trial, best: None, load_boards())
+    (int8,) = together_first(task, ())
+    assert int8.format == "int8"
+    assert task.phases.best is int8.trial
+    assert together_first(task, (int8,)) == ()
+    (first, *others) = schedules_of_each(task, ("int8",))
+    assert first.trial.ram_bytes > others[0].trial.ram_bytes
+    assert others[0].measured[0].latency_us != first.measured[0].latency_us
+    fastest = min(one.measured[0].latency_us for one in (first, *others))
+    tight = replace(task, request=replace(request, formats="fixed8", latency_us=fastest + 1))
+    assert scheduled_instead(replace(task, request=replace(request, latency_us=1.0))) is None
+    assert scheduled_instead(replace(task, request=replace(request, latency_us=None))) is None
+    found = scheduled_instead(tight)
+    assert found is None or found[1][0].latency_us <= fastest + 1
 
 
 def test_an_image_that_does_not_link_is_too_large_and_no_end(tmp_path: Path) -> None:

@@ -215,13 +215,20 @@ def write_archive(path: Path, files: Mapping[str, str]) -> None:
 
 
 def measured(record: Mapping[str, Any], compiled: Compiled, path: Path) -> list[str]:
-    """The figures of a record as Markdown; DataError if they are of another model or another format."""
-    for what, here, there in (
-        ("model", compiled.model.sha256, record["provenance"]["model_sha256"]),
-        ("format", formats_of(compiled.program), record.get("assignment", formats_of(compiled.program))),
-    ):
-        if here != there:
+    """The figures of a record as Markdown; DataError if they are of another model, format, or program of a board."""
+    here = formats_of(compiled.program)
+    there = record.get("assignment", here)
+    common = here.keys() & there.keys()  # a board's program may have tables and scratch of its own
+    other_format = {name: here[name] for name in common} != {name: there[name] for name in common} or not common
+    other_model = compiled.model.sha256 != record["provenance"]["model_sha256"]
+    for what, differs in (("model", other_model), ("format", other_format)):
+        if differs:
             raise DataError(f"{path}: measured of another {what}; measure this one with `hil run`")
+    if here != there:
+        name = record["board"]
+        raise DataError(
+            f"{path}: measured on {name}, whose core has a program of its own; export it with --board {name}"
+        )
     if reason := invalid_because(record):
         raise DataError(f"{path}: that run is invalid: {reason}: nothing to show")
     latency, memory = record["latency"], record["memory"]

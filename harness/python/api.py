@@ -130,8 +130,9 @@ class Model:
 
     @worded_for_python
     def profile(self, board: str, x: Any = None, formats: Formats | None = None, **options: Any) -> Record:
-        """What every operation costs on a board; `to_pandas()` gives a row per operation."""
-        wanted = self._request("profile", board, x, None, formats, {"samples": 1, **options})
+        """What every operation costs on a board, the mean of the first `samples` (5); `to_pandas()` gives a row per
+        operation."""
+        wanted = self._request("profile", board, x, None, formats, {"samples": 5, **options})
         return Record(calls.profile(wanted, _boards(), self.say, _silent).as_json())
 
     @worded_for_python
