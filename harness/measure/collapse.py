@@ -81,12 +81,12 @@ def _remedy(graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray)
             program = lower(graph, Assignment(name), ranges)
         except HilError:
             continue
-        if lost := _kept_on(graph, program, x):
+        if lost := _differing(graph, program, x):
             return f"{name} ({lost}, {constant_bytes(program):,} B of weights and tables)"
     return None
 
 
-def _kept_on(graph: Graph, program: Program, x: np.ndarray) -> str:
+def _differing(graph: Graph, program: Program, x: np.ndarray) -> str:
     """How many decisions differ on the larger part of `x`; empty if too many do, on the smaller already."""
     lost, some = 0, x
     for count in (SAMPLES, MORE_SAMPLES):

@@ -209,8 +209,8 @@ def _advice(wanted: Expected, compiled: Compiled, inputs: Inputs, request: Reque
             yield f"{differ}, of samples drawn at random, which says nothing of real ones: `hil run --inputs` does"
         return
     # Constants may be stored by other names: one that has no effect is no result
-    kept = compiled.lowered.tensors.keys() | graph.all_constants().keys()
-    if merged := sorted(compiled.assignment.values.keys() - kept):
+    named = compiled.lowered.tensors.keys() | graph.all_constants().keys()
+    if merged := sorted(compiled.assignment.values.keys() - named):
         yield f"no effect in {request.assignment}: {', '.join(merged)} became part of a layer's result, which is named"
     if strange := _no_codes(compiled, inputs):
         yield strange

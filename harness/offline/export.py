@@ -17,6 +17,7 @@ from tinyhil.codegen.identifiers import identifiers
 from tinyhil.codegen.library_source import emit_library
 from tinyhil.codegen.packages import package, source_of
 from tinyhil.compiler.calibrate import Ranges
+from tinyhil.compiler.lower import tied_values
 from tinyhil.errors import ConfigError, DataError, DoesNotFit
 from tinyhil.files import write_bytes
 from tinyhil.harness.build.pipeline import Compiled, compile_model, runtime_sources
@@ -218,7 +219,8 @@ def measured(record: Mapping[str, Any], compiled: Compiled, path: Path) -> list[
     """The figures of a record as Markdown; DataError if they are of another model, format, or program of a board."""
     here = formats_of(compiled.program)
     there = record.get("assignment", here)
-    common = here.keys() & there.keys()  # a board's program may have tables and scratch of its own
+    named = {name for tied in tied_values(compiled.model.graph) for name in tied}
+    common = here.keys() & there.keys() & named  # a board's program may have tables and scratch of its own
     other_format = {name: here[name] for name in common} != {name: there[name] for name in common} or not common
     other_model = compiled.model.sha256 != record["provenance"]["model_sha256"]
     for what, differs in (("model", other_model), ("format", other_format)):
