@@ -17,7 +17,8 @@ from benchmarks.papers.judge import (
     pooled,
     wilson,
 )
-from benchmarks.papers.paper import Claim, Rows
+from benchmarks.papers.pages import OURS, claims_table
+from benchmarks.papers.paper import Claim, Rows, Verdict
 from benchmarks.papers.registry import PAPERS
 
 ASKED = [
@@ -95,3 +96,15 @@ def test_fewer_confirm_nothing_about_all(claim: Claim, rows: Rows, keys: tuple[s
 
 def _network(key: str) -> tuple[str, ...]:
     return tuple(key.split("/")[:2])
+
+
+@pytest.mark.parametrize("claim", [asked.values[0] for asked in ASKED], ids=lambda claim: claim.text[:30])
+def test_a_claim_quotes_and_says_where_or_its_row_says_that_the_words_are_ours(claim: Claim) -> None:
+    """A quotation is a pair of marks around several words, and has its section; single words in marks are none."""
+    assert claim.text.count('"') % 2 == 0
+    assert all(len(words.split()) >= 3 for words in claim.quotes)
+    assert claim.where or not claim.quotes
+    asked = Claim(claim.text, lambda rows: Verdict("not shown", ""), claim.where)
+    _, text, where, *_ = (cell.strip() for cell in claims_table([asked], {}, []).splitlines()[-1].split("|"))
+    assert text == claim.text
+    assert where.endswith(OURS) == ('"' not in text)

@@ -13,6 +13,7 @@ from tools.stale import marked
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs" / "papers"
 MADE = "Made by `python -m benchmarks.papers`; not edited by hand."
+OURS = "in our words"
 WIDTH = 150  # of a line of text; rows of tables are as long as they are
 
 
@@ -21,7 +22,7 @@ def page(paper: Paper, folder: Path = record.FOLDER) -> str:
     cells = record.read(paper.name, folder)
     rows = record.rows_of(cells)
     parts = [f"# {paper.title}", f"`{paper.command}`. {MADE}\n{_measured(paper, cells)}"]
-    parts += [paper.differs, _claims(paper.claims, rows, paper.keys())]
+    parts += [paper.differs, claims_table(paper.claims, rows, paper.keys())]
     parts.append(paper.body(record.timed_rows_of(cells)))
     parts += [f"![{name}]({paper.name}/{name}.svg)" for name in paper.figures]
     if paper.absent:
@@ -45,23 +46,23 @@ def _measured(paper: Paper, cells: record.Record) -> str:
     return said + "".join(f"\nNot measured: {line}." for line in failed)
 
 
-def _claims(claims: Sequence[Claim], rows: Rows, keys: Sequence[str]) -> str:
-    """A row each; where they stand in the paper, and its figures, of papers of which that is known."""
-    sourced = any(claim.where for claim in claims)
+def claims_table(claims: Sequence[Claim], rows: Rows, keys: Sequence[str]) -> str:
+    """A row each: where it stands in the paper, as far as that is known, whether its words are ours, its figures."""
     lines = []
     for claim in claims:
-        verdict, source = claim.verdict(rows, keys), (claim.where, claim.theirs) if sourced else ()
-        lines.append((claim.text, *source, f"**{verdict.outcome}**", verdict.ours))
-    return table(("Claim", *(("Where", "Theirs") if sourced else ()), "Here", "Ours"), lines) if lines else ""
+        verdict = claim.verdict(rows, keys)
+        where = ", ".join(filter(None, (claim.where, "" if claim.quotes else OURS)))
+        lines.append((claim.text, where, claim.theirs, f"**{verdict.outcome}**", verdict.ours))
+    return table(("Claim", "Where", "Theirs", "Here", "Ours"), lines) if lines else ""
 
 
 def overview(papers: Iterable[Paper], folder: Path = record.FOLDER) -> str:
     """The text of docs/papers/README.md."""
     parts = [
         "# The papers, claim by claim",
-        "What papers say of themselves, run again on real data; each paper's page has our figures, with "
-        "95 % intervals in brackets. *Confirmed* and *refuted*, of our networks, data and machines: the whole interval "
-        f"lies on one side of the margin; else *not shown*. {MADE}",
+        "What papers say of themselves, run again on real data, 95 % intervals in brackets. *Confirmed* and *refuted*, "
+        "of our networks, data and machines: the whole interval lies on one side of the margin; else *not shown*. "
+        f"{MADE}",
     ]
     lines = []
     for paper in papers:
@@ -74,7 +75,7 @@ def overview(papers: Iterable[Paper], folder: Path = record.FOLDER) -> str:
     parts.append(table(heads, lines))
     for other in elsewhere.PAGES:
         parts.append(f"## [{other.title}]({other.page})\n\n`{other.command}`")
-        parts.append(_claims(other.claims, other.rows(), other.keys))
+        parts.append(claims_table(other.claims, other.rows(), other.keys))
     return _wrapped(parts)
 
 

@@ -57,6 +57,11 @@ class Claim:
     theirs: str = ""
     about: tuple[str, ...] = ()
 
+    @property
+    def quotes(self) -> tuple[str, ...]:
+        """The paper's own words in it; none: all of it is in ours."""
+        return tuple(self.text.split('"')[1::2])
+
     def verdict(self, rows: Rows, keys: Iterable[str]) -> Verdict:
         """As it is judged by `rows`; `keys`: of all cells there are to measure."""
         missing = [key for key in keys if key.startswith(self.about) and "failed" in rows.get(key, {"failed": ""})]

@@ -19,7 +19,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.reram.cases import CASES, VALUES, Case, Loaded, load_case
+from benchmarks.reram.cases import AGENTS, CASES, VALUES, Case, Loaded, load_case
 from benchmarks.reram.truth import COUNT, Table, load_table, tabled
 from benchmarks.trained_networks import MACHINE, NETWORKS, hash_of, machine
 from tinyhil.harness.search.tuning import TEACHER
@@ -164,7 +164,7 @@ class Learner:
 
 def learners(case: Case, threshold: float) -> Iterator[tuple[Learner, int]]:
     """With their seeds, seed by seed, so that what ends early has as many of each."""
-    for seed, name in product(SEEDS, ("ppo", "ddpg", "ppo with mask")):
+    for seed, name in product(SEEDS, AGENTS):
         counts = case.episodes_of(name)
         yield Learner(name, agents(max(counts))[name], threshold, counts), seed
     for seed in TUNED_SEEDS if case.tuned else ():

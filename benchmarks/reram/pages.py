@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from benchmarks.reram.cases import FORMER_VALUES, VALUES, Case
+from benchmarks.reram.cases import AGENTS, FORMER_VALUES, VALUES, Case
 from tools.measured import line_of
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
@@ -17,13 +17,12 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def write_pages(measured: Mapping[Case, Rows]) -> None:
-    measured = {case: rows for case, rows in measured.items() if rows}
+    measured = latest = {case: latest_of(rows) for case, rows in measured.items() if rows}
     page = DOCS / "reram.md"
     before, rest = page.read_text().split(BEGIN)
     page.write_text(f"{before}{BEGIN}\n{table(measured)}\n\n{_measured_at(measured)}\n{END}{rest.split(END)[1]}")
     folder = DOCS / "reram"
     folder.mkdir(exist_ok=True)
-    latest = {case: latest_of(rows) for case, rows in measured.items()}
     _plot_costs(latest, folder / "strategies.svg")
     _plot_layers(latest, folder / "layers.svg")
 
@@ -42,22 +41,21 @@ def _measured_at(measured: Mapping[Case, Rows]) -> str:
 def table(measured: Mapping[Case, Rows]) -> str:
     """Means over the seeds that were measured; the gap is to the best of all configurations, where those are known."""
     titles = (
-        "Network", "Values behind a Relu", "Cost at most", "Strategy", "Episodes", "Seeds", "Evaluations",
+        "Network", "Cost at most", "Strategy", "Episodes", "Seeds", "Evaluations",
         "Searched on, %", "Gap, points (worst)", "Held out, %", "± of seeds", "Cost", "us", "uJ", "Crossbars", "GOPS/W",
         "s",
     )  # fmt: skip
     lines = [f"| {' | '.join(titles)} |"]
     lines.append("|---" * len(titles) + "|")
     for case, rows in measured.items():
-        for (values, threshold, strategy, episodes), same in _grouped(rows).items():
+        for (values, threshold, _, episodes), same in _grouped(rows).items():
             peers = [row for row in rows if values_of(row) == values and row["threshold"] == threshold]
             best = [row["accuracy"] for row in peers if row["strategy"] == "optimum"]
             gaps = [100 * (best[0] - row["accuracy"]) for row in same] if best else []
             cells = [
                 case.name,
-                values,
                 "" if threshold is None else f"{threshold:g}",
-                strategy,
+                _label(same[0]),
                 "" if episodes is None else str(episodes),
                 str(len(same)),
                 f"{mean(row['evaluations'] for row in same):,.0f}",
@@ -76,7 +74,7 @@ def table(measured: Mapping[Case, Rows]) -> str:
         one = rows[0]
         seen = f"{100 * one['float_accuracy']:.2f} % of {case.searched}"
         floats = f"float: {seen}, {100 * one['float_held_out']:.2f} % of {case.held_out}"
-        lines.append(f"| {case.name} | | {floats} |" + " |" * (len(titles) - 3))
+        lines.append(f"| {case.name} | {floats} |" + " |" * (len(titles) - 2))
     return "\n".join(lines)
 
 
@@ -85,12 +83,11 @@ def values_of(row: Mapping[str, Any]) -> str:
     return str(row.get("values", FORMER_VALUES))
 
 
-def latest_of(rows: Rows, strategies: Collection[str] = ("milp",)) -> Rows:
-    """Those without a sign, if all these strategies are among them; else all others."""
-    found = [row for row in rows if values_of(row) == VALUES]
-    if {row["strategy"] for row in found} >= {*strategies}:
-        return found
-    return [row for row in rows if values_of(row) != VALUES]
+def latest_of(rows: Rows) -> Rows:
+    """Of each strategy the rows as values are held now, if there are any; behind them, of others, those of before."""
+    today = [row for row in rows if values_of(row) == VALUES]
+    again = {row["strategy"] for row in today}
+    return today + [row for row in rows if values_of(row) != VALUES and row["strategy"] not in again]
 
 
 def _grouped(rows: Rows) -> dict[tuple[str, float | None, str, int | None], list[Mapping[str, Any]]]:
@@ -106,14 +103,18 @@ def _grouped(rows: Rows) -> dict[tuple[str, float | None, str, int | None], list
     return found
 
 
+def _label(row: Mapping[str, Any]) -> str:
+    return str(row["strategy"]) if values_of(row) == VALUES else f"{row['strategy']} ({FORMER_VALUES})"
+
+
 def _plot_costs(measured: Mapping[Case, Rows], path: Path) -> None:
     """Cost against accuracy on held-out samples, a mark per run."""
     plt = _pyplot()
     figure, axes = plt.subplots(1, len(measured), figsize=(4.2 * len(measured), 3.6))
-    names = list(dict.fromkeys(row["strategy"] for rows in measured.values() for row in rows))
+    names = list(dict.fromkeys(_label(row) for rows in measured.values() for row in rows))
     for axis, (case, rows) in zip(axes if len(measured) > 1 else [axes], measured.items(), strict=True):
         for number, name in enumerate(names):
-            same = [row for row in rows if row["strategy"] == name]
+            same = [row for row in rows if _label(row) == name]
             x, y = [row["cost"] for row in same], [100 * row["held_out"] for row in same]
             axis.scatter(x, y, s=22, marker="os^vDP*Xd"[number % 9], color=f"C{number}", label=name)
         axis.set(title=case.name, xlabel="cost, share of 8 bits", ylabel="held-out accuracy, %")
@@ -129,7 +130,7 @@ def _plot_layers(measured: Mapping[Case, Rows], path: Path) -> None:
     for column, (case, rows) in enumerate(measured.items()):
         whole = next(row for row in rows if row["threshold"] is None)
         lowest = min(case.thresholds)
-        others = [row for row in rows if row["threshold"] == lowest and row["strategy"] != "optimum"]
+        others = [row for row in rows if row["threshold"] == lowest and row["strategy"] in AGENTS]
         shown = {"8 bits": whole}
         if others:
             best = max(others, key=lambda row: row["accuracy"])
