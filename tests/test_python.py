@@ -18,6 +18,7 @@ import tinyhil
 from tests.onnx_models import node, simple
 from tinyhil import errors
 from tinyhil.harness.commands.profile import profile as hil_profile
+from tinyhil.harness.records.figures import CANDIDATES
 
 ROOT = Path(__file__).resolve().parent.parent
 X = np.random.default_rng(0).uniform(0, 16, (12, 1, 1, 8, 8)).astype(np.float32)
@@ -87,7 +88,7 @@ def test_a_record_says_what_has_called_and_no_folder_that_is_gone(host: tinyhil.
 def test_a_candidate_of_a_search_names_the_search(tmp_path: Path) -> None:
     words = ("search", "--model", "digits_mlp", "--board", "uno", "--evaluations", "1", "--device-samples", "2")
     assert hil(*words, cwd=tmp_path).returncode == 0
-    (path, *_) = (tmp_path / "results" / "uno").rglob("*.json")
+    (path, *_) = (tmp_path / "results" / "search" / "digits_mlp" / CANDIDATES).rglob("*.json")
     assert json.loads(path.read_text())["provenance"]["command"].startswith("hil search --model digits_mlp")
 
 

@@ -17,7 +17,7 @@ COLUMNS = (
     *("weight_bytes", "activation_bytes", "saturations", "error", "sensitivity", "accumulator_bits"),
 )
 COOL, WARM = "#e8f0fe", "#d93025"  # of the overlay's gradient
-FIGURES = ("samples equal", "accuracy", "latency", "RAM", "flash")
+FIGURES = ("samples equal", "differ from float", "accuracy", "latency", "RAM", "flash")
 MARKS = {"valid": "✅", "degraded": "⚠️", "invalid": "❌"}
 
 
@@ -110,6 +110,7 @@ def figures_of(record: RecordLike) -> list[str]:
     ram = memory.get("total_bytes")
     return [
         f"{'?' if equal is None else equal} of {record['samples']}",
+        "" if record.get("disagreements") is None else f"{record['disagreements']:,}",
         "" if record["accuracy"] is None else f"{100 * record['accuracy']:.2f} %",
         f"{latency['median']:,.0f} {latency['unit']}",
         f"{memory['static_bytes']:,} B static" if ram is None else f"{ram:,} B",

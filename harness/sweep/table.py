@@ -72,7 +72,8 @@ class Row:
         known: dict[str, Any] = {}
         if record is not None:
             latency, memory = record["latency"], record["memory"]
-            known = {key: record[key] for key in ("bit_exact", "samples", "accuracy", "float_accuracy", "flash_bytes")}
+            names = ("bit_exact", "samples", "disagreements", "accuracy", "float_accuracy", "flash_bytes")
+            known = {key: record[key] for key in names}
             known |= {"latency": latency["median"], "unit": latency["unit"], "latency_us": latency.get("median_us")}
             known |= {"ram_bytes": memory.get("total_bytes"), "arena_bytes": memory["arena_bytes"]}
             known["prefer"] = self.prefer
@@ -116,7 +117,8 @@ def as_html(rows: Sequence[Row]) -> str:
         keys = [None] * len(TITLES)
         if (record := row.record) is not None:
             sizes = (record["memory"].get("total_bytes"), record["flash_bytes"])
-            figures = (record.get("equal_samples"), record["accuracy"], record["latency"]["median"], *sizes)
+            decided = (record.get("equal_samples"), record["disagreements"], record["accuracy"])
+            figures = (*decided, record["latency"]["median"], *sizes)
             keys[FIRST : FIRST + len(FIGURES)] = figures
         texts = row.texts
         return [Shown(text, key) for text, key in zip(texts, keys, strict=True)]
