@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import click
 import pytest
+import yaml
+from click.testing import CliRunner
 
 from tinyhil import errors
 from tinyhil.harness.cli import hil
@@ -97,6 +100,23 @@ def test_the_docs_are_no_longer_than_somebody_reads() -> None:
     longest = sorted(pages, key=lambda page: -pages[page])[:5]
     assert sum(pages.values()) <= MOST_WORDS, [f"{page.relative_to(ROOT)}: {pages[page]}" for page in longest]
     assert f"{MOST_WORDS:,} words that hold a letter" in (ROOT / "CONTRIBUTING.md").read_text()
+
+
+def test_the_citation_is_that_of_citation_cff() -> None:
+    """Whoever has the wheel has no CITATION.cff: `hil docs --find cite` leads to a page with the citation itself."""
+    said = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    asked = CliRunner().invoke(hil, ["docs", "--find", "cite"])
+    assert "reproduce" in asked.output
+    page = (ROOT / "docs" / "papers" / "reproduce.md").read_text()
+    (entry,) = re.findall(r"^@software{tinyhil,(.*?)}$", page, re.DOTALL | re.MULTILINE)
+    fields = dict(re.findall(r"(\w+) = {({?[^{}]*}?)}", entry))
+    assert fields == {
+        "author": " and ".join(f"{{{one['name']}}}" for one in said["authors"]),
+        "version": said["version"],
+        "url": said["repository-code"],
+        "title": said["title"],
+    }
+    assert said["version"] == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
 def test_the_record_s_keys_are_documented() -> None:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hil_command import hil
 
-from tinyhil.formats import FORMATS, named
-from tinyhil.harness.offline.formats import all_facts, facts, units, values
+from tinyhil.errors import ConfigError
+from tinyhil.formats import FORMATS, minifloat, named
+from tinyhil.formats.affine import Affine
+from tinyhil.formats.codebook import Codebook
+from tinyhil.formats.format import Format, NamedFormat
+from tinyhil.formats.minifloat import GENERAL
+from tinyhil.harness.offline.formats import MODEL, all_facts, facts, lines, units, values
 from tinyhil.harness.offline.formats import fitted as fitted_format
+from tinyhil.harness.records.reals import format_of
+from tools.formats_page import page
 from tools.measured import BOARDS
 
 
@@ -25,7 +33,9 @@ def test_the_command_lists_every_format(tmp_path: Path) -> None:
 
 def test_a_family(tmp_path: Path) -> None:
     done = hil("formats", "--family", "single", cwd=tmp_path)
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["format", "float32", "bfloat16", "float16"]
+    rows, _, below = done.stdout.partition("\n\n")
+    assert [line.split()[0] for line in rows.splitlines()] == ["format", "float32", "bfloat16", "float16"]
+    assert f"a sample of {MODEL}" in below
 
 
 def test_an_unknown_family(tmp_path: Path) -> None:
@@ -60,3 +70,65 @@ def test_values_are_all_there() -> None:
 
 def test_domains_are_known() -> None:
     assert {fact.domain for fact in all_facts()} == {"integer", "coded", "single", "affine"}
+
+
+# ---- what formats print as
+
+
+def _general() -> list[NamedFormat]:
+    """Of every shape eXmY with its usual bias, those beside it, and weights per channel."""
+    shapes = [f"e{x}m{y}" for x in range(1, 9) for y in range(11) if 1 + x + y <= 16]
+    return [named(f"{shape}{more}") for shape in shapes for more in ("", "b0", "b5", "b-3", "pc", "b5pc")]
+
+
+def _tensors(fmt: NamedFormat) -> list[Format]:
+    """Formats of tensors of a magnitude of 1: of values, of what can not be below zero, and of weights."""
+    fitted = [fmt.fit(1.0)] if fmt.fit_values is None or not isinstance(fmt.fit(1.0), Codebook) else []
+    fitted += [fmt.fit_positive(1.0)] if fmt.fit_positive else []
+    return fitted + ([fmt.fit_values(np.random.default_rng(0).normal(size=4096))] if fmt.fit_values else [])
+
+
+OTHER = {"sign": "binary", "int16x8": "int16"}  # weights beside signs, values beside weights of int8
+
+
+def _without_scale(fmt: Format) -> str:
+    return str(fmt).split(" * ")[0]
+
+
+def test_formats_that_differ_are_called_differently() -> None:
+    """fp8e4m3 and e4m3 both printed as e4m3, fixed8pc as fixed8, kmeans16 and nf4 as a codebook of 16."""
+    smalls = [named(f"{one.name}pc") for one in minifloat.NAMED if not one.values]
+    found: dict[str, object] = {}
+    for one in (*FORMATS, *_general(), *smalls):
+        for fmt in _tensors(one):
+            own = OTHER.get(one.name, one.name) if isinstance(fmt, Codebook) else fmt.scaled(0)  # fitted to the values
+            own = fmt.c_type if isinstance(fmt, Affine) else own  # its scale is no power of two
+            assert found.setdefault(_without_scale(fmt), own) == own, one.name
+
+
+def test_a_printed_format_begins_with_its_name() -> None:
+    """But for what is another format beside it: binary weights of signs, fixed8pc of fixed8pcu, int16 of int16x8."""
+    for one in FORMATS:
+        for fmt in _tensors(one):
+            stem = one.name.removesuffix("u") if one.name.startswith("fixed") else one.name
+            assert str(fmt).startswith((stem, OTHER.get(one.name, stem))), one.name
+
+
+@pytest.mark.parametrize("one", [*FORMATS, *_general()], ids=lambda one: one.name)
+def test_a_record_s_format_is_read_again(one: NamedFormat) -> None:
+    if one.fit_values is None and one.fit_range is None and "pc" not in one.name:
+        for fmt in _tensors(one):
+            assert format_of(str(fmt)) == fmt
+
+
+def test_small_floats_of_any_shape_are_told() -> None:
+    with pytest.raises(ConfigError, match="1 to 8") as error:
+        named("e9m3")
+    assert GENERAL in str(error.value)
+    for text in ("\n".join(lines(all_facts())), " ".join(page().split())):
+        assert GENERAL in text
+    for name in re.findall(r"e3m2\w*", GENERAL):
+        shape = named(name).fit(1.0)
+        assert np.isfinite(shape.decode(np.arange(1 << shape.bits))).all()
+    nan = [one.name for one in minifloat.NAMED if getattr(one.fit(1.0), "nan_code", None) is not None]
+    assert {name.removesuffix("pc") for name in nan} == set(re.findall(r"fp8\w+", GENERAL))

@@ -157,7 +157,8 @@ def _measured() -> str:
     exact = all(row["bit_exact"] for row in rows.values())
     names = [fmt.name for fmt in FORMATS if all((fmt.name, board) in rows for board in (HOST, *BOARDS))]
     lines = [
-        f"`{tables.MODEL}` in {len(names)} formats. Accuracy and changed decisions: {whole} test windows, on the host.",
+        f"`{formats.MODEL}` in {len(names)} formats. "
+        f"Accuracy and changed decisions: {whole} test windows, on the host.",
         f"Time, RAM and flash: {span} windows on each emulated board, "
         f"{'every output bit-exact' if exact else 'NOT bit-exact'}.",
         f"{clocks()} {line(tables.NAME)}",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import Counter
 
+from tinyhil.formats.minifloat import GENERAL
 from tinyhil.harness.offline.formats import Facts, all_facts, titles
 
-COSTS = "What each costs in cycles, RAM and flash: [measured](measured/formats.md)."
+COSTS = "Cycles, RAM and flash: [measured](measured/formats.md)."
 SERIES = 4  # formats that differ in numbers alone: with more, the page shows those of SHOWN bits
 SHOWN = (8, 16, 32)
 
@@ -17,8 +19,8 @@ def page() -> str:
     text = [
         "# Number formats",
         "",
-        "Which formats there are, and what they hold. Made from the records in `tinyhil/formats/` by",
-        "`python -m tools.docs`; `hil formats` prints every one.",
+        "What formats hold, by `python -m tools.docs`; `hil formats` prints every one.",
+        *textwrap.wrap(f"{GENERAL}.", 120),
         "",
         "A format is fitted to its tensor: fixed point, minifloats and posits by a power of two, asymmetric integers",
         "by a scale and a zero point. *Largest* and *smallest* (positive magnitude) and the significant bits at 1/2",

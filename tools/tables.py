@@ -20,11 +20,11 @@ from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.record import make_record
 from tinyhil.harness.measure.run import run
+from tinyhil.harness.offline.formats import MODEL
 from tinyhil.harness.settings.config import Boards, load_boards
 from tools.measured import BOARDS, RESULTS, provenance, read, write
 
 NAME = "formats"
-MODEL = "fastgrnn_har"
 HOST = "host"
 FORMATS = (
     *("fixed4", "fixed8", "fixed16", "fixed8pc", "posit8es0", "posit8es2", "posit16es1", "fp8e4m3", "fp4e2m1"),

@@ -16,8 +16,10 @@ import numpy as np
 from tinyhil import formats as format_table
 from tinyhil.formats import FORMATS
 from tinyhil.formats.format import Format, NamedFormat
+from tinyhil.formats.minifloat import GENERAL
 from tinyhil.harness.settings.config import load_boards
 
+MODEL = "fastgrnn_har"  # of the costs
 COSTS = Path(format_table.__file__).with_name("costs.json")
 
 
@@ -31,7 +33,7 @@ def titles() -> dict[str, str]:
 class Facts:
     """Of a format fitted to a tensor of magnitude 1.
 
-    `digits`: significant bits at 1/2. `costs`: board -> cycles (Uno) or instructions (ARM) per sample of fastgrnn_har.
+    `digits`: significant bits at 1/2. `costs`: board -> cycles (Uno) or instructions (ARM) per sample of `MODEL`.
     """
 
     name: str
@@ -45,9 +47,9 @@ class Facts:
     costs: Mapping[str, float]
 
     def record(self) -> dict[str, Any]:
-        """A row for `--json`: costs per chip in cycles."""
+        """A row for `--json`: costs per sample of the model `costs_of`, board -> its unit of `units`."""
         keys = ("name", "family", "bits", "largest", "smallest", "digits", "domain", "summary")
-        return {**{key: getattr(self, key) for key in keys}, "costs": dict(self.costs)}
+        return {**{key: getattr(self, key) for key in keys}, "costs": dict(self.costs), "costs_of": MODEL}
 
 
 def family(fmt: NamedFormat) -> str:
@@ -135,7 +137,7 @@ def lines(found: list[Facts]) -> list[str]:
         row = f"{fact.name:11} {fact.bits:4} {fact.largest:10.3g} {fact.smallest:10.3g} {fact.digits:6.1f}"
         row += "".join(f" {_cost(fact, board):>18}" for board in units())
         rows.append(f"{row}  {fact.summary}")
-    return rows
+    return [*rows, "", f"Cycles and instructions are those of a sample of {MODEL}; - is not measured.", f"{GENERAL}."]
 
 
 def _cost(fact: Facts, board: str) -> str:

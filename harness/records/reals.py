@@ -9,13 +9,13 @@ from functools import cache
 
 import numpy as np
 
-from tinyhil.formats import FORMATS
+from tinyhil.formats import FORMATS, minifloat
 from tinyhil.formats.affine import Affine
 from tinyhil.formats.codec import dequantize, storage_dtype
 from tinyhil.formats.format import Format
 
 # Numbers that a format of a record can have: others would overflow where values are made of them.
-SCALED = re.compile(r"^(?P<name>\w+) \* 2\^(?P<exponent>-?[0-4]?\d?\d)$", re.ASCII)
+SCALED = re.compile(r"^(?P<name>[\w-]+) \* 2\^(?P<exponent>-?[0-4]?\d?\d)$", re.ASCII)
 SHIFTED = re.compile(
     r"^int(?P<bits>8|16) \* (?P<scale>\d+(?:\.\d+)?(?:e[+-]?\d\d?)?), zero (?P<zero>-?\d{1,5})$", re.ASCII
 )
@@ -33,11 +33,17 @@ def real_outputs(outputs: Sequence[str], text: str) -> np.ndarray | None:
 def format_of(text: str) -> Format | None:
     """The format that prints as `text`; scales of asymmetric integers as precisely as they are printed."""
     scaled, shifted = SCALED.match(text), SHIFTED.match(text)
-    if scaled is not None and scaled["name"] in _by_text():
-        return replace(_by_text()[scaled["name"]], exponent=int(scaled["exponent"]))  # type: ignore[type-var]
+    if scaled is not None:
+        known = _by_text().get(scaled["name"]) or _general(scaled["name"])
+        return None if known is None else replace(known, exponent=int(scaled["exponent"]))  # type: ignore[type-var]
     if shifted is not None:
         return Affine(int(shifted["bits"]), float(shifted["scale"]), int(shifted["zero"]))
     return None
+
+
+def _general(name: str) -> Format | None:
+    found = minifloat.parse(name)
+    return None if found is None else found.fit(1.0)
 
 
 @cache

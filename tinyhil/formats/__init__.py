@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from tinyhil.errors import ConfigError, did_you_mean
-from tinyhil.formats import affine, codebook, fixed, minifloat, mx, posit, sign, single, unsigned
+from tinyhil.formats import affine, codebook, fixed, minifloat, posit, sign, single, unsigned
 from tinyhil.formats.format import NamedFormat
 
 FORMATS: tuple[NamedFormat, ...] = (
@@ -11,7 +13,6 @@ FORMATS: tuple[NamedFormat, ...] = (
     *unsigned.NAMED,
     *posit.NAMED,
     *minifloat.NAMED,
-    *mx.NAMED,
     *single.NAMED,
     *codebook.NAMED,
     *affine.NAMED,
@@ -37,8 +38,11 @@ def named(name: str) -> NamedFormat:
 
 
 def _of_family(name: str) -> str:
-    """Of what `name` is only the beginning: fp8e4m3 of `fp8`, those of 8 bits of `posit`; empty if of nothing."""
+    """Of what `name` is only the beginning: fp8e4m3 of `fp8`, those of 8 bits of `posit`; what an eXmY may be; empty if
+    of nothing."""
     begin = name.lower()
+    if re.match(r"e\d+m|exmy", begin):
+        return f"{minifloat.GENERAL}; "
     longer = [one for one in FORMAT_BY_NAME if begin and one.startswith(begin)]
     found = [one for one in longer if not one[len(begin) :][:1].isdigit()]
     found = found or [one for one in longer if one.startswith(f"{begin}8")]

@@ -7,7 +7,7 @@ where constants are read. Indices of 1, 2, 4 or 8 bits are packed, the first in 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -29,11 +29,12 @@ MAX_ITERATIONS = 200
 
 @dataclass(frozen=True, slots=True)
 class Codebook(Format):
-    """real = entries[code] * 2**exponent; entries are integers of `entry_bits`, ascending."""
+    """real = entries[code] * 2**exponent; entries are integers of `entry_bits`, ascending. `name`: of its fit."""
 
     entries: tuple[int, ...]
     entry_bits: int
     exponent: int = 0
+    name: str = field(default="codebook", compare=False)
 
     def __post_init__(self) -> None:
         limit = 1 << (self.entry_bits - 1)
@@ -95,15 +96,16 @@ class Codebook(Format):
     def coarser(self, exponent: int) -> Codebook:
         """The same values in units of 2**exponent, rounded; as many entries, some of them equal."""
         units = np.floor(np.ldexp(np.array(self.entries, np.float64), self.exponent - exponent) + 0.5)
-        return Codebook(tuple(int(entry) for entry in units), self.entry_bits, exponent)
+        return Codebook(tuple(int(entry) for entry in units), self.entry_bits, exponent, self.name)
 
     def fitted(self, magnitude: float) -> Codebook:
         """The same entries in proportion."""
         largest = self.largest * 2.0**self.exponent
-        return with_entries(np.ldexp(np.array(self.entries), self.exponent) * (magnitude / largest), self.entry_bits)
+        reals = np.ldexp(np.array(self.entries), self.exponent) * (magnitude / largest)
+        return with_entries(reals, self.entry_bits, self.name)
 
     def __str__(self) -> str:
-        return f"codebook of {len(self.entries)} * 2^{self.exponent}"
+        return f"{self.name} of {len(self.entries)} * 2^{self.exponent}"
 
 
 def pack(codes: np.ndarray, bits: int) -> np.ndarray:
@@ -117,20 +119,21 @@ def pack(codes: np.ndarray, bits: int) -> np.ndarray:
     return packed if 8 % bits == 0 else np.append(packed, np.uint8(0))
 
 
-def with_entries(reals: np.ndarray, entry_bits: int) -> Codebook:
-    """The codebook whose entries are nearest to `reals`."""
+def with_entries(reals: np.ndarray, entry_bits: int, name: str) -> Codebook:
+    """The codebook called `name` whose entries are nearest to `reals`."""
     exponent = exponent_for(float(np.abs(reals).max(initial=0.0)), entry_bits)
     limit = (1 << (entry_bits - 1)) - 1
     whole = np.clip(np.floor(np.ldexp(reals, -exponent) + 0.5), -limit - 1, limit).astype(np.int64)
-    return Codebook(tuple(int(entry) for entry in np.unique(whole)), entry_bits, exponent)
+    return Codebook(tuple(int(entry) for entry in np.unique(whole)), entry_bits, exponent, name)
 
 
 def kmeans(values: np.ndarray, clusters: int, entry_bits: int = 16) -> Codebook:
     """Lloyd's algorithm on one axis, from evenly spaced quantiles: deterministic. What is clustered already stays."""
+    name = f"kmeans{clusters}"
     ordered = np.sort(values.ravel().astype(np.float64))
     distinct = np.unique(ordered)
     if len(distinct) <= clusters:
-        return with_entries(distinct, entry_bits)
+        return with_entries(distinct, entry_bits, name)
     centres = np.unique(np.quantile(ordered, (np.arange(clusters) + 0.5) / clusters))
     sums = np.concatenate([[0.0], np.cumsum(ordered)])
     for _ in range(MAX_ITERATIONS):
@@ -141,20 +144,20 @@ def kmeans(values: np.ndarray, clusters: int, entry_bits: int = 16) -> Codebook:
         if np.array_equal(moved, centres):
             break
         centres = moved
-    return with_entries(centres, entry_bits)
+    return with_entries(centres, entry_bits, name)
 
 
 def nf4(values: np.ndarray, entry_bits: int = 16) -> Codebook:
     """NormalFloat-4 between minus and plus the largest magnitude."""
-    return with_entries(np.array(NF4) * float(np.abs(values).max(initial=0.0)), entry_bits)
+    return with_entries(np.array(NF4) * float(np.abs(values).max(initial=0.0)), entry_bits, "nf4")
 
 
 def binary(values: np.ndarray, entry_bits: int = 8) -> Codebook:
     """-s and s, s the mean magnitude: the least squared error. In 8 bits, as sums of few bits are the point."""
     scale = float(np.abs(values).mean()) if values.size else 0.0
-    above = with_entries(np.array([scale]), entry_bits)  # a tie would round the two to different sizes
+    above = with_entries(np.array([scale]), entry_bits, "binary")  # a tie would round the two to different sizes
     largest = max(above.entries)
-    return Codebook((-largest, largest) if largest else (0,), entry_bits, above.exponent)
+    return Codebook((-largest, largest) if largest else (0,), entry_bits, above.exponent, above.name)
 
 
 def ternary(values: np.ndarray, entry_bits: int = 16) -> Codebook:
@@ -162,12 +165,12 @@ def ternary(values: np.ndarray, entry_bits: int = 16) -> Codebook:
     size = np.abs(values).astype(np.float64).ravel()
     above = size[size > TERNARY_THRESHOLD * size.mean()] if size.size else size
     scale = float(above.mean()) if above.size else 0.0
-    return with_entries(np.array([-scale, 0.0, scale]), entry_bits)
+    return with_entries(np.array([-scale, 0.0, scale]), entry_bits, "ternary")
 
 
-def _evenly(magnitude: float, bits: int) -> Codebook:
+def _evenly(magnitude: float, bits: int, name: str) -> Codebook:
     """What stands for a codebook where only a magnitude is known: evenly spaced entries."""
-    return with_entries(np.linspace(-magnitude, magnitude, 1 << bits), 16)
+    return with_entries(np.linspace(-magnitude, magnitude, 1 << bits), 16, name)
 
 
 # How each codebook is fitted to the values of a constant; run-time values beside it are fixed16
@@ -181,6 +184,6 @@ FITS: tuple[tuple[str, int, str, Callable[[np.ndarray], Codebook]], ...] = (
     ("ternary", 2, "-s, 0 and s", ternary),
 )
 NAMED = tuple(
-    NamedFormat(name, bits, f"codebook for weights: {what}", partial(_evenly, bits=bits), "fixed16", fit)
+    NamedFormat(name, bits, f"codebook for weights: {what}", partial(_evenly, bits=bits, name=name), "fixed16", fit)
     for name, bits, what, fit in FITS
 )

@@ -95,6 +95,9 @@ class PerChannel(Fixed):
     def is_per_channel(self) -> bool:
         return True
 
+    def __str__(self) -> str:
+        return f"fixed{self.bits}pc * 2^{self.exponent}"
+
 
 @dataclass(frozen=True, slots=True)
 class PerGroup(PerChannel):

@@ -115,8 +115,14 @@ class Minifloat(Format):
     def fitted(self, magnitude: float) -> Minifloat:
         return fit(magnitude, self.scaled(0))
 
+    @property
+    def name(self) -> str:
+        """As users write it: what it is called where `_SHAPES` names it, else eXmY."""
+        shape = (self.exponent_bits, self.mantissa_bits, self.bias, self.policy)
+        return (_NAMES.get(shape) or _general_name(*shape)) + ("pc" if self.is_per_channel else "")
+
     def __str__(self) -> str:
-        return f"e{self.exponent_bits}m{self.mantissa_bits} * 2^{self.exponent}"
+        return f"{self.name} * 2^{self.exponent}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +158,9 @@ E5M2 = Minifloat(5, 2, 15, IEEE)
 E2M1 = Minifloat(2, 1, 1)
 E2M1_BIAS_0 = Minifloat(2, 1, 0)
 E3M0 = Minifloat(3, 0, 3)
+# FP6 of the OCP Microscaling specification (2023): between FP4 and FP8
+E3M2 = Minifloat(3, 2, 3)
+E2M3 = Minifloat(2, 3, 1)
 
 
 def fit_channels(magnitude: float, shape: Minifloat) -> MinifloatPerChannel:
@@ -174,7 +183,10 @@ _SHAPES = (
     ("fp4e2m1", E2M1, "FP4 E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6"),
     ("fp4e2m1b0", E2M1_BIAS_0, "FP4 E2M1 with bias 0: twice the values of fp4e2m1"),
     ("fp4e3m0", E3M0, "FP4 E3M0: powers of two from 1/4 to 16"),
+    ("fp6e3m2", E3M2, "FP6 E3M2: largest 28"),
+    ("fp6e2m3", E2M3, "FP6 E2M3: largest 7.5"),
 )
+_NAMES = {(s.exponent_bits, s.mantissa_bits, s.bias, s.policy): name for name, s, _ in _SHAPES}
 
 
 def _per_channel(name: str, shape: Minifloat, beside: str) -> NamedFormat:
@@ -187,6 +199,21 @@ NAMED = (
     *(_per_channel(*one) for one in (("fp8e4m3", E4M3, "fp8e4m3"), ("fp4e2m1", E2M1, "fp8e4m3"))),
 )
 _GENERAL = re.compile(r"e([1-8])m(\d|10)(?:b(-?\d{1,2}))?")
+GENERAL = (
+    "eXmY (e3m2; e3m2b5 with bias 5) has 1 to 8 exponent and 0 to 10 mantissa bits, 16 at most with the sign; "
+    "all its codes are finite numbers, where fp8e4m3 has NaN and fp8e5m2 infinities besides"
+)
+
+
+def usual_bias(exponent_bits: int) -> int:
+    """That of a name without one."""
+    return (1 << (exponent_bits - 1)) - 1
+
+
+def _general_name(exponent_bits: int, mantissa_bits: int, bias: int, policy: str) -> str:
+    """`e3m2`, `e3m2b5`; behind it what of the codes at the top are no numbers, which no name that is read says."""
+    of_bias = "" if bias == usual_bias(exponent_bits) else f"b{bias}"
+    return f"e{exponent_bits}m{mantissa_bits}{of_bias}{'' if policy == FINITE else policy.lower()}"
 
 
 def parse(name: str) -> NamedFormat | None:
@@ -201,7 +228,7 @@ def parse(name: str) -> NamedFormat | None:
     if found is None:
         return None
     exponent_bits, mantissa_bits = int(found[1]), int(found[2])
-    bias = int(found[3]) if found[3] else (1 << (exponent_bits - 1)) - 1
+    bias = int(found[3]) if found[3] else usual_bias(exponent_bits)
     if not 2 <= 1 + exponent_bits + mantissa_bits <= 16:
         return None
     shape = Minifloat(exponent_bits, mantissa_bits, bias)
