@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import serial
+from compiled_once import compiling
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 from filelock import FileLock
@@ -85,7 +86,14 @@ def compiler_command(chip: Chip, name: str, elf: Path) -> list[str | Path]:
 def program(chip: Chip, name: str) -> Path:
     """The flash image of a test program; its ELF file lies beside it."""
     elf = build_dir() / f"{name}-{chip.name}.elf"
-    subprocess.run(compiler_command(chip, name, elf), check=True)
+    command = [str(word) for word in compiler_command(chip, name, elf)[:-2]]
+    sources = [word for word in command if word.endswith(".cpp")]
+    flags, objects = [word for word in command if word not in sources], list[Path]()
+    for source in sources:
+        objects.append(elf.with_suffix("") / f"{Path(source).name}.o")
+        for step in compiling(flags, str(Path(source).relative_to(ROOT)), ROOT, objects[-1]):
+            subprocess.run(step, cwd=ROOT, check=True)
+    subprocess.run([*flags, *objects, "-o", elf], check=True)
     image = elf.with_suffix(".bin")
     subprocess.run(["arm-none-eabi-objcopy", "-O", "binary", elf, image], check=True)
     return image

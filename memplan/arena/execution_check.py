@@ -105,16 +105,25 @@ class _Arena:
         made[written] = now[written]
 
     def _over_operand(self, op: Op, begin: int, end: int) -> Iterator[str]:
+        if not any(self._overlap(name, op.output) for name in op.inputs):
+            return
         windows = windows_of(self._program, op, begin, end)
-        if windows is None or self._program.tensors[windows.operand].role != Role.ARENA:
+        if windows is None or not windows.written.size or not self._overlap(windows.operand, op.output):
             return
         read_at, written_at = self._addresses(windows.operand), self._addresses(op.output)
-        if self._plan.regions[windows.operand] != self._plan.regions[op.output] or not windows.written.size:
+        for element in overwritten_too_early(windows, written_at, read_at):
+            yield f"'{op.name}' writes over '{windows.operand}' before its element {element} was read"
             return
-        if read_at[0] <= written_at[-1] and written_at[0] <= read_at[-1]:
-            for element in overwritten_too_early(windows, written_at, read_at):
-                yield f"'{op.name}' writes over '{windows.operand}' before its element {element} was read"
-                return
+
+    def _overlap(self, one: str, other: str) -> bool:
+        """Whether both lie in one region and share bytes."""
+        plan, tensors = self._plan, self._program.tensors
+        if tensors[one].role != Role.ARENA or plan.regions.get(one) != plan.regions[other]:
+            return False
+        (begin, end), (start, stop) = (
+            (plan.offsets[name], plan.offsets[name] + tensors[name].size_bytes) for name in (one, other)
+        )
+        return begin < stop and start < end
 
     def _addresses(self, name: str) -> np.ndarray:
         """The first byte of each element of a tensor."""
