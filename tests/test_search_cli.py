@@ -215,6 +215,7 @@ def test_an_image_that_does_not_link_is_too_large_and_no_end(tmp_path: Path) -> 
     done = hil(tmp_path, *search, "--evaluations", "5", "--device-samples", "2", "--json")
     assert done.returncode == 0, done.stderr
     assert "search: left out: tiny: RAM exceeded by" in done.stderr
+    assert "use a lower width" not in done.stderr
     assert json.loads(done.stdout)["ram_bytes"] <= 1024
 
 

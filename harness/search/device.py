@@ -185,6 +185,11 @@ def _worst_us(latency: Mapping[str, Any]) -> float | None:
     return float(latency["max"] / latency["clock_hz"] * 1e6)
 
 
+def left_out(error: BuildError) -> str:
+    """What is said of a candidate that is no image, without the remedy: that is the search under way."""
+    return f"search: left out: {str(error).partition('; use a lower width')[0]}"
+
+
 def decide(
     benches: Sequence[Bench], finalists: Sequence[Trial], totals: Sequence[int | None], limits: Sequence[Limits]
 ) -> list[tuple[Trial, tuple[Measured, ...]]]:
@@ -197,7 +202,7 @@ def decide(
         except BuildError as error:
             if not any(limits) and not isinstance(error, DoesNotFit):
                 raise
-            benches[0].say(f"search: left out: {error}")
+            benches[0].say(left_out(error))
             continue
         if all(one.fits(total, limit) for one, total, limit in zip(found, totals, limits, strict=True)):
             fitting.append((trial, found))

@@ -18,7 +18,7 @@ from typing import Any
 
 from tinyhil.errors import BuildError, Infeasible
 from tinyhil.harness.measure.record import here
-from tinyhil.harness.search.device import Measured
+from tinyhil.harness.search.device import Measured, left_out
 from tinyhil.harness.search.offering import together
 from tinyhil.harness.search.phases import OutOfTime
 from tinyhil.harness.search.request import SearchRequest
@@ -300,7 +300,7 @@ def _measured(task: Task, points: Sequence[Point]) -> list[Point]:
         try:
             boards = point.measured or task.phases.in_time(task.request.seconds, partial(_on_boards, task, log, trial))
         except BuildError as error:
-            task.say(f"search: left out: {error}")
+            task.say(left_out(error))
             continue
         if not boards:
             task.say("search: the time is over: what a point of the front needs is an estimate")

@@ -19,6 +19,7 @@ from tinyhil.harness.boards.fidelity import fidelity_of
 from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.cost_table import CostTable, Version, describer, rows_of
+from tinyhil.harness.search.device import left_out
 from tinyhil.harness.search.task import Task, make_bench
 from tinyhil.language.program import walk
 from tinyhil.preference import LEAST, RAM
@@ -87,7 +88,7 @@ class Meter:
         try:
             found = bench.profile(candidate)
         except BuildError as error:
-            self.task.say(f"search: left out: {error}")
+            self.task.say(left_out(error))
             self.refused = self.refused or str(error)
             self.table.add([], Run(candidate, float("inf"), 0.0, 0.0, 0), [], self.phase)
             return
