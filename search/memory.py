@@ -121,7 +121,7 @@ class Memory:
             for candidate in [self.least()] if self.plans_slowly else uniform:
                 with suppress(ModelError):
                     self._most_saved.append(self.planned_bytes(candidate) / max(1, self.fewest_bytes(candidate)))
-        return max(self._most_saved)
+        return max(self._most_saved, default=1.0)
 
     def _is_too_large(self, candidate: Candidate, limit_bytes: int) -> bool:
         """Whether bounds alone say so, whatever is computed again."""
