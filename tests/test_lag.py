@@ -64,6 +64,20 @@ def lagging(program: Program) -> list[tuple[Op, str, int]]:
     return found
 
 
+def test_a_result_may_not_begin_on_the_last_byte_of_its_operand(tmp_path: Path) -> None:
+    """Unless no window reads that: of an odd side pooling by two leaves the last column out."""
+    found, _ = placed(tmp_path, "fixed8")
+    named = [0, 0]
+    for op, operand, _ in lagging(found.program):
+        for shared_bytes in (0, 1):
+            at = found.plan.offsets[operand] + found.program.tensors[operand].size_bytes - shared_bytes
+            plan = replace(found.plan, offsets={**found.plan.offsets, op.output: at})
+            said = f"'{op.name}' writes over '{operand}' before its element"
+            named[shared_bytes] += any(fault.startswith(said) for fault in faults_of_plan(found.program, plan))
+    assert named[0] == 0
+    assert named[1] >= 4
+
+
 @pytest.mark.parametrize("default", ["fixed8", "fixed16", "int8"])
 def test_windows_lie_over_their_operand(default: str, tmp_path: Path) -> None:
     found, _ = placed(tmp_path, default)
