@@ -24,6 +24,7 @@ from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import load_task
 from tinyhil.harness.search.uniform import arena_limits, keeps, schedules_of_each, uniforms
 from tinyhil.harness.settings.config import load_boards
+from tinyhil.search.space import Choice
 from tinyhil.search.strategies import make_strategy
 
 KEYS = {
@@ -199,9 +200,11 @@ def test_int8_and_other_schedules_are_asked_before_a_search_gives_up(folder: Pat
     assert others[0].measured[0].latency_us != first.measured[0].latency_us
     fastest = min(one.measured[0].latency_us for one in (first, *others))
     tight = replace(task, request=replace(request, formats="fixed8", latency_us=fastest + 1))
-    assert scheduled_instead(replace(task, request=replace(request, latency_us=1.0))) is None
-    assert scheduled_instead(replace(task, request=replace(request, latency_us=None))) is None
-    found = scheduled_instead(tight)
+    for latency_us in (1.0, None):
+        assert scheduled_instead(replace(task, request=replace(request, latency_us=latency_us)))[1] is None
+    free, found = scheduled_instead(tight)
+    slow = free.problem.memory.fewest_bytes(free.problem.space.uniform(Choice("fixed8")))
+    assert slow < task.problem.memory.fewest_bytes(task.problem.space.uniform(Choice("fixed8")))
     assert found is None or found[1][0].latency_us <= fastest + 1
 
 

@@ -135,7 +135,8 @@ MODE_OPTION = click.option(
 RAM_OPTION = click.option(
     "--ram",
     type=click.IntRange(min=1),
-    help="Most bytes of RAM for arena and input: the fastest schedule that fits, halos computed again if need be.",
+    help="Most bytes of RAM for arena and input: of the schedules that fit the fastest by the model, halos computed "
+    "again if need be.",
 )
 
 

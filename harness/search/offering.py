@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from tinyhil.errors import BuildError, Infeasible, ModelError
 from tinyhil.formats import named
+from tinyhil.harness.search.again import Again
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.first_answer import TooLate
 from tinyhil.harness.search.request import SearchRequest
@@ -27,11 +28,13 @@ from tinyhil.harness.search.uniform import (
 )
 from tinyhil.harness.settings.config import Boards
 from tinyhil.search.costs import Limits
+from tinyhil.search.memory import Memory
 from tinyhil.search.offer import formats_on_offer
 from tinyhil.search.search_loop import Found
 from tinyhil.search.strategies.lagrange import Lagrange
 
 TOGETHER = ("int8",)
+AT_WILL = float("inf")  # of time that computing again may take where a limit of latency says so
 
 
 def with_weights(task: Task, beside: Sequence[Uniform]) -> Task:
@@ -117,12 +120,18 @@ def together_first(task: Task, own: Sequence[Uniform]) -> tuple[Uniform, ...]:
     return first_answers(task, TOGETHER)
 
 
-def scheduled_instead(task: Task) -> tuple[Found, tuple[Measured, ...]] | None:
-    """Where latency is limited and no answer keeps all limits: a format for all tensors that does, in less RAM than it
-    is planned for, whose schedule is faster by chance."""
+def scheduled_instead(task: Task) -> tuple[Task, tuple[Found, tuple[Measured, ...]] | None]:
+    """Where latency is limited and no answer keeps all limits: a format for all tensors that does in less RAM than it
+    is planned for. Its schedule may be faster, and more time than `--more-time` permits may be within the limit. With
+    the task by which it is planned; None if there is none."""
     request = task.request
     if request.latency_us is None or not task.measures or request.minimize is not None:
-        return None
+        return task, None
     names = (*task.problem.space.formats, *(TOGETHER if request.formats is None else ()))
-    measured = task.phases.in_time(request.seconds, lambda: [*schedules_of_each(task, names)])
-    return uniform_instead(task, measured or ())
+    memory = task.problem.memory
+    if isinstance(memory.again, Again):
+        again = replace(memory.again, more_time=AT_WILL)
+        memory = Memory(memory.space, memory.place, memory.quick, memory.floor, again, memory.option, memory.beside)
+    free = replace(task, problem=replace(task.problem, memory=memory))
+    measured = task.phases.in_time(request.seconds, lambda: [*schedules_of_each(free, names)])
+    return free, uniform_instead(free, measured or ())

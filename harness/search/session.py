@@ -174,7 +174,9 @@ def _searched(task: Task) -> SearchOutcome:
             found, measured = _find(task, meters)
     except Infeasible:
         beside = beside or tuple(task.phases.beside)
-        instead = uniform_instead(task, beside) or scheduled_instead(task)
+        instead = uniform_instead(task, beside)
+        if instead is None:
+            task, instead = scheduled_instead(task)
         if instead is None:
             raise
         found, measured = instead

@@ -37,9 +37,9 @@ class ScheduleProof:
     def statement(self) -> str:
         """The proof in one sentence, for the user."""
         return (
-            f"with every product computed once, the operations in this order and a ring for each line of rows, of "
-            f"{self.ways} single operations, loops over rows and groups of channels that the program can be cut into, "
-            f"{len(self.bounded)} need {self.peak_bytes} B or more, and every cut has one of these"
+            "with every product computed once by these kernels, the operations in this order and a ring for each line "
+            f"of rows, of {self.ways} single operations, loops over rows and groups of channels that the program can "
+            f"be cut into, {len(self.bounded)} need {self.peak_bytes} B or more, and every cut has one of these"
         )
 
 
