@@ -258,7 +258,7 @@ def test_a_row_says_what_its_band_does_not_hold() -> None:
 
 def test_what_to_take() -> None:
     def row(name: str, fits_: str, us: float, disagreements: int | None = None) -> Fit:
-        judged = None if disagreements is None else Agreement(100, disagreements, None, None)
+        judged = None if disagreements is None else Agreement(100, disagreements, None, None, 100)
         return Fit("uno", name, fits_, latency_us=Estimate(us, us, us), agreement=judged)
 
     def taken(*rows: Fit) -> str:
@@ -292,6 +292,18 @@ def test_formats_that_were_not_measured_have_no_latency() -> None:
     ).rows
     assert {row.format for row in rows if row.latency_us is None} == set(others)
     assert all(row.reason for row in rows if row.latency_us is None)
+
+
+def test_a_limit_can_be_chosen_from_what_is_printed(tmp_path: Path) -> None:
+    """RAM is the upper end of its band, and of which samples decisions are is said."""
+    x = np.random.default_rng(0).uniform(0, 16, (450, 1, 1, 8, 8)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x)
+    fit = ("fit", "digits_mlp", "--board", "uno", "--formats", "fixed8", "--inputs", "x.npz")
+    done = hil_command.hil(*fit, "--samples", "90", cwd=tmp_path)
+    (row,) = json.loads(hil_command.hil(*fit, "--samples", "90", "--json", cwd=tmp_path).stdout)["rows"]
+    assert f" {row['ram_bytes']['high']:,.0f} " in done.stdout
+    assert f"of {row['agreement']['samples']} of 450 samples, evenly spread" in done.stdout
+    assert "evenly spread" not in hil_command.hil(*fit, "--samples", "450", cwd=tmp_path).stdout
 
 
 def test_the_page_shows_the_bands_of_the_table() -> None:

@@ -372,6 +372,16 @@ def test_a_limit_that_nothing_is_known_to_keep_is_refused_when_the_time_is_over(
     assert not any("an answer after" in line for line in said)
 
 
+def test_the_limit_that_the_nearest_format_exceeds_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each limit is kept by some format, but none keeps all of them."""
+    request = SearchRequest(
+        "digits_cnn", board="pico", ram=3000, latency_us=5000, samples=60, evaluations=2, results=tmp_path, seconds=3600
+    )
+    nearest = r"fixed8 for all tensors needs 3,\d\d\d B of RAM in all \(--ram 3,000\); raise --seconds, or the limit"
+    with pytest.raises(TooLate, match=nearest):
+        run_search(request, default_cache_dir(), lambda line: None, Late("profiling", monkeypatch), load_boards())
+
+
 def test_a_compiler_ends_with_the_time(tmp_path: Path) -> None:
     def over() -> None:
         raise OutOfTime

@@ -56,12 +56,13 @@ class FitRequest:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Of one format with the float model, on so many samples."""
+    """Of one format with the float model, on so many samples of those `given`."""
 
     samples: int
     disagreements: int
     accuracy: float | None
     float_accuracy: float | None
+    given: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +192,7 @@ def _agreement(opened: Opened, request: FitRequest, lowered: Program, notes: dic
         notes[alike] = None
     score = Evaluator(load_engine(default_cache_dir()), examples).score(lowered)
     accuracy = None if score.correct is None else score.correct / score.samples
-    return Agreement(score.samples, score.disagreements, accuracy, examples.float_accuracy)
+    return Agreement(score.samples, score.disagreements, accuracy, examples.float_accuracy, len(given.x))
 
 
 def _on_boards(

@@ -9,7 +9,7 @@ from tinyhil.harness.fit.core_costs import Estimate
 from tinyhil.harness.fit.session import Fit, FitOutcome
 from tinyhil.preference import planned_by
 
-TITLES = ("board", "format", "fits", "flash B", "of", "RAM B", "of", "median\nlatency", "band")
+TITLES = ("board", "format", "fits", "flash B", "of", "RAM B,\nat most", "of", "median\nlatency", "band")
 
 
 def print_fit(outcome: FitOutcome, console: Console) -> None:
@@ -27,10 +27,14 @@ def print_fit(outcome: FitOutcome, console: Console) -> None:
     console.print(
         "* what to take on that board. Estimated but for arena and constants; nine in ten networks lie in the band. As "
         f"`hil run --board NAME --prefer {outcome.request.prefer}` measures it on an emulated board; + flash waits: "
-        "how far a chip's differ nobody measured, a run says bounds. `hil search --latency-us` limits the worst "
-        "sample, not the median; `hil docs fit` says how it is known",
+        "how far a chip's differ nobody measured, a run says bounds. `hil search` limits the worst sample "
+        "(--latency-us), not the median, and the deepest stack that an image can need (--ram), which a run says beside "
+        "what it measures; `hil docs fit` says how it is known",
         soft_wrap=True,
     )
+    for said in dict.fromkeys(_thinned(row) for row in outcome.rows):
+        if said:
+            console.print(said, soft_wrap=True, markup=False, highlight=False)
     if outcome.next_command:
         console.print(f"to see it run: {outcome.next_command}", soft_wrap=True, markup=False, highlight=False)
 
@@ -43,7 +47,7 @@ def _cells(row: Fit) -> tuple[str, ...]:
         row.fits,
         _bytes(row.flash_bytes),
         "" if row.flash_limit_bytes is None else f"{row.flash_limit_bytes:,}",
-        _bytes(row.ram_bytes),
+        "" if row.ram_bytes is None else f"{row.ram_bytes.high:,.0f}",
         "" if row.ram_limit_bytes is None else f"{row.ram_limit_bytes:,}",
         "" if latency is None else _time(latency.value),
         "" if latency is None else f"{_time(latency.low)} to {_time(latency.high)}{_more(row)}",
@@ -60,6 +64,14 @@ def _bytes(found: Estimate | None) -> str:
 
 def _time(us: float) -> str:
     return f"{us:,.0f} us" if us < 1e4 else f"{us / 1e3:,.0f} ms" if us < 1e7 else f"{us / 1e6:,.0f} s"
+
+
+def _thinned(row: Fit) -> str:
+    """That decisions are of some of the samples; empty if of all."""
+    found = row.agreement
+    if found is None or found.samples == found.given:
+        return ""
+    return f"decisions and accuracy are of {found.samples} of {found.given} samples, evenly spread (--samples)"
 
 
 def _judged(row: Fit) -> tuple[str, str]:

@@ -101,6 +101,7 @@ class Request:
     states: tuple[str, ...] | None = None  # pairs INPUT=OUTPUT
     steps: Annotated[int, AtLeast(1)] | None = None
     drawn: bool = False  # the inputs are noise: how many of their decisions differ says nothing of real ones
+    tried: bool = False  # by a search, whose log is no place for advice about a format that nobody has chosen
     called: str = ""  # by what, where its files go with the caller: a command, or a call from Python
 
     def __post_init__(self) -> None:
@@ -113,7 +114,7 @@ class Request:
 
     def command(self, verb: str = "run") -> str:
         """The command that repeats it: what differs from the defaults."""
-        return command_of(verb, self, Request("", ""), ("results", "drawn"))
+        return command_of(verb, self, Request("", ""), ("results", "drawn", "tried"))
 
 
 def method_of(assignment: Path | None, by: str | None = None) -> str:

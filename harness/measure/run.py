@@ -203,6 +203,8 @@ def _check(wanted: Expected, compiled: Compiled, inputs: Inputs) -> None:
 def _advice(wanted: Expected, compiled: Compiled, inputs: Inputs, request: Request) -> Iterator[str]:
     """What there is to say of samples of one class, and of a format in which nothing is decided."""
     graph, outputs = compiled.model.graph, wanted.float_outputs
+    if request.tried:
+        return
     if request.drawn:
         if wanted.advice is not None:
             differ = wanted.advice.partition(";")[0]

@@ -14,6 +14,8 @@ from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.trial import Trial
 
+UNITS = (("B of RAM in all", "--ram"), ("us for the worst sample", "--latency-us"), ("B of flash", "--flash"))
+
 
 class TooLate(Infeasible):
     """The time is over, and no assignment is known to keep the limits."""
@@ -31,11 +33,31 @@ def too_late(task: Task) -> TooLate:
         for name, limit, unit, option in asked
         if limit is not None and least.get(name, 0.0) > limit
     ]
+    over = over or _nearest(task)
     known = ", ".join(over) if over else "too little was measured to say more" if least else "nothing was measured yet"
     raised = "raise --seconds, or the limit" if over else "raise --seconds"
     return TooLate(
         f"search: the {request.seconds:g} s are over, and no assignment is known to keep the limits: {known}; {raised}"
     )
+
+
+def _nearest(task: Task) -> list[str]:
+    """What the format for all tensors that lacks least of the limits was measured to need beyond them; empty if none
+    was measured, or exceeds one."""
+    found = []
+    for one in task.phases.beside:
+        for side, known in zip(task.sides, one.measured, strict=False):
+            if known is None:
+                continue
+            limits = (side.ram_bytes if side.whole else None, side.request.latency_us, side.request.flash)
+            beyond = [
+                (need / limit, f"{one.format} for all tensors needs {need:,.0f} {unit} ({option} {limit:,.0f})")
+                for need, limit, (unit, option) in zip(known.needs, limits, UNITS, strict=True)
+                if limit and need > limit
+            ]
+            if beyond:
+                found.append((sum(share for share, _ in beyond), [said for _, said in beyond]))
+    return min(found, default=(0.0, []))[1]
 
 
 def is_foreseen(task: Task, trial: Trial) -> bool:

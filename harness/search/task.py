@@ -429,6 +429,7 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
         wait_s=request.wait_s,
         results=task.folder / CANDIDATES,
         called=request.command(),  # what a candidate is run with goes when it has run
+        tried=True,
     )
     thin = split.thinned(samples or request.device_samples)
     calibration = None if task.opened.calibrates(request.calibrate) else split.calibration
