@@ -89,7 +89,7 @@ def test_five_commands_name_one_arena_for_one_preference(model: str, board: str,
         pattern = rf"^{board}: arena (\d+) B .* \(--prefer (\w+)\)$" if more else by
         for own, prefer in re.findall(pattern, planned, re.MULTILINE):
             found.setdefault(prefer, set()).add(int(own))
-        assert ("(the least arena)" in planned) == (not more)
+        assert ("(the least arena by layers or rows; --pareto: all schedules)" in planned) == (not more)
         fit = ("fit", model, "--boards", board, "--formats", "fixed8", *more)
         printed = json.loads(hil(*fit, "--json", cwd=tmp_path).stdout)
         assert f"RAM and latency (--prefer {printed['prefer']})" in hil(*fit, cwd=tmp_path).stdout

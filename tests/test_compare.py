@@ -356,6 +356,11 @@ def test_the_table_says_all_that_changed_and_what_may_not_be_compared(record: di
     assert {rows_of(record, elsewhere)[name].status for name in ("median cycles", "RAM B", "flash B")} == {
         "not comparable"
     }
+    for change in (plus("flash_bytes", 10), plus("raw.ticks.0", 5)):
+        change(elsewhere)
+    assert [(one.what, one.fails) for one in compare(figures(record), figures(elsewhere))] == [("board", False)]
+    put("raw.outputs.0", "00" * 8)(elsewhere)
+    assert [one.what for one in compare(figures(record), figures(elsewhere)) if one.fails] == ["outputs"]
 
 
 @pytest.mark.parametrize(("form", "words"), [("text", "flash B"), ("md", "| flash B |"), ("html", ">flash B</th>")])

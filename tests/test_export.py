@@ -316,7 +316,11 @@ def test_a_record_s_figures_are_in_the_read_me(tmp_path: Path) -> None:
     base[2] = "digits_cnn"
     done = hil(*base, record, "--format", "fixed8", cwd=tmp_path)
     assert "measured on nucleo_l4r5, whose core has a program of its own; export it with --board" in done.stderr
-    assert hil(*base, record, "--format", "fixed8", "--board", "nucleo_l4r5", cwd=tmp_path).returncode == 0
+    own = [*base, record, "--format", "fixed8", "--board"]
+    assert hil(*own, "nucleo_l4r5", cwd=tmp_path).returncode == 0
+    assert "measured on nucleo_l4r5; export it with --board nucleo_l4r5" in hil(*own, "pico", cwd=tmp_path).stderr
+    other_plan = hil(*own, "nucleo_l4r5", "--prefer", "ram", cwd=tmp_path).stderr
+    assert "measured with --prefer balanced; export it so" in other_plan
 
 
 def test_packages_hold_to_their_formats_and_cmake_finds_one(tmp_path: Path) -> None:

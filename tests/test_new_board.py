@@ -196,6 +196,18 @@ def test_an_avr_of_another_crystal_is_its_part_for_avrdude(tmp_path: Path) -> No
     assert boards_of(text + board, tmp_path).board("mini").part == "atmega328p"
 
 
+def test_an_own_pico_is_flashed_by_the_drive_of_its_rom(tmp_path: Path) -> None:
+    """Without a drive_id of its own; a boot loader that is no ROM's needs one."""
+    entry = "{{title: Mine, chip: {}, reset: by_probe, upload: uf2}}"
+    (tmp_path / "own.yaml").write_text(f"boards:\n  mine: {entry.format('rp2040')}\n")
+    run = ("run", "--boards-file", "own.yaml", "--board", "mine", "--model", "digits_mlp", "--samples", "2", "--json")
+    done = hil(*run, cwd=tmp_path, HIL_LOAD="flash")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["link"]["load"] == "flash"
+    with pytest.raises(ConfigError, match="upload: uf2 needs the drive_id"):
+        boards_of(f"boards:\n  mine: {entry.format('nrf52840')}\n", tmp_path)
+
+
 def test_a_probe_writes_past_the_drive_of_a_boot_loader(tmp_path: Path) -> None:
     """Emulated, such a board is given its image directly."""
     board = "boards:\n  mine: {title: Mine, chip: nrf52840, reset: by_probe, upload: cmsis-dap}\n"

@@ -469,3 +469,11 @@ def test_schedules_that_make_no_sense(
     code, _, err = hil(capsys, *options)
     assert (code, err.count("\n")) == (2, 1)
     assert said in err
+
+
+def test_what_computes_again_is_not_said_to_compute_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Another program, of which the proof says nothing, needs less."""
+    plan = ("--model", "digits_cnn", "--format", "fixed8", "--board", "due", "--json")
+    once, again = (json.loads(hil(capsys, *plan, *more)[1]) for more in ((), ("--prefer", "least")))
+    assert again["peak_bytes"] < once["peak_bytes"]
+    assert (once["schedule_proven"], again["schedule_proven"]) == (True, False)

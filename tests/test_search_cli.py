@@ -187,6 +187,18 @@ def test_weights_in_a_format_of_their_own_fit_where_none_for_all_tensors_does(fo
     assert measured.flash_bytes <= task.request.flash
 
 
+def test_a_board_s_flash_is_a_limit_where_no_usual_image_fits(tmp_path: Path) -> None:
+    """The search said that `hil search` finds formats that fit."""
+    chip = "chips: {small: {like: atmega328p, flash_bytes: 7400}}\n"
+    board = "boards: {tiny: {title: Tiny, chip: small, reset: on_open, upload: arduino}}\n"
+    (tmp_path / "own.yaml").write_text(chip + board)
+    search = ("search", "--boards-file", "own.yaml", "--board", "tiny", "--model", "digits_mlp", "--samples", "60")
+    done = hil(tmp_path, *search, "--evaluations", "3", "--device-samples", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "again with --flash 7400" in done.stderr
+    assert json.loads(done.stdout)["flash_bytes"] <= 7400
+
+
 def test_int8_and_other_schedules_are_asked_before_a_search_gives_up(folder: Path) -> None:
     """A limit of latency was called infeasible that int8 in another schedule keeps."""
     request = SearchRequest("digits_cnn", board="uno", samples=60, latency_us=1e6, results=folder / "results")

@@ -46,7 +46,8 @@ def find_drive(board: BoardSpec, drives: Iterable[Path] | None = None) -> Path |
 
 def _is_of(board: BoardSpec, drive: Path) -> bool:
     """Variants of a board have longer names: `nRF52840-SeeedXiao-v1`, `nRF52840-SeeedXiaoSense-v1`."""
-    return board.drive_id is not None and _board_id(drive).startswith(board.drive_id)
+    wanted = board.drive_id or board.chip.drive_id
+    return wanted is not None and _board_id(drive).startswith(wanted)
 
 
 def _board_id(drive: Path) -> str:

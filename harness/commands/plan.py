@@ -46,7 +46,7 @@ from tinyhil.harness.commands.common import (
 @click.option(
     "--pareto", is_flag=True, help="With --model: every schedule, peak against products computed again and time."
 )
-@prefer_option(None, "as --assignment was found with, else the least arena")
+@prefer_option(None, "as --assignment was found with, else the least arena by layers or rows")
 @click.option("--time", "seconds", type=Finite(min=0, min_open=True), help="Seconds to search at most.")
 @click.option("--planner", default="portfolio", show_default=True, help="Planner; see `hil docs memplan_method`.")
 @click.option(

@@ -104,7 +104,11 @@ def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
 
     compiled, library = made(wanted.prefer)
     sources = emit_library(library, runtime_sources())
-    about = [] if wanted.record is None else measured(read_record(wanted.record, Run), compiled, wanted.record)
+    about = []
+    if wanted.record is not None:
+        record = read_record(wanted.record, Run)
+        _same_conditions(record, board, preference_of(wanted.assignment, wanted.prefer), wanted.record)
+        about = measured(record, compiled, wanted.record)
     if wanted.sizes or (board is not None and compilers_for(library)):
         sizes = state_sizes(library, sources)
         about = [*sizes, *about]
@@ -213,6 +217,15 @@ def write_archive(path: Path, files: Mapping[str, str]) -> None:
         for name in sorted(files):
             archive.writestr(zipfile.ZipInfo(name, TIME), files[name], zipfile.ZIP_DEFLATED)
     write_bytes(path, content.getvalue())
+
+
+def _same_conditions(record: Mapping[str, Any], board: BoardSpec | None, prefer: str, path: Path) -> None:
+    """DataError if a record is of another board than that which is exported for, or of another plan."""
+    where, planned = str(record["board"]), (record.get("plan") or {}).get("prefer")
+    if board is not None and where != board.name:
+        raise DataError(f"{path}: measured on {where}; export it with --board {where}, or measure on {board.name}")
+    if planned is not None and planned != prefer:
+        raise DataError(f"{path}: measured with --prefer {planned}; export it so, or measure with --prefer {prefer}")
 
 
 def measured(record: Mapping[str, Any], compiled: Compiled, path: Path) -> list[str]:

@@ -30,12 +30,13 @@ from tinyhil.memplan.arena.schedules import cheapest_within
 from tinyhil.memplan.arena.transfer import Transfer, belongs_in_arena
 from tinyhil.memplan.csv import read_problem
 from tinyhil.passes.row_pairs import for_time
-from tinyhil.preference import RAM, Wish, planned_by
+from tinyhil.preference import LEAST, RAM, Wish, planned_by
 
 Say = Callable[[str], None]
 NODES_WITHIN_SECONDS = 10**12  # the clock stops the search, not the count
 READINGS = 4  # reading, the checker, the map and Python's start together take so many times what reading does
 LEAST_S = 1e-3
+USUAL = "the least arena by layers or rows; --pareto: all schedules"
 MOST_NAMED = 16  # operations
 MODELLED_FOR = "for 8 bits on a Cortex-M7, to choose by: `hil run` measures it"
 PLANS_PER_MODEL = 8  # as given, without views, with gaps, reordered, all of them by rows: they share the time
@@ -196,7 +197,7 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
             how = "streamed" if transfer.streamed else "in the arena" if transfer.in_arena else "whole samples"
             limit = "" if capacity is None else f" of {capacity} B RAM"
             is_least = wanted.preferred is None and wanted.ram is None
-            by = " (the least arena)" if is_least else planned_by(wanted.preferred)
+            by = f" ({USUAL})" if is_least else planned_by(wanted.preferred)
             arena_bytes = arrays(placed.plan).get(SYMBOL, 0)
             extra |= {"input_bytes": transfer.input_bytes, "streamed": transfer.streamed, "prefer": wanted.preferred}
             notes.append(f"{board.name}: arena {arena_bytes} B + input {transfer.input_bytes} B ({how}){limit}{by}")
@@ -288,8 +289,9 @@ def _as_found(wanted: Wanted, program: Program, board: BoardSpec | None, wish: W
 
 
 def _proof(wanted: Wanted, program: Program, placed: Placement) -> ScheduleProof | None:
-    """That no schedule needs less, where that was asked for and can be shown."""
-    is_least = wanted.ram is None and ROWS.name not in wanted.without and placed.plan.proven
+    """That no schedule needs less, where that was asked for and can be shown: not of what computes products again."""
+    is_once = wanted.ram is None and wanted.preferred != LEAST
+    is_least = is_once and ROWS.name not in wanted.without and placed.plan.proven
     return prove_schedule(program, placed.plan.peak_bytes) if is_least else None
 
 

@@ -52,7 +52,12 @@ def compare(before: Figures, now: Figures, history: Sequence[float] = ()) -> lis
     if not same_compiler:
         text = f"{before.compiler} before, {now.compiler} now: cycles and bytes are not held to each other"
         found.append(Difference("compiler", text, fails=False))
-    found += [difference for difference in _costs(before, now, common, history) if same_compiler]
+    same_board = before.board == now.board
+    if not same_board:
+        text = f"{now.board} instead of {before.board}: times and bytes are not held to each other"
+        found.append(Difference("board", text, fails=False))
+    if same_board and same_compiler:
+        found += _costs(before, now, common, history)
     if before.inputs == now.inputs:
         found += _accuracy(before.accuracy, now.accuracy)
     return found

@@ -14,7 +14,7 @@ from typing import TypeVar
 from tinyhil.errors import BuildError, Infeasible, ModelError
 from tinyhil.formats import named
 from tinyhil.harness.search.again import Again
-from tinyhil.harness.search.device import Measured
+from tinyhil.harness.search.device import Measured, left_out
 from tinyhil.harness.search.first_answer import TooLate
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import FOR_FLASH, FOR_LATENCY, Say, Task
@@ -77,15 +77,22 @@ Outcome = TypeVar("Outcome")
 def with_all_offers(
     request: SearchRequest, boards: Boards | None, attempt: Callable[[SearchRequest], Outcome], say: Say
 ) -> Outcome:
-    """What `attempt` finds; where nothing on offer for each tensor keeps the limits, what it finds with a format for
-    all tensors at once. Infeasible, of all that was tried the one that lacks least, if none does."""
+    """What `attempt` finds, within the board's flash if its answer was too large for that; where nothing on offer for
+    each tensor keeps the limits, what it finds with a format for all tensors at once. Infeasible, of all that was tried
+    the one that lacks least, if none does."""
+    board = None if request.board is None or boards is None else boards.board(request.board)
     try:
         return attempt(request)
     except TooLate:
         raise
     except Infeasible as error:
         nearest = error
-    board = None if request.board is None or boards is None else boards.board(request.board)
+    except BuildError as error:
+        there_is = None if board is None or request.flash is not None else board.chip.flash_bytes
+        if there_is is None or "flash" not in str(error):  # what boards said of uniform formats is text alone
+            raise
+        say(f"{left_out(error)}; again with --flash {there_is}")
+        return with_all_offers(replace(request, flash=there_is), boards, attempt, say)
     if request.formats is not None or (board is not None and board.hardware is not None):
         raise nearest
     for name in TOGETHER:

@@ -86,6 +86,7 @@ class ChipSpec(WithCrossbars):
     tick: Literal["cycles", "instructions", "nanoseconds"]
     uart: Uart | None = None
     uf2_family: PositiveInt | None = None  # of chips that take an image as a UF2 file
+    drive_id: Word | None = None  # of a UF2 boot loader in ROM; else the board's
     openocd_target: Word | None = None
     debug_id: DebugId | None = None
     supplies: tuple[Supply, ...] = ()  # regulators that may feed the core, if the firmware can choose
@@ -318,6 +319,9 @@ def _contradictions(own: Content, chips: dict[Name, ChipSpec], root: yaml.Node) 
             why = f"boards.{name}.chip: no chip named {entry.chip!r}; known: {', '.join(chips)}"
             faults.append((*mark(root, ("boards", name, "chip")), why))
             continue
+        if entry.upload == "uf2" and not (entry.drive_id or chip.drive_id):
+            why = f"boards.{name}.upload: uf2 needs the drive_id, a boot loader's Board-ID in its INFO_UF2.TXT"
+            faults.append((*mark(root, ("boards", name, "upload")), why))
         if entry.supply is not None and entry.supply not in chip.supplies:
             known = " or ".join(chip.supplies) or "none"
             why = f"boards.{name}.supply: {entry.supply!r}, but {entry.chip} lets the firmware choose {known}"
