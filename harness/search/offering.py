@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from tinyhil.errors import BuildError, Infeasible, ModelError
+from tinyhil.errors import BuildError, ConfigError, Infeasible, ModelError
 from tinyhil.formats import named
 from tinyhil.harness.search.again import Again
 from tinyhil.harness.search.device import Measured, left_out
@@ -92,7 +92,13 @@ def with_all_offers(
         if there_is is None or "flash" not in str(error):  # what boards said of uniform formats is text alone
             raise
         say(f"{left_out(error)}; again with --flash {there_is}")
-        return with_all_offers(replace(request, flash=there_is), boards, attempt, say)
+        try:
+            return with_all_offers(replace(request, flash=there_is), boards, attempt, say)
+        except TooLate:
+            raise
+        except (BuildError, ConfigError):
+            why = str(error).partition("; use a lower width")[0]
+            raise BuildError(f"{why}; nothing found fits: offer narrower --formats, or take a larger board") from None
     if request.formats is not None or (board is not None and board.hardware is not None):
         raise nearest
     for name in TOGETHER:
