@@ -79,7 +79,7 @@ def with_all_offers(
 ) -> Outcome:
     """What `attempt` finds, within the board's flash if its answer was too large for that; where nothing on offer for
     each tensor keeps the limits, what it finds with a format for all tensors at once. Infeasible, of all that was tried
-    the one that lacks least, if none does."""
+    the one that lacks least, if none does; BuildError where the board's flash holds nothing that was found."""
     board = None if request.board is None or boards is None else boards.board(request.board)
     try:
         return attempt(request)
