@@ -97,6 +97,11 @@ def calibrated(model: Model, x: np.ndarray, origin: Mapping[str, Any], by: str =
     return replace(ranges, values=values)
 
 
+def spread_over(x: np.ndarray, count: int) -> np.ndarray:
+    """`count` of the samples, or all if there are fewer, evenly spread: a sorted file has all its classes in them."""
+    return x[:: max(1, len(x) // count)][:count]
+
+
 def about_labels(y: np.ndarray | None, decided: np.ndarray, classes: int | None) -> str:
     """What there is to say of samples of one class alone, which a model that always answers the same gets right, too,
     and of labels that begin with 1; empty otherwise. `y`: labels if there are any, else `decided`, what the float model

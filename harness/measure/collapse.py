@@ -13,6 +13,7 @@ from tinyhil.compiler.columns import scaled_columns
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import HilError
 from tinyhil.formats.codec import dequantize
+from tinyhil.harness.job.inputs import spread_over
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.graph import Graph
 from tinyhil.language.program import Op, Program, Role, walk
@@ -56,7 +57,7 @@ def explain_collapse(
     differ = int((decided[0] != decided[1]).sum())
     if differ <= COLLAPSE * len(x):
         return None
-    found = culprits(graph, assignment, ranges, _spread_over(x, SAMPLES))
+    found = culprits(graph, assignment, ranges, spread_over(x, SAMPLES))
     if not found:
         return None
     where = " and ".join(str(one) for one in found[:NAMED])
@@ -67,13 +68,11 @@ def explain_collapse(
     return f"{line}; try --format {remedy}"
 
 
-def _spread_over(x: np.ndarray, count: int) -> np.ndarray:
-    return x[:: max(1, len(x) // count)][:count]
-
-
 def _remedy(graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray) -> str | None:
     """The first of REMEDIES that keeps the decisions on a few of `x`, then on more, with how many it loses, and the
     bytes of its constants, which may be what a board did not hold."""
+    some = spread_over(x, MORE_SAMPLES)
+    wanted = classes_of(graph, evaluate(graph, some).reshape(len(some), -1))
     for name in REMEDIES:
         if name == assignment.describe():
             continue
@@ -81,22 +80,21 @@ def _remedy(graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray)
             program = lower(graph, Assignment(name), ranges)
         except HilError:
             continue
-        if lost := _differing(graph, program, x):
+        if lost := _differing(graph, program, some, wanted):
             return f"{name} ({lost}, {constant_bytes(program):,} B of weights and tables)"
     return None
 
 
-def _differing(graph: Graph, program: Program, x: np.ndarray) -> str:
-    """How many decisions differ on the larger part of `x`; empty if too many do, on the smaller already."""
-    lost, some = 0, x
-    for count in (SAMPLES, MORE_SAMPLES):
-        some = _spread_over(x, count)
-        outputs = run_reference(program, quantize_inputs(program, some)[0]).outputs
-        wanted = classes_of(graph, evaluate(graph, some).reshape(len(some), -1))
-        lost = int((classes_of(graph, dequantize_outputs(program, outputs)) != wanted).sum())
-        if lost > NO_COLLAPSE * len(some):
+def _differing(graph: Graph, program: Program, x: np.ndarray, wanted: np.ndarray) -> str:
+    """How many decisions on `x` are not those `wanted`; empty if too many are not, on a part of them already."""
+    lost = 0
+    for count in (SAMPLES, len(x)):
+        at = spread_over(np.arange(len(x)), count)
+        outputs = run_reference(program, quantize_inputs(program, x[at])[0]).outputs
+        lost = int((classes_of(graph, dequantize_outputs(program, outputs)) != wanted[at]).sum())
+        if lost > NO_COLLAPSE * len(at):
             return ""
-    return f"{lost} of {len(some)} differ"
+    return f"{lost} of {len(x)} differ"
 
 
 def culprits(graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray) -> list[Culprit]:

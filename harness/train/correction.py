@@ -14,7 +14,7 @@ from tinyhil import files
 from tinyhil.compiler.calibrate import save_ranges
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.frontend.dead_channels import READ
-from tinyhil.harness.job.inputs import read_inputs, training_part
+from tinyhil.harness.job.inputs import read_inputs, spread_over, training_part
 from tinyhil.harness.job.job import Opened, Say, method_of, open_model
 from tinyhil.harness.train.session import require_torch, unclipped_only
 from tinyhil.search.engine.library import load_engine
@@ -108,7 +108,7 @@ def correct_found(searched: SearchOutcome, chosen: Chosen, cache_dir: Path, say:
     opened = open_model(asked.model, None, asked.streamed, without=[one.name for one in READ])
     split = load_split(opened, asked.inputs, asked.held_out, say).reported_on(searched.record["samples"])
     request = CorrectionRequest(asked.model, out, chosen, assignment=assignment)
-    judge = _judge(opened, request, _spread(split.x), cache_dir, say)
+    judge = _judge(opened, request, spread_over(split.x, SAMPLES), cache_dir, say)
     found = _corrected(judge, chosen)
     _write(out, opened, found, {"name": split.name, "sha256": split.sha256, "split": "train"})
     program = judge.program(found.constants, found.ranges)
@@ -153,11 +153,7 @@ def _samples(opened: Opened, request: CorrectionRequest) -> tuple[np.ndarray, di
         x, source = found.x_train, {"name": found.name, "sha256": found.sha256, "split": "train"}
     else:
         raise DataError(f"{request.model}: give --inputs x.npz")
-    return _spread(x), source
-
-
-def _spread(x: np.ndarray) -> np.ndarray:
-    return x[:: max(1, len(x) // SAMPLES)][:SAMPLES]
+    return spread_over(x, SAMPLES), source
 
 
 def _write(out: Path, opened: Opened, found: Corrected, source: dict[str, str]) -> None:
