@@ -1,6 +1,6 @@
 """Strategies under the cost of a ReRAM accelerator, with the same number of evaluations for all.
 
-    python -m benchmarks.reram [lenet5|resnet8|vgg7 ...] | pages
+    python -m benchmarks.reram [lenet5|resnet8|vgg7|vgg13 ...] | pages
 
 Agents go on to the paper's episodes; their answers are noted on the way. What was measured stays in
 results/reram/<network>.jsonl; an interrupted run goes on behind its last line. `pages` writes the table and the
@@ -39,7 +39,7 @@ from tinyhil.train.schedule import Schedule
 from tools.measured import provenance
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "results" / "reram"
-SEEDS, TUNED_SEEDS = range(5), range(2)
+TUNED_SEEDS = range(2)
 TUNED = "ddpg, fine-tuned"
 
 
@@ -130,8 +130,9 @@ def measure(case: Case) -> Iterator[dict[str, Any]]:
             else:
                 problem = loaded.problem(limits, seed, evaluator)
             yield from _learned(problem, loaded, learner)
-        for name, (strategy, draws) in controls(case.evaluations).items():
-            for seed in SEEDS if draws else (0,):
+        for name in case.controls_at(threshold):
+            strategy, draws = controls(case.evaluations)[name]
+            for seed in range(case.seeds) if draws else (0,):
                 if (threshold, name, seed) not in known:
                     yield _searched(loaded.problem(limits, seed, evaluator), loaded, name, strategy, threshold)
 
@@ -164,10 +165,10 @@ class Learner:
 
 def learners(case: Case, threshold: float) -> Iterator[tuple[Learner, int]]:
     """With their seeds, seed by seed, so that what ends early has as many of each."""
-    for seed, name in product(SEEDS, AGENTS):
-        counts = case.episodes_of(name)
+    for seed, name in product(range(case.seeds), AGENTS):
+        counts = case.episodes_of(name, threshold)
         yield Learner(name, agents(max(counts))[name], threshold, counts), seed
-    for seed in TUNED_SEEDS if case.tuned else ():
+    for seed in TUNED_SEEDS if case.tuned and threshold == case.thresholds[0] else ():
         yield Learner(TUNED, agents(case.tuned)["ddpg"], threshold, (case.tuned,)), seed
 
 
@@ -218,6 +219,8 @@ def _row(problem: SearchProblem, loaded: Loaded, candidate: Candidate, facts: di
     program = problem.program(candidate)
     if problem.trained is not None:
         facts = {**facts, NETWORKS: hash_of(program.constants), MACHINE: machine()}
+    if loaded.case.trained_here:
+        facts = {**facts, NETWORKS: hash_of(loaded.space.graph.all_constants()), MACHINE: machine()}
     costs = problem.costs
     assert isinstance(costs, AcceleratorCosts)
     cost = costs.cost(candidate)

@@ -74,6 +74,7 @@ VGG13 = Recipe(
     half=True,
     out=default_cache_dir() / "reram" / "vgg13_cifar.onnx",
 )
+RECIPES = {recipe.name: recipe for recipe in (VGG7, VGG13)}
 
 
 class Vgg(nn.Module):
@@ -167,7 +168,7 @@ def as_onnx(recipe: Recipe, net: Vgg) -> onnx.ModelProto:
 
 def main(name: str, path: str) -> None:
     torch.set_num_threads(1)
-    recipe = {one.name: one for one in (VGG7, VGG13)}[name]
+    recipe = RECIPES[name]
     made = as_onnx(recipe, train(recipe, *pictures(Path(path), recipe.pictures)))
     recipe.out.parent.mkdir(parents=True, exist_ok=True)
     onnx.save(made, recipe.out)
