@@ -32,6 +32,10 @@ class Interval:
     def __neg__(self) -> Interval:
         return Interval(-self.found, -self.high, -self.low)
 
+    def times(self, factor: float) -> Interval:
+        """In other units; `factor` is above 0."""
+        return Interval(factor * self.found, factor * self.low, factor * self.high)
+
 
 def wilson(count: int, of: int) -> Interval:
     """A share in per cent (Wilson, 1927)."""
@@ -65,6 +69,14 @@ def pooled(parts: Sequence[Interval]) -> Interval:
         sum(part.found for part in parts) / count,
         (sum(part.found for part in parts) - math.hypot(*(part.found - part.low for part in parts))) / count,
         (sum(part.found for part in parts) + math.hypot(*(part.high - part.found for part in parts))) / count,
+    )
+
+
+def combined(first: Interval, second: Interval) -> Interval:
+    """One difference with two independent reasons to spread."""
+    below = math.hypot(first.found - first.low, second.found - second.low)
+    return Interval(
+        first.found, first.found - below, first.found + math.hypot(first.high - first.found, second.high - second.found)
     )
 
 

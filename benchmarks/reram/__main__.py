@@ -19,7 +19,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.reram.cases import AGENTS, CASES, VALUES, Case, Loaded, load_case
+from benchmarks.reram.cases import AGENTS, CASES, TUNED, VALUES, Case, Loaded, load_case
 from benchmarks.reram.truth import COUNT, Table, load_table, tabled
 from benchmarks.trained_networks import MACHINE, NETWORKS, hash_of, machine
 from tinyhil.harness.search.tuning import TEACHER
@@ -40,7 +40,6 @@ from tools.measured import provenance
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "results" / "reram"
 TUNED_SEEDS = range(2)
-TUNED = "ddpg, fine-tuned"
 
 
 @dataclass(frozen=True, slots=True)

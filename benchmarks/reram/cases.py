@@ -33,8 +33,8 @@ from tinyhil.train.samples import Samples, divide
 
 WIDTHS = tuple(f"fixed{bits}u" for bits in range(2, 9))  # results that are never negative have no sign, as the paper's
 CALIBRATION, CALIBRATE_BY = 500, "kl"  # training samples, and how ranges are cut to c, as the paper's
-VALUES, FORMER_VALUES = "no sign, kl", "sign, minmax"  # behind a Relu: what a row is measured with, was at first
-AGENTS = ("ppo", "ddpg", "ppo with mask")
+VALUES = "no sign, kl"  # behind a Relu: what a row is measured with
+AGENTS, TUNED = ("ppo", "ddpg", "ppo with mask"), "ddpg, fine-tuned"
 DDPG_EPISODES, PAPERS_EPISODES = 300, 300
 TRAINED = 1000  # training samples, where weights are trained for an assignment
 Labelled = tuple[np.ndarray, np.ndarray]

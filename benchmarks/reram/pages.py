@@ -1,4 +1,4 @@
-"""The table and the pictures of docs/reram.md, from what benchmarks/reram measured."""
+"""The tables and the pictures of docs/reram.md, from what benchmarks/reram measured."""
 
 from __future__ import annotations
 
@@ -7,114 +7,126 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from benchmarks.reram.cases import AGENTS, FORMER_VALUES, VALUES, Case
+from benchmarks.papers.paper import table as cells_of
+from benchmarks.reram.cases import AGENTS, PAPERS_EPISODES, TUNED, Case
+from benchmarks.trained_networks import MACHINE, NETWORKS
 from tools.measured import line_of
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 BEGIN, END = "<!-- strategies: begin -->", "<!-- strategies: end -->"
-COMMITTED = "committed_with"  # of rows that were measured before commits were noted
+ORDER = ("8 bits", "optimum", "grid", "random", "nsga2", "milp", *AGENTS, TUNED)
 Rows = Sequence[Mapping[str, Any]]
 
 
 def write_pages(measured: Mapping[Case, Rows]) -> None:
-    measured = latest = {case: latest_of(rows) for case, rows in measured.items() if rows}
+    measured = {case: rows for case, rows in measured.items() if rows}
     page = DOCS / "reram.md"
-    before, rest = page.read_text().split(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n{table(measured)}\n\n{_measured_at(measured)}\n{END}{rest.split(END)[1]}")
+    page.write_text(with_tables(page.read_text(), measured))
     folder = DOCS / "reram"
     folder.mkdir(exist_ok=True)
-    _plot_costs(latest, folder / "strategies.svg")
-    _plot_layers(latest, folder / "layers.svg")
+    _plot_costs(measured, folder / "strategies.svg")
+    _plot_layers(measured, folder / "layers.svg")
+
+
+def with_tables(page: str, measured: Mapping[Case, Rows]) -> str:
+    """The page with its tables made anew."""
+    before, rest = page.split(BEGIN)
+    parts = [*(_network(case, rows) for case, rows in measured.items()), thresholds(measured), _measured_at(measured)]
+    return before + "\n\n".join((BEGIN, *parts, END)) + rest.split(END)[1]
 
 
 def _measured_at(measured: Mapping[Case, Rows]) -> str:
-    """The commits of all rows, those with and without a sign apart; the first ones know what they came with."""
+    """The commits of all rows."""
     rows = [row for rows in measured.values() for row in rows]
-    lines = []
-    for values in dict.fromkeys(map(values_of, rows)):
-        same = [row for row in rows if values_of(row) == values]
-        known = {key: " ".join(dict.fromkeys(row[key] for row in same if key in row)) for key in ("commit", COMMITTED)}
-        lines.append(f"{values}: " + line_of({**known, "utc": max(row["utc"] for row in same)}))
-    return "\n".join(lines)
+    commits = " ".join(dict.fromkeys(row["commit"] for row in rows))
+    trained = {case.name: rows[0][NETWORKS] for case, rows in measured.items() if case.trained_here}
+    hashes = "".join(f" `{name}`: hash {found}, {rows[0][MACHINE]}." for name, found in trained.items())
+    return line_of({"commit": commits, "utc": max(row["utc"] for row in rows)}) + hashes
 
 
-def table(measured: Mapping[Case, Rows]) -> str:
-    """Means over the seeds that were measured; the gap is to the best of all configurations, where those are known."""
+def _network(case: Case, rows: Rows) -> str:
+    """What was compared under the first threshold, means over the seeds that were measured; the gap is to the best of
+    all configurations, where those are known."""
+    rows = [row for row in rows if row["threshold"] in (None, case.thresholds[0])]
+    best = [row["accuracy"] for row in rows if row["strategy"] == "optimum"]
+    gap = ("Gap, points (worst)",) if best else ()
     titles = (
-        "Network", "Cost at most", "Strategy", "Episodes", "Seeds", "Evaluations",
-        "Searched on, %", "Gap, points (worst)", "Held out, %", "± of seeds", "Cost", "us", "uJ", "Crossbars", "GOPS/W",
-        "s",
+        "Strategy", "Episodes", "Seeds", "Evaluations", "Searched on, %", *gap, "Held out, %", "± of seeds", "Cost",
+        "us", "uJ", "Crossbars", "GOPS/W", "s",
     )  # fmt: skip
-    lines = [f"| {' | '.join(titles)} |"]
-    lines.append("|---" * len(titles) + "|")
+    lines = []
+    for (_, strategy, episodes), same in _grouped(rows).items():
+        gaps = [100 * (best[0] - row["accuracy"]) for row in same if row["threshold"] is not None] if best else []
+        cells = (
+            strategy,
+            episodes,
+            len(same),
+            f"{mean(row['evaluations'] for row in same):,.0f}",
+            f"{100 * mean(row['accuracy'] for row in same):.2f}",
+            *((f"{mean(gaps):.2f} ({max(gaps):.2f})" if gaps else None,) if best else ()),
+            f"{100 * mean(row['held_out'] for row in same):.2f}",
+            f"{100 * stdev(row['held_out'] for row in same):.2f}" if len(same) > 1 else None,
+            f"{mean(row['cost'] for row in same):.3f}",
+            f"{mean(row['latency_us'] for row in same):,.0f}",
+            f"{mean(row['energy_uj'] for row in same):.2f}",
+            f"{mean(row['crossbars'] for row in same):.0f}",
+            f"{mean(row['gops_per_watt'] for row in same):.0f}",
+            f"{mean(row['processor_s'] for row in same):.0f}" if "processor_s" in same[0] else None,
+        )
+        lines.append(cells)
+    one = rows[0]
+    floats = (
+        f"{100 * one['float_accuracy']:.2f} % of {case.searched}, {100 * one['float_held_out']:.2f} of {case.held_out}"
+    )
+    return f"`{case.name}`, cost at most {case.thresholds[0]:g}; float {floats}:\n\n{cells_of(titles, lines)}"
+
+
+def thresholds(measured: Mapping[Case, Rows]) -> str:
+    """What the grid and the agents reach under every threshold, held out, and at which cost."""
+    lines = []
     for case, rows in measured.items():
-        for (values, threshold, _, episodes), same in _grouped(rows).items():
-            peers = [row for row in rows if values_of(row) == values and row["threshold"] == threshold]
-            best = [row["accuracy"] for row in peers if row["strategy"] == "optimum"]
-            gaps = [100 * (best[0] - row["accuracy"]) for row in same] if best else []
-            cells = [
-                case.name,
-                "" if threshold is None else f"{threshold:g}",
-                _label(same[0]),
-                "" if episodes is None else str(episodes),
-                str(len(same)),
-                f"{mean(row['evaluations'] for row in same):,.0f}",
-                f"{100 * mean(row['accuracy'] for row in same):.2f}",
-                f"{mean(gaps):.2f} ({max(gaps):.2f})" if gaps else "",
-                f"{100 * mean(row['held_out'] for row in same):.2f}",
-                f"{100 * stdev(row['held_out'] for row in same):.2f}" if len(same) > 1 else "",
-                f"{mean(row['cost'] for row in same):.3f}",
-                f"{mean(row['latency_us'] for row in same):,.0f}",
-                f"{mean(row['energy_uj'] for row in same):.2f}",
-                f"{mean(row['crossbars'] for row in same):.0f}",
-                f"{mean(row['gops_per_watt'] for row in same):.0f}",
-                f"{mean(row['processor_s'] for row in same):.0f}" if "processor_s" in same[0] else "",
-            ]
-            lines.append(f"| {' | '.join(cells)} |")
-        one = rows[0]
-        seen = f"{100 * one['float_accuracy']:.2f} % of {case.searched}"
-        floats = f"float: {seen}, {100 * one['float_held_out']:.2f} % of {case.held_out}"
-        lines.append(f"| {case.name} | {floats} |" + " |" * (len(titles) - 2))
-    return "\n".join(lines)
+        whole = next(row for row in rows if row["threshold"] is None)
+        for threshold in sorted(case.thresholds, reverse=True):
+            found = {
+                name: [row for row in rows if row["threshold"] == threshold and is_of(row, name)]
+                for name in ("grid", *AGENTS)
+            }
+            if any(found.values()):
+                cells = (_reached(same) for same in found.values())
+                lines.append((case.name, f"{threshold:.2f}", f"{100 * whole['held_out']:.1f}", *cells))
+    heads = ("Network", "Cost at most", "8 bits", "grid", *AGENTS)
+    return cells_of(heads, lines)
 
 
-def values_of(row: Mapping[str, Any]) -> str:
-    """What values behind a Relu were held in."""
-    return str(row.get("values", FORMER_VALUES))
+def is_of(row: Mapping[str, Any], name: str) -> bool:
+    """Whether it is an answer of this strategy; an agent's after the paper's episodes."""
+    return row["strategy"] == name and (name not in AGENTS or row.get("episodes") == PAPERS_EPISODES)
 
 
-def latest_of(rows: Rows) -> Rows:
-    """Of each strategy the rows as values are held now, if there are any; behind them, of others, those of before."""
-    today = [row for row in rows if values_of(row) == VALUES]
-    again = {row["strategy"] for row in today}
-    return today + [row for row in rows if values_of(row) != VALUES and row["strategy"] not in again]
+def _reached(same: Rows) -> str | None:
+    if not same:
+        return None
+    held_out = [100 * row["held_out"] for row in same]
+    spread = f" ± {stdev(held_out):.1f}" if len(same) > 1 else ""
+    return f"{mean(held_out):.1f}{spread} at {mean(row['cost'] for row in same):.3f}"
 
 
-def _grouped(rows: Rows) -> dict[tuple[str, float | None, str, int | None], list[Mapping[str, Any]]]:
-    """By values, threshold, strategy and episodes, in the order measured, an agent's counts one after the other."""
-
-    def kind(row: Mapping[str, Any]) -> tuple[str, float | None, str]:
-        return values_of(row), row["threshold"], row["strategy"]
-
-    order = list(dict.fromkeys(map(kind, rows)))
-    found: dict[tuple[str, float | None, str, int | None], list[Mapping[str, Any]]] = {}
-    for row in sorted(rows, key=lambda row: (order.index(kind(row)), row.get("episodes", 0))):
-        found.setdefault((*kind(row), row.get("episodes")), []).append(row)
+def _grouped(rows: Rows) -> dict[tuple[float | None, str, int | None], list[Mapping[str, Any]]]:
+    """By threshold, strategy and episodes, in the order of ORDER, an agent's counts one after the other."""
+    found: dict[tuple[float | None, str, int | None], list[Mapping[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: (ORDER.index(row["strategy"]), row.get("episodes", 0))):
+        found.setdefault((row["threshold"], row["strategy"], row.get("episodes")), []).append(row)
     return found
-
-
-def _label(row: Mapping[str, Any]) -> str:
-    return str(row["strategy"]) if values_of(row) == VALUES else f"{row['strategy']} ({FORMER_VALUES})"
 
 
 def _plot_costs(measured: Mapping[Case, Rows], path: Path) -> None:
     """Cost against accuracy on held-out samples, a mark per run."""
     plt = _pyplot()
     figure, axes = plt.subplots(1, len(measured), figsize=(4.2 * len(measured), 3.6))
-    names = list(dict.fromkeys(_label(row) for rows in measured.values() for row in rows))
+    names = list(dict.fromkeys(row["strategy"] for rows in measured.values() for row in rows))
     for axis, (case, rows) in zip(axes if len(measured) > 1 else [axes], measured.items(), strict=True):
         for number, name in enumerate(names):
-            same = [row for row in rows if _label(row) == name]
+            same = [row for row in rows if row["strategy"] == name]
             x, y = [row["cost"] for row in same], [100 * row["held_out"] for row in same]
             axis.scatter(x, y, s=22, marker="os^vDP*Xd"[number % 9], color=f"C{number}", label=name)
         axis.set(title=case.name, xlabel="cost, share of 8 bits", ylabel="held-out accuracy, %")
@@ -129,8 +141,7 @@ def _plot_layers(measured: Mapping[Case, Rows], path: Path) -> None:
     figure, axes = plt.subplots(2, len(measured), figsize=(4.2 * len(measured), 5.2), squeeze=False)
     for column, (case, rows) in enumerate(measured.items()):
         whole = next(row for row in rows if row["threshold"] is None)
-        lowest = min(case.thresholds)
-        others = [row for row in rows if row["threshold"] == lowest and row["strategy"] in AGENTS]
+        others = [row for row in rows if row["threshold"] == case.thresholds[0] and row["strategy"] in AGENTS]
         shown = {"8 bits": whole}
         if others:
             best = max(others, key=lambda row: row["accuracy"])

@@ -1,0 +1,160 @@
+"""The claims of the PPO paper's abstract, judged by what benchmarks/reram kept: of its text no more is at hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from statistics import mean
+from typing import Any
+
+from benchmarks.papers.judge import Interval, above, all_above, combined, difference, over_seeds, pooled
+from benchmarks.papers.paper import Claim, Rows, Verdict
+from benchmarks.reram.cases import CASES
+from benchmarks.reram.pages import is_of
+from tools.measured import RESULTS
+
+Lines = Sequence[Mapping[str, Any]]
+NETWORKS = tuple(case.name for case in CASES)
+TABLED = "lenet5"  # its evaluations are looked up (benchmarks/reram/truth.py)
+TIMED = tuple(name for name in NETWORKS if name != TABLED)
+LEAST = {case.name: min(case.thresholds) for case in CASES}
+MOST = {case.name: max(case.thresholds) for case in CASES}
+SAVED = 20.0  # per cent, the lower end of what is claimed
+COARSE = tuple(name for name in NETWORKS if 100 * (1 - LEAST[name] / MOST[name]) >= SAVED)
+LOST_POINTS, NEARLY = 1.0, 4.2 / 2  # margins: negligible, and half of what is claimed, per cent
+METHOD, MASKED, OTHER = "ppo", "ppo with mask", "ddpg"
+NOT_YET = Verdict("not testable here", "not measured yet")
+
+
+@cache
+def rows() -> Rows:
+    """By network: {"rows": its lines}."""
+    paths = sorted((RESULTS / "reram").glob("*.jsonl"))
+    return {path.stem: {"rows": [json.loads(line) for line in path.read_text().splitlines()]} for path in paths}
+
+
+def _under(lines: Lines, threshold: float | None, strategy: str) -> Lines:
+    return [row for row in lines if row["threshold"] == threshold and is_of(row, strategy)]
+
+
+def _held_out(lines: Lines) -> list[float]:
+    """Per cent."""
+    return [100 * row["held_out"] for row in lines]
+
+
+def _lead(network: str, found: Lines, other: Lines) -> Interval:
+    """Points that the mean over seeds lies above one other answer: the spread of pictures and that of seeds."""
+    pictures = next(case.held_out for case in CASES if case.name == network)
+    of_pictures = difference(mean(_held_out(found)) / 100, other[0]["held_out"], pictures)
+    return combined(of_pictures, over_seeds(_held_out(found), 2 * _held_out(other)))  # the other has no spread
+
+
+def judge_cost(rows: Rows) -> Verdict:
+    """Under the mildest threshold of each network, which saves at least what is claimed."""
+    said, leads = [], []
+    for network, row in rows.items():
+        lines, threshold = row["rows"], MOST[network]
+        whole = _under(lines, None, "8 bits")
+        ppo, masked = (_under(lines, threshold, name) for name in (METHOD, MASKED))
+        if not ppo or not masked:
+            continue
+        leads.append(_lead(network, ppo, whole))
+        costs = f"{mean(row['cost'] for row in ppo):.3f} of the cost"
+        said.append(f"`{network}` {leads[-1]}, masked {_lead(network, masked, whole)}, at {costs}")
+    if not leads:
+        return NOT_YET
+    return Verdict(all_above(leads, -LOST_POINTS), f"points above 8 bits, margin {-LOST_POINTS}: {'; '.join(said)}")
+
+
+def judge_coarse(rows: Rows) -> Verdict:
+    """PPO under the lowest threshold beside the grid under the highest, between which lies what is claimed."""
+    said, leads = [], []
+    for network in COARSE:
+        lines = rows.get(network, {"rows": []})["rows"]
+        ppo, grid = _under(lines, LEAST[network], METHOD), _under(lines, MOST[network], "grid")
+        if not ppo or not grid:
+            continue
+        leads.append(_lead(network, ppo, grid))
+        saved = 100 * (1 - mean(row["cost"] for row in ppo) / grid[0]["cost"])
+        said.append(f"`{network}` {leads[-1]} at {saved:.0f} % less cost")
+    if not leads:
+        return NOT_YET
+    return Verdict(all_above(leads, -LOST_POINTS), f"points above grid, margin {-LOST_POINTS}: {'; '.join(said)}")
+
+
+def _pairs(rows: Rows, names: Sequence[str] = NETWORKS) -> Iterator[tuple[str, float, dict[str, Lines]]]:
+    """Network, threshold and the agents' lines, where all three are known."""
+    for case in CASES:
+        for threshold in case.thresholds if case.name in rows and case.name in names else ():
+            found = {n: _under(rows[case.name]["rows"], threshold, n) for n in (METHOD, MASKED, OTHER)}
+            if all(found.values()):
+                yield case.name, threshold, found
+
+
+def _saved(found: Lines, other: Lines) -> Interval:
+    """Per cent of the other's cost."""
+    costs, others = ([row["cost"] for row in lines] for lines in (found, other))
+    return over_seeds(others, costs).times(100 / mean(others))
+
+
+def judge_less_cost(rows: Rows) -> Verdict:
+    """One figure of all experiments: the mean over networks and thresholds."""
+    said, plain, masked = [], [], []
+    for network, threshold, agents in _pairs(rows):
+        plain.append(_saved(agents[METHOD], agents[OTHER]))
+        masked.append(_saved(agents[MASKED], agents[OTHER]))
+        points = over_seeds(_held_out(agents[METHOD]), _held_out(agents[OTHER]))
+        said.append(f"`{network}` {threshold:.2f}: {plain[-1]}, points {points}")
+    if not plain:
+        return NOT_YET
+    whole = f"mean {pooled(plain)} % less than DDPG's, masked {pooled(masked)}, margin {NEARLY}, half of theirs"
+    return Verdict(above(pooled(plain), NEARLY), f"{whole}; {'; '.join(said)}")
+
+
+def judge_time(rows: Rows) -> Verdict:
+    """Processor's seconds, of networks whose evaluations are among them, under the first threshold."""
+    said, less = [], []
+    first = {case.name: case.thresholds[0] for case in CASES}
+    for network, threshold, agents in _pairs(rows, TIMED):
+        if threshold == first[network]:
+            ppo, masked, ddpg = ([row["processor_s"] for row in lines] for lines in agents.values())
+            less.append(over_seeds(ddpg, ppo))
+            seconds = f"{mean(ppo):.0f} s, masked {mean(masked):.0f} s; DDPG {mean(ddpg):.0f} s"
+            said.append(f"`{network}` {seconds}: {less[-1]} s less")
+    if not less:
+        return NOT_YET
+    return Verdict(all_above(less), "; ".join(said))
+
+
+CLAIMS = (
+    Claim(
+        '"compared with coarse-grained quantization, the proposed method can reduce hardware cost by 20%~30% with '
+        'negligible loss of accuracy": 8 bits everywhere',
+        judge_cost,
+        "abstract",
+        "20 to 30 %; VGG-13 68.52 % of the cost at a threshold of 0.7",
+        NETWORKS,
+    ),
+    Claim(
+        '"compared with coarse-grained quantization": `grid`',
+        judge_coarse,
+        "abstract",
+        "20 to 30 %",
+        COARSE,
+    ),
+    Claim(
+        '"can further reduce the hardware cost by about 4.2% under the same resource constraints"',
+        judge_less_cost,
+        "abstract",
+        "4.2 % below other automatic quantisation",
+        NETWORKS,
+    ),
+    Claim(
+        '"has a shorter search time"',
+        judge_time,
+        "abstract, table 6",
+        "4.1, 14.7, 9.1 s; DDPG's 24.2, 24.3, 18.0, of which networks is not known here",
+        TIMED,
+    ),
+)
