@@ -16,19 +16,16 @@ from tinyhil.data.cifar import MEAN, SPREAD
 from tinyhil.errors import DataError
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.job.job import open_model
-from tinyhil.harness.search.task import quick_plan
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.graph import Graph
 from tinyhil.language.program import Program
-from tinyhil.memplan import Plan, Problem
-from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.reram.mapping import WITHOUT
 from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
 from tinyhil.search.evaluator import Evaluator, Examples, make_examples
 from tinyhil.search.layers import layer_space
-from tinyhil.search.memory import UNLIMITED, Memory
+from tinyhil.search.memory import UNLIMITED, Memory, Placement
 from tinyhil.search.search_problem import SearchProblem
-from tinyhil.search.space import Space, make_space
+from tinyhil.search.space import Candidate, Space, make_space
 from tinyhil.train.samples import Samples, divide
 
 WIDTHS = tuple(f"fixed{bits}u" for bits in range(2, 9))  # results that are never negative have no sign, as the paper's
@@ -81,16 +78,15 @@ CASES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """The arena is no limit here: a bound stands for a plan."""
+class NoArena(Memory):
+    """An arena beside crossbars is no limit: nothing is planned."""
 
-    program: Program
-    problem: Problem
-    plan: Plan
+    def planned_bytes(self, candidate: Candidate, within: int = UNLIMITED) -> int:
+        return 0
 
 
-def place(program: Program) -> Placed:
-    return Placed(program, problem_of(program), quick_plan(program))
+def place(program: Program) -> Placement:
+    raise NotImplementedError("nothing is planned")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +102,7 @@ class Loaded:
         costs = AcceleratorCosts(self.space, HARDWARE, limits)
         chosen = evaluator or Evaluator(FastExecutor(), self.searched)
         return SearchProblem(
-            self.space, Memory(self.space, place), chosen, UNLIMITED, seed, costs=costs, anchor=costs.anchor()
+            self.space, NoArena(self.space, place), chosen, UNLIMITED, seed, costs=costs, anchor=costs.anchor()
         )
 
 
@@ -118,7 +114,7 @@ def load_case(case: Case) -> Loaded:
     costs = AcceleratorCosts(whole, HARDWARE, AcceleratorLimits())
     searched, held_out = (make_examples(graph, x[part], y[part]) for part in parts(case))
     layers = layer_space(
-        SearchProblem(whole, Memory(whole, place), Evaluator(FastExecutor(), searched), 0, costs=costs), "reram"
+        SearchProblem(whole, NoArena(whole, place), Evaluator(FastExecutor(), searched), 0, costs=costs), "reram"
     )
     groups = tuple(whole.groups[decision.group] for decision in layers.decisions)
     return Loaded(case, replace(whole, groups=groups), searched, held_out, divide(*training, 0))

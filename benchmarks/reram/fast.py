@@ -49,10 +49,7 @@ def execute(program: Program, op: Op, values: dict[str, torch.Tensor]) -> torch.
         return _layer(program, op, values)
     if op.kernel == MAX_POOL.form:
         w = window_of(op.params)
-        planes = values[op.inputs[0]].view(-1, w.channels, w.height, w.width)
-        pooled = functional.max_pool2d(
-            _padded(planes, w, -torch.inf), (w.kernel_y, w.kernel_x), (w.stride_y, w.stride_x)
-        )
+        pooled = _largest(values[op.inputs[0]].view(-1, w.channels, w.height, w.width), w)
         return _rounded(pooled.flatten(1), op, program)
     arrays = []
     for name in op.inputs:
@@ -60,6 +57,15 @@ def execute(program: Program, op: Op, values: dict[str, torch.Tensor]) -> torch.
         arrays.append(values[name].numpy().astype(np.int64) if constant is None else constant[None])
     codes, _ = KERNEL_OF[op.kernel].execute(op, arrays, program.tensors[op.output].format)
     return torch.from_numpy(codes.astype(np.float32))
+
+
+def _largest(planes: torch.Tensor, w: Window) -> torch.Tensor:
+    """The pool of most networks takes a quarter of the time as two maxima."""
+    if (w.kernel_y, w.kernel_x, w.stride_y, w.stride_x, w.pad_y, w.pad_x, *_behind(w)) == (2, 2, 2, 2, 0, 0, 0, 0):
+        rows = torch.maximum(planes[:, :, ::2], planes[:, :, 1::2])
+        return torch.maximum(rows[..., ::2], rows[..., 1::2])
+    padded = _padded(planes, w, -torch.inf)
+    return functional.max_pool2d(padded, (w.kernel_y, w.kernel_x), (w.stride_y, w.stride_x))
 
 
 def _padded(planes: torch.Tensor, w: Window, value: float) -> torch.Tensor:
