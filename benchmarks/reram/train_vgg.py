@@ -25,8 +25,6 @@ from benchmarks.bench import pictures_in
 from tinyhil.data.cifar import MEAN, SPREAD
 from tinyhil.native import default_cache_dir
 
-BATCH = 128
-
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -37,10 +35,10 @@ class Recipe:
     widths: tuple[int, ...]
     pictures: int
     epochs: int
+    batch: int
     adam: bool
     peak_rate: float
     decay: float
-    smoothing: float
     half: bool
     out: Path
 
@@ -55,10 +53,10 @@ VGG7 = Recipe(
     widths=(16, 16, 24, 24, 32, 32),
     pictures=25_000,
     epochs=6,
+    batch=128,
     adam=True,
     peak_rate=0.01,
     decay=0.02,
-    smoothing=0.0,
     half=False,
     out=Path(__file__).with_name("vgg7_cifar.onnx"),
 )
@@ -66,11 +64,11 @@ VGG13 = Recipe(
     name="vgg13",
     widths=(64, 64, 128, 128, 256, 256, 512, 512, 512, 512),
     pictures=50_000,
-    epochs=3,
+    epochs=1,
+    batch=64,
     adam=False,
-    peak_rate=0.1,
+    peak_rate=0.05,
     decay=5e-4,
-    smoothing=0.1,
     half=True,
     out=default_cache_dir() / "reram" / "vgg13_cifar.onnx",
 )
@@ -104,14 +102,14 @@ def train(recipe: Recipe, x: torch.Tensor, y: torch.Tensor) -> Vgg:
     net = Vgg(recipe.widths)
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = recipe.optimizer(net)
-    steps = len(x) // BATCH
+    steps = len(x) // recipe.batch
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, recipe.peak_rate, total_steps=recipe.epochs * steps)
     for epoch in range(recipe.epochs):
         total = 0.0
-        for number, chosen in enumerate(torch.randperm(len(x))[: steps * BATCH].view(steps, BATCH)):
+        for number, chosen in enumerate(torch.randperm(len(x))[: steps * recipe.batch].view(steps, -1)):
             batch = _varied(x[chosen]).to(memory_format=torch.channels_last)
             with torch.autocast("cpu", torch.bfloat16, enabled=recipe.half):
-                loss = nn.functional.cross_entropy(net(batch), y[chosen], label_smoothing=recipe.smoothing)
+                loss = nn.functional.cross_entropy(net(batch), y[chosen])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
