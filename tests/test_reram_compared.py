@@ -66,7 +66,7 @@ def test_what_is_kept_is_asked_for() -> None:
         asked |= {(name, seed) for name in case.controls for seed in range(case.seeds)}
         asked |= {("8 bits", 0), ("optimum", 0)}
         assert {(row["strategy"], row["seed"]) for row in rows} <= asked
-        assert {row["threshold"] for row in rows} <= {None, *case.thresholds}
+        assert {row["threshold"] for row in rows} <= {None, case.coarse, *case.thresholds}
         assert all(row["values"] == VALUES and len(row["commit"]) == 40 for row in rows)
         assert not case.trained_here or len({row[NETWORKS] for row in rows}) == 1
 
@@ -81,7 +81,7 @@ def measured(ppo_cost: float, ppo_held_out: float, seconds: float) -> Rows:
     """Of every network and threshold: DDPG at the threshold, PPO at `ppo_cost` of that."""
     found = {}
     for case in CASES:
-        rows = [line(None, "8 bits", 0, 1.0, 0.75)]
+        rows = [line(None, "8 bits", 0, 1.0, 0.75), line(case.coarse, "grid", 0, case.coarse, 0.75)]
         for threshold in case.thresholds:
             rows.append(line(threshold, "grid", 0, threshold, 0.75))
             for seed in range(5):

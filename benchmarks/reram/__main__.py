@@ -114,6 +114,9 @@ def measure(case: Case) -> Iterator[dict[str, Any]]:
         problem = loaded.problem(AcceleratorLimits(), 0, evaluator)
         candidate = problem.space.uniform(problem.space.high)
         yield _row(problem, loaded, candidate, {"threshold": None, "strategy": "8 bits", "seed": 0, "evaluations": 1})
+    if (case.coarse, Grid.name, 0) not in known:
+        problem = loaded.problem(AcceleratorLimits(cost=case.coarse), 0, evaluator)
+        yield _searched(problem, loaded, Grid.name, Grid(), case.coarse)
     for threshold in case.thresholds:
         limits = AcceleratorLimits(cost=threshold)
         if table is not None and (threshold, "optimum", 0) not in known:

@@ -82,18 +82,18 @@ def _network(case: Case, rows: Rows) -> str:
 
 
 def thresholds(measured: Mapping[Case, Rows]) -> str:
-    """What the grid and the agents reach under every threshold, held out, and at which cost."""
+    """What the grid and the agents reach under every threshold, held out, and (at which cost)."""
     lines = []
     for case, rows in measured.items():
         whole = next(row for row in rows if row["threshold"] is None)
-        for threshold in sorted(case.thresholds, reverse=True):
+        for threshold in sorted((*case.thresholds, case.coarse), reverse=True):
             found = {
                 name: [row for row in rows if row["threshold"] == threshold and is_of(row, name)]
                 for name in ("grid", *AGENTS)
             }
             if any(found.values()):
                 cells = (_reached(same) for same in found.values())
-                lines.append((case.name, f"{threshold:.2f}", f"{100 * whole['held_out']:.1f}", *cells))
+                lines.append((case.name, f"{threshold:g}", f"{100 * whole['held_out']:.1f}", *cells))
     heads = ("Network", "Cost at most", "8 bits", "grid", *AGENTS)
     return cells_of(heads, lines)
 
@@ -108,7 +108,7 @@ def _reached(same: Rows) -> str | None:
         return None
     held_out = [100 * row["held_out"] for row in same]
     spread = f" ± {stdev(held_out):.1f}" if len(same) > 1 else ""
-    return f"{mean(held_out):.1f}{spread} at {mean(row['cost'] for row in same):.3f}"
+    return f"{mean(held_out):.1f}{spread} ({mean(row['cost'] for row in same):.3f})"
 
 
 def _grouped(rows: Rows) -> dict[tuple[float | None, str, int | None], list[Mapping[str, Any]]]:
