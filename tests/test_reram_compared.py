@@ -68,7 +68,7 @@ def test_what_is_kept_is_asked_for() -> None:
         assert {(row["strategy"], row["seed"]) for row in rows} <= asked
         assert {row["threshold"] for row in rows} <= {None, case.coarse, *case.thresholds}
         assert all(row["values"] == VALUES and len(row["commit"]) == 40 for row in rows)
-        assert not case.trained_here or len({row[NETWORKS] for row in rows}) == 1
+        assert not case.trained_here or len({row[NETWORKS] for row in rows}) == min(1, len(rows))
 
 
 def line(threshold: float | None, strategy: str, seed: int, cost: float, held_out: float, seconds: float = 1.0) -> Row:

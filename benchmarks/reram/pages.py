@@ -14,6 +14,7 @@ from tools.measured import line_of
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 BEGIN, END = "<!-- strategies: begin -->", "<!-- strategies: end -->"
+LABELS = {"ppo with mask": "masked"}
 ORDER = ("8 bits", "optimum", "grid", "random", "nsga2", "milp", *AGENTS, TUNED)
 Rows = Sequence[Mapping[str, Any]]
 
@@ -52,13 +53,13 @@ def _network(case: Case, rows: Rows) -> str:
     gap = ("Gap, points (worst)",) if best else ()
     titles = (
         "Strategy", "Episodes", "Seeds", "Evaluations", "Searched on, %", *gap, "Held out, %", "± of seeds", "Cost",
-        "us", "uJ", "Crossbars", "GOPS/W", "s",
+        "uJ", "GOPS/W", "s",
     )  # fmt: skip
     lines = []
     for (_, strategy, episodes), same in _grouped(rows).items():
         gaps = [100 * (best[0] - row["accuracy"]) for row in same if row["threshold"] is not None] if best else []
         cells = (
-            strategy,
+            LABELS.get(strategy, strategy),
             episodes,
             len(same),
             f"{mean(row['evaluations'] for row in same):,.0f}",
@@ -67,9 +68,7 @@ def _network(case: Case, rows: Rows) -> str:
             f"{100 * mean(row['held_out'] for row in same):.2f}",
             f"{100 * stdev(row['held_out'] for row in same):.2f}" if len(same) > 1 else None,
             f"{mean(row['cost'] for row in same):.3f}",
-            f"{mean(row['latency_us'] for row in same):,.0f}",
             f"{mean(row['energy_uj'] for row in same):.2f}",
-            f"{mean(row['crossbars'] for row in same):.0f}",
             f"{mean(row['gops_per_watt'] for row in same):.0f}",
             f"{mean(row['processor_s'] for row in same):.0f}" if "processor_s" in same[0] else None,
         )
@@ -94,7 +93,7 @@ def thresholds(measured: Mapping[Case, Rows]) -> str:
             if any(found.values()):
                 cells = (_reached(same) for same in found.values())
                 lines.append((case.name, f"{threshold:g}", f"{100 * whole['held_out']:.1f}", *cells))
-    heads = ("Network", "Cost at most", "8 bits", "grid", *AGENTS)
+    heads = ("Network", "Cost at most", "8 bits", "grid", *(LABELS.get(name, name) for name in AGENTS))
     return cells_of(heads, lines)
 
 
