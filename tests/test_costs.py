@@ -159,11 +159,11 @@ def test_every_strategy_keeps_to_the_limit(name: str, share: float, tmp_path: Pa
     groups = len(network_problem(tmp_path, 30).space.groups)
     limit_us = groups * (TICKS["fixed8"] + share * (TICKS["fixed16"] - TICKS["fixed8"]))
     problem = problem_with_costs(tmp_path, limit_us)
-    found = search(make_strategy(name, ()), problem, budget=Budget(evaluations=20))
+    found = search(make_strategy(name, ()), problem, budget=Budget(evaluations=10))
     assert found.best.fits
     assert in_all(problem, found.best.candidate) <= limit_us
     assert found.best.ram_bytes <= problem.limit_bytes
-    again = search(make_strategy(name, ()), problem_with_costs(tmp_path, limit_us), budget=Budget(evaluations=20))
+    again = search(make_strategy(name, ()), problem_with_costs(tmp_path, limit_us), budget=Budget(evaluations=10))
     assert again.trials == found.trials
 
 
@@ -341,7 +341,7 @@ def test_a_limit_that_estimates_miss_is_kept_to_after_all(folder: Path) -> None:
     ],
 )
 def test_a_limit_that_can_not_be_kept(limits: list[str], message: str, folder: Path) -> None:
-    done = searched(folder, "--board", "uno", "--arena", "48", *limits)
+    done = searched(folder, "--board", "uno", "--arena", "48", "--formats", "fixed8", *limits)
     assert done.returncode == EXIT_BUILD
     line = done.stderr.strip().splitlines()[-1]
     assert re.search(message, line), line
