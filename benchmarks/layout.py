@@ -2,7 +2,7 @@
 
     python -m benchmarks.layout [--board due --board h747]
 
-Modelled cycles of Cortex-M in fixed8, two Markdown tables for docs/measured/peers.md: the depthwise kernel over planes
+Modelled cycles of Cortex-M in fixed8, two Markdown tables: the depthwise kernel over planes
 that networks run, a prototype with channels innermost (layout.cpp; its results are compared with the kernel's), and
 what is copied of all pixels before a pointwise layer multiplies; then the same before a layer of 3 x 3. Products are
 the same in either layout and left out. tinyhil/passes/layout.py chooses by what an element of two pixels costs.

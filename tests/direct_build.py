@@ -104,7 +104,7 @@ def _linking(recipe: Recipe, out: Path) -> list[str]:
         ram = chip.ram_bytes - chip.stack_reserve_bytes
         limits, flags = {"__DATA_REGION_LENGTH__": ram, "__TEXT_REGION_LENGTH__": chip.flash_bytes}, []
     else:
-        limits = {"_min_stack": chip.stack_reserve_bytes}
+        limits = {"_min_stack": chip.stack_reserve_bytes, "_ram_bytes": chip.ram_bytes}
         if chip.flash_start is not None:
             limits["_flash_start"] = f"{chip.flash_start:#x}"
         flags = ["--specs=nano.specs", "--specs=nosys.specs", "-nostartfiles", "-L."]

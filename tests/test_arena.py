@@ -199,7 +199,7 @@ def peaks(program: Program) -> list[int]:
 
 
 def test_no_pass_ever_raises_the_peak(tmp_path: Path) -> None:
-    programs = [case.program for case in random_cases(400_000, 150, tmp_path)]
+    programs = [case.program for case in random_cases(400_000, 75, tmp_path)]
     programs += [scan_program(name, tmp_path) for name in SCANS]
     gained = np.zeros(3, int)
     for program in programs:
@@ -323,7 +323,7 @@ def shuffled(program: Program, body: Body, chance: np.random.Generator) -> Body:
 
 
 @pytest.mark.usefixtures("several_writers")
-@pytest.mark.parametrize("orders", [2, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("orders", [1, pytest.param(5, marks=pytest.mark.slow)])
 def test_every_order_the_levels_allow_computes_the_same(orders: int, tmp_path: Path) -> None:
     """Not only the one chosen: the dependences themselves are right, and the plans of such orders too."""
     chance = np.random.default_rng(1)
@@ -343,7 +343,7 @@ def test_every_order_the_levels_allow_computes_the_same(orders: int, tmp_path: P
 
 @pytest.mark.parametrize("width", [1, 2, None])
 def test_a_beam_of_any_width_gives_a_permutation_that_is_no_worse(width: int | None, tmp_path: Path) -> None:
-    for case in random_cases(700_000, 80, tmp_path):
+    for case in random_cases(700_000, 40, tmp_path):
         found = reorder(case.program, width)
         assert is_permutation(case.program.body, found.body)
         assert given_peak(found) <= given_peak(case.program)
@@ -353,7 +353,7 @@ def test_a_beam_of_any_width_gives_a_permutation_that_is_no_worse(width: int | N
 
 def test_the_model_of_the_search_is_the_planner_s_bound(tmp_path: Path) -> None:
     """Live bytes as the search counts them are the load of the planned problem, but for rare chains of aliases."""
-    same, programs = 0, [case.program for case in random_cases(800_000, 150, tmp_path)]
+    same, programs = 0, [case.program for case in random_cases(800_000, 75, tmp_path)]
     for program in programs:
         bound = lower_bound(with_gaps(program, problem_of(program))).bytes
         same += bound == given_peak(program)

@@ -223,9 +223,9 @@ COMMON = (
 LINK = {
     "uno": "-Wl,--defsym=__DATA_REGION_LENGTH__=1792",
     "due": "-nostartfiles --specs=nano.specs --specs=nosys.specs -Wl,--defsym=_min_stack=2048 "
-    "-T firmware/hal/sam3x8e/sam3x8e.ld",
+    "-Wl,--defsym=_ram_bytes=98304 -T firmware/hal/sam3x8e/sam3x8e.ld",
     "h747": "-nostartfiles --specs=nano.specs --specs=nosys.specs -Wl,--defsym=_min_stack=2048 "
-    "-T firmware/hal/stm32h747/stm32h747.ld",
+    "-Wl,--defsym=_ram_bytes=524288 -T firmware/hal/stm32h747/stm32h747.ld",
 }
 
 

@@ -142,7 +142,7 @@ def test_an_emulator_that_does_not_start(script: str, words: str, files: Path, t
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("board", by_compiler(EMULATED))
 def test_interrupted_runs_resume(board: str, how: signal.Signals, walks: Path, tmp_path: Path) -> None:
-    samples = ("--samples", 30 if SPECS[board].chip.core == "avr" else 120)
+    samples = ("--samples", 20 if SPECS[board].chip.core == "avr" else 120)
     whole = record_of(hil(*long_run(walks, board, "whole"), *samples, cwd=tmp_path))
     running = start_hil(*long_run(walks, board), *samples, cwd=tmp_path)
     wait_until(lambda: finished_samples(tmp_path / "results") >= 5)

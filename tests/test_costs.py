@@ -21,6 +21,7 @@ from search_models import FORMATS, STRATEGY_NAMES, network_problem
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE
 from tinyhil.harness.cli import main
 from tinyhil.harness.search.cost_table import CostTable, Version, describer
+from tinyhil.harness.search.request import SearchRequest
 from tinyhil.search.anchor import least
 from tinyhil.search.costs import Additive, Costs, Described, Limits, Operation, Row, Run
 from tinyhil.search.search_loop import Budget, search
@@ -100,6 +101,50 @@ def test_damaged_lines_of_costs_are_left_out(text: str, damaged: str, tmp_path: 
     assert [len(table.rows(0)), len(table.runs(0))] == [0 if hit else 1 for hit in touched]
 
 
+def test_what_another_search_measured_is_known_of_the_same_schedule(tmp_path: Path) -> None:
+    """A search that prefers time had taken the time that the smallest plan needs, and called a limit infeasible."""
+    of_ram, of_time = (Version("uno", "emulated", "f", "c", f"m-{prefer}") for prefer in ("ram", "latency"))
+    shared, candidates = tmp_path / "uno.jsonl", [(Choice("fixed8"),), (Choice("fixed16"),)]
+    first = CostTable(shared, tmp_path / "first.jsonl", of_ram)
+    for worst, candidate, arena in zip((50, 40), candidates, (None, 96), strict=True):
+        first.add([], Run(candidate, worst, 30.0, 5.0, 100), [], 0, arena)
+    same = CostTable(shared, tmp_path / "same.jsonl", of_ram)
+    assert [*same.elsewhere()] == candidates[::-1]  # the fastest first
+    assert same.runs(0) == ()
+    assert [same.known(candidates[1], 0, arena) for arena in (None, 95, 96)] == [False, False, True]
+    assert [run.worst for run in same.runs(0)] == [40]
+    other = CostTable(shared, tmp_path / "other.jsonl", of_time)
+    assert [*other.elsewhere()] == []
+    assert not other.known(candidates[0], 0)
+
+
+def test_a_limit_that_was_named_as_kept_is_kept(folder: Path) -> None:
+    """Where estimates lead elsewhere what was measured before is remembered."""
+    refused = searched(folder, "--board", "uno", "--latency-us", "200")
+    assert refused.returncode == EXIT_BUILD
+    (named,) = re.findall(r"try --latency-us (\d+)", refused.stderr)
+    record = record_of(searched(folder, "--board", "uno", "--latency-us", named, "--json"))
+    assert record["latency_us"] <= float(named)
+
+
+@pytest.mark.parametrize(
+    ("asked", "prefer"),
+    [
+        ({}, "ram"),
+        ({"latency_us": 9.0}, "balanced"),
+        ({"minimize": "latency"}, "balanced"),
+        ({"pareto": "latency, accuracy"}, "balanced"),
+        ({"latency_us": 9.0, "ram": 99}, "ram"),
+        ({"latency_us": 9.0, "arena": 99}, "ram"),
+        ({"pareto": "ram,latency"}, "ram"),
+        ({"latency_us": 9.0, "prefer": "ram"}, "ram"),
+    ],
+)
+def test_time_counts_first_where_it_is_limited_and_ram_is_not(asked: dict[str, Any], prefer: str) -> None:
+    """The schedule of least RAM had made a limit infeasible that `hil run` keeps."""
+    assert SearchRequest("m", board="uno", **asked).prefer == prefer
+
+
 def test_what_was_measured_is_known_and_the_rest_is_scaled() -> None:
     ops = {A: (operation(("fixed8",)),), B: (operation(("fixed16",)),)}
     rows = (Row(ops[A][0], 50.0), Row(ops[B][0], 80.0))
@@ -159,11 +204,11 @@ def test_every_strategy_keeps_to_the_limit(name: str, share: float, tmp_path: Pa
     groups = len(network_problem(tmp_path, 30).space.groups)
     limit_us = groups * (TICKS["fixed8"] + share * (TICKS["fixed16"] - TICKS["fixed8"]))
     problem = problem_with_costs(tmp_path, limit_us)
-    found = search(make_strategy(name, ()), problem, budget=Budget(evaluations=20))
+    found = search(make_strategy(name, ()), problem, budget=Budget(evaluations=10))
     assert found.best.fits
     assert in_all(problem, found.best.candidate) <= limit_us
     assert found.best.ram_bytes <= problem.limit_bytes
-    again = search(make_strategy(name, ()), problem_with_costs(tmp_path, limit_us), budget=Budget(evaluations=20))
+    again = search(make_strategy(name, ()), problem_with_costs(tmp_path, limit_us), budget=Budget(evaluations=10))
     assert again.trials == found.trials
 
 
@@ -341,7 +386,7 @@ def test_a_limit_that_estimates_miss_is_kept_to_after_all(folder: Path) -> None:
     ],
 )
 def test_a_limit_that_can_not_be_kept(limits: list[str], message: str, folder: Path) -> None:
-    done = searched(folder, "--board", "uno", "--arena", "48", *limits)
+    done = searched(folder, "--board", "uno", "--arena", "48", "--formats", "fixed8", *limits)
     assert done.returncode == EXIT_BUILD
     line = done.stderr.strip().splitlines()[-1]
     assert re.search(message, line), line

@@ -91,7 +91,12 @@ def test_an_engine_that_fails_ends_as_a_board_does(
     engine = replace(BY_HAND, build=lambda task: build_by_hand(task, 100, f"-D{fault}"))
     monkeypatch.setattr(registry, "ENGINES", (engine,))
     with pytest.raises(HilError, match=says) as failed:
-        run_engine("by-hand", folder, replace(request(folder, board), timeout_s=2.0), bench())
+        run_engine(
+            "by-hand",
+            folder,
+            replace(request(folder, board), timeout_s=0.5 if fault == "NEVER_ANSWERS" else 2.0),
+            bench(),
+        )
     assert failed.value.exit_code == code
 
 

@@ -21,6 +21,7 @@ from tinyhil.harness.measure.record import make_record
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.mlperf.firmware import with_room
 from tinyhil.harness.mlperf.session import Wanted, prepare
+from tinyhil.harness.records.terminal import rows
 from tinyhil.harness.settings.assets import asset
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.form import Form
@@ -191,3 +192,29 @@ def test_the_l4r5_reads_constants_from_ram_where_there_is_room(
     assert address >> 24 == place
     assert size > sizes[0] * sizes[1]
     assert place != 0x20 or address + size == 0x20000000 + 655360  # above the stack
+
+
+def test_a_chip_of_less_ram_is_linked_for_it(tmp_path: Path) -> None:
+    """16 KiB of an STM32L4R5: copies and the stack lay where that chip has no memory. 8 KiB more take the copies."""
+    own = "chips:\n  tight: {like: stm32l4r5, ram_bytes: 16384}\n  wider: {like: tight, ram_bytes: 24576}\nboards:\n"
+    for name in ("tight", "wider"):
+        own += f"  {name}: {{title: T, chip: {name}, reset: by_probe, upload: stlink}}\n"
+    (tmp_path / "own.yaml").write_text(own)
+    np.save(tmp_path / "x.npy", saved_mlp((40, 24), tmp_path / "mlp.onnx"))
+    boards = load_boards(tmp_path / "own.yaml")
+    for name, has_copies in (("tight", False), ("wider", True)):
+        request = Request(
+            board=name, model=str(tmp_path / "mlp.onnx"), format="fixed8", inputs=tmp_path / "x.npy",
+            calibrate=tmp_path / "x.npy", results=tmp_path,
+        )  # fmt: skip
+        outcome = run(request, boards, tmp_path / "cache", lambda line: None, lambda done, total: None)
+        record = make_record(outcome)
+        with outcome.image.elf.open("rb") as stream:
+            elf = ELFFile(stream)
+            (stack,) = elf.get_section_by_name(".symtab").get_symbol_by_name("_estack")
+            size = elf.get_section_by_name(".rodata")["sh_size"]
+        copied = size if has_copies else 0
+        assert record["bit_exact"]
+        assert record["memory"]["copied_bytes"] == copied
+        assert stack["st_value"] + copied == 0x20000000 + boards.board(name).chip.ram_bytes
+        assert (f", {copied} B of it copied where RAM is free" in dict(rows(record))["flash"]) is has_copies

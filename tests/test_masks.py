@@ -105,4 +105,5 @@ def test_scores_that_a_mask_has_made_unreadable_are_degraded(kind: str, tmp_path
         outputs = dequantize_outputs(program, run_reference(program, quantize_inputs(program, x)[0]).outputs)
         lowered = Lowered(graph, program, formats(graph, Assignment(name), ranges))
         (finding,) = whole_run(lowered, x, outputs, wanted, 4).findings
-        assert finding.node == "the whole run, which tells no samples apart"
+        assert finding.node == "the whole run"
+        assert finding.error <= finding.allowed  # explained, as anything would be

@@ -57,6 +57,7 @@ def test_a_board_of_ones_own_goes_with_the_project(tmp_path: Path) -> None:
     folder = tmp_path / "pump"
     assert (folder / "boards.yaml").read_bytes() == (tmp_path / "own.yaml").read_bytes()
     (typed,) = [line for line in (folder / "README.md").read_text().splitlines() if line.startswith("hil run")]
+    assert "\nhil fit models/tiny.onnx --boards-file boards.yaml\n" in (folder / "README.md").read_text()
     assert typed == "hil run --board ourboard --model models/tiny.onnx --inputs data/x.npy --boards-file boards.yaml"
     for more in (["--hil-update"], []):
         ran = forked_pytest("-q", "-p", "no:cacheprovider", *more, cwd=folder)

@@ -73,7 +73,7 @@ def test_each_operator_in_every_width(name: str, engine: Engine, tmp_path: Path)
     loaded = load(proto(name), tmp_path)
     space = make_space(loaded, calibrate(loaded, samples_for(shape_of(name), 4), {}), ("fixed8", "fixed16"))
     compared = 0
-    for number in range(6):
+    for number in range(4):
         random = np.random.default_rng(number)
         candidate = tuple(Choice(str(random.choice(space.formats)), -number % 3) for _ in space.groups)
         try:
@@ -87,7 +87,7 @@ def test_each_operator_in_every_width(name: str, engine: Engine, tmp_path: Path)
         np.testing.assert_array_equal(found.outputs, wanted.outputs)
         np.testing.assert_array_equal(found.saturations, wanted.saturations)
         compared += 1
-    assert compared >= 3
+    assert compared >= 2
 
 
 def graphs(folder: Path) -> dict[str, Graph]:

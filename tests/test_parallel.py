@@ -53,10 +53,9 @@ def test_one_failure_leaves_the_others_their_results(tmp_path: Path) -> None:
     assert "due@nobody: no due with serial number or role 'nobody'" in failures[0]
     assert len(list((tmp_path / "results").glob("host/*/*.json"))) == 1
     assert "no board named 'nothing'" in failures[1]
-    as_json = hil("run", *boards, *SMALL, "--samples", 4, "--json", cwd=tmp_path)
-    host, nobody, nothing = json.loads(as_json.stdout)
+    as_json = hil("run", *boards[:2], *boards[4:], *SMALL, "--samples", 4, "--json", cwd=tmp_path)
+    host, nothing = json.loads(as_json.stdout)
     assert host["bit_exact"]
-    assert (nobody["board"], nobody["exit_code"]) == ("due@nobody", 3)
     assert (nothing["board"], nothing["exit_code"]) == ("nothing", 3)
     assert "no board named 'nothing'" in nothing["error"]
 

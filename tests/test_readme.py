@@ -15,7 +15,7 @@ from string import Template
 
 import pytest
 import yaml
-from hil_command import hil, pytest_typed
+from hil_command import forked_pytest, hil
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -88,7 +88,7 @@ def test_pytest_finds_the_plugin_after_make_setup(tmp_path: Path) -> None:
     base = (ROOT / "Makefile").read_text().split("$(VENV)/.base:")[1].split("touch")[0]
     assert "pytest" in base.split("'.[")[1].split("]")[0].split(",")
     assert hil("new", "pump", cwd=tmp_path).returncode == 0
-    done = pytest_typed(shlex.split(line)[1:], tmp_path / "pump")
+    done = forked_pytest(*shlex.split(line)[1:], cwd=tmp_path / "pump")
     assert done.returncode == 0, done.stdout[-2000:]
     assert " passed" in done.stdout
     assert (tmp_path / "pump/golden/uno/vibration-fixed16.json").is_file()

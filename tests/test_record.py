@@ -47,6 +47,7 @@ MEMORY = (
         "stack_limit_unknown",
         "heap_bytes",
         "total_bytes",
+        "copied_bytes",
     ),
     "limit_bytes",
 )

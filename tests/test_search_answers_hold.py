@@ -80,7 +80,20 @@ def test_a_refused_limit_names_one_that_is_kept(tmp_path: Path) -> None:
     model = simple(nodes, {"x": (1, 1, 8, 8)}, {"one": weights(8, 1, 3, 3), "last": weights(128, 5)})
     (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
     np.savez(tmp_path / "x.npz", x=random.normal(size=(60, 1, 8, 8)).astype(np.float32))
-    asked = ("search", "--model", "net.onnx", "--inputs", "x.npz", "--board", "uno", "--evaluations", "2", "--ram")
+    asked = (
+        "search",
+        "--model",
+        "net.onnx",
+        "--inputs",
+        "x.npz",
+        "--board",
+        "uno",
+        "--evaluations",
+        "2",
+        "--formats",
+        "fixed8",
+        "--ram",
+    )
     refused = hil_command.hil(*asked, "320", cwd=tmp_path)
     named = re.search(r"--ram (\d+)", refused.stderr.splitlines()[-1])
     assert named is not None, refused.stderr
@@ -279,7 +292,7 @@ def test_an_answer_is_measured_as_the_file_has_it_planned(tmp_path: Path) -> Non
     """A search that computes products again to keep to its RAM had measured the image that does not."""
     answer = printed(
         tmp_path, "search", "--model", "digits_cnn", "--board", "due", "--ram", "1200", "--strategy", "haunter",
-        "--out", "widths.yaml", "--device-samples", "4",
+        "--out", "widths.yaml", "--device-samples", "4", "--samples", "60",
     )  # fmt: skip
     assert load_conditions(tmp_path / "widths.yaml").arena == answer["arena_bytes"]
     record = printed(tmp_path, "run", "--model", "digits_cnn", "--board", "due", "--assignment", "widths.yaml")

@@ -158,7 +158,7 @@ def test_going_on_keeps_the_better_answer(board: str | None, ram: int, tmp_path:
 
 def test_an_earlier_answer_that_no_longer_counts_is_said(tmp_path: Path) -> None:
     """What was the answer by its arena alone; the planner of today needs more for it."""
-    request = SearchRequest("digits_cnn", 350, samples=300, formats="fixed3,fixed4,fixed8", results=tmp_path)
+    request = SearchRequest("digits_cnn", 350, samples=100, formats="fixed3,fixed4,fixed8", results=tmp_path)
     best, _ = searched(request, Interrupting())
     (path,) = (tmp_path / "search" / "digits_cnn" / "answers").glob("*.jsonl")
     header = json.loads(path.read_text().splitlines()[0])
@@ -171,7 +171,7 @@ def test_an_earlier_answer_that_no_longer_counts_is_said(tmp_path: Path) -> None
 
 
 def test_a_front_keeps_its_points(tmp_path: Path) -> None:
-    request = SearchRequest("digits_cnn", 900, samples=200, evaluations=20, formats="fixed3,fixed16", results=tmp_path)
+    request = SearchRequest("digits_cnn", 900, samples=60, evaluations=10, formats="fixed3,fixed16", results=tmp_path)
     request = replace(request, pareto="ram,accuracy")
     whole = run_pareto(request, default_cache_dir(), str, Interrupting(), load_boards())
     hurried = run_pareto(replace(request, seconds=1e-6), default_cache_dir(), str, Interrupting(), load_boards())
@@ -375,7 +375,7 @@ def test_a_limit_that_nothing_is_known_to_keep_is_refused_when_the_time_is_over(
 def test_the_limit_that_the_nearest_format_exceeds_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where each limit is kept by some format, but none keeps all of them."""
     request = SearchRequest(
-        "digits_cnn", board="pico", ram=3000, latency_us=5000, samples=60, evaluations=2, results=tmp_path, seconds=3600
+        "digits_cnn", board="pico", ram=3000, latency_us=5000, samples=20, evaluations=2, results=tmp_path, seconds=3600
     )
     nearest = r"fixed8 for all tensors needs 3,\d\d\d B of RAM in all \(--ram 3,000\); raise --seconds, or the limit"
     with pytest.raises(TooLate, match=nearest):

@@ -85,8 +85,6 @@ def test_the_least_ram_that_is_looked_for_is_what_a_refusal_names(tmp_path: Path
         run = ("run", "--board", "host", *asked, "--samples", "3", "--assignment", point["assignment_file"], "--json")
         record = json.loads(hil_command.hil(*run, cwd=tmp_path).stdout)
         assert record["memory"]["arena_bytes"] <= point["arena_bytes"]  # of the host's own kernels
-    once = json.loads(hil_command.hil(*search, *swept, "--more-time", "0", cwd=tmp_path).stdout)["points"]
-    assert min(point["arena_bytes"] for point in once) == 930
 
 
 def test_each_format_saves_what_it_saves_by_computing_again(tmp_path: Path) -> None:

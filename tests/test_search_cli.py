@@ -24,6 +24,7 @@ from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import load_task
 from tinyhil.harness.search.uniform import arena_limits, keeps, schedules_of_each, uniforms
 from tinyhil.harness.settings.config import load_boards
+from tinyhil.native import default_cache_dir
 from tinyhil.search.space import Choice
 from tinyhil.search.strategies import make_strategy
 
@@ -197,7 +198,7 @@ def tiny_board(folder: Path, limit: str) -> tuple[str, ...]:
 
 def test_a_board_s_flash_is_a_limit_where_no_usual_image_fits(tmp_path: Path) -> None:
     """The search said that `hil search` finds formats that fit."""
-    search = ("search", *tiny_board(tmp_path, "flash_bytes: 7400"), "--model", "digits_mlp", "--samples", "60")
+    search = ("search", *tiny_board(tmp_path, "flash_bytes: 7400"), "--model", "digits_mlp", "--samples", "20")
     done = hil(tmp_path, *search, "--evaluations", "3", "--device-samples", "2", "--json")
     assert done.returncode == 0, done.stderr
     assert "again with --flash 7400" in done.stderr
@@ -206,8 +207,8 @@ def test_a_board_s_flash_is_a_limit_where_no_usual_image_fits(tmp_path: Path) ->
 
 def test_int8_and_other_schedules_are_asked_before_a_search_gives_up(folder: Path) -> None:
     """A limit of latency was called infeasible that int8 in another schedule keeps."""
-    request = SearchRequest("digits_cnn", board="uno", samples=60, latency_us=1e6, results=folder / "results")
-    task = load_task(request, folder, lambda line: None, lambda trial, best: None, load_boards())
+    request = SearchRequest("digits_cnn", board="uno", samples=20, latency_us=1e6, results=folder / "results")
+    task = load_task(request, default_cache_dir(), lambda line: None, lambda trial, best: None, load_boards())
     (int8,) = together_first(task, ())
     assert int8.format == "int8"
     assert task.phases.best is int8.trial

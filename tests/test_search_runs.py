@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import make_dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,6 +23,7 @@ from tinyhil.language.assignment import load_assignment
 from tinyhil.memplan.arena.floor import floor_bytes
 from tinyhil.memplan.arena.schedules import Schedules
 from tinyhil.sealed import sealed
+from tinyhil.search import strategies
 from tinyhil.search.evaluator import make_examples, require_classes
 from tinyhil.search.memory import Memory
 from tinyhil.search.search_loop import Budget, search
@@ -128,6 +130,16 @@ def test_unknown_strategies_and_options_list_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="above 0 and at most a million"):
         make_strategy("haunter", ["soft_limit_factor=0"])
     assert make_strategy("haunter", ["permit_overflow=true"]) == Haunter(permit_overflow=True)
+
+
+def test_annotations_of_an_own_strategy_may_be_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where its file does not begin with `from __future__ import annotations`."""
+    fields = [("name", ClassVar[str], "ours"), ("most", int, 5)]
+    ours = make_dataclass("Ours", fields, namespace={"name": "ours"}, frozen=True)
+    monkeypatch.setattr(strategies, "STRATEGIES", (*strategies.STRATEGIES, ours))
+    assert make_strategy("ours", ["most=3"]).most == 3
+    with pytest.raises(ConfigError, match="most=x is no int"):
+        make_strategy("ours", ["most=x"])
 
 
 def test_one_format_is_no_choice(tmp_path: Path) -> None:

@@ -219,8 +219,8 @@ def around(kind: str, name: str) -> dict[str, Any]:
     }
 
 
-# To each field a quarter of the attacks, and to the next another one; all of them are slow.
-@pytest.mark.parametrize("part", [4, pytest.param(1, marks=pytest.mark.slow)])
+# To each field an eighth of the attacks, and to the next another one; all of them are slow.
+@pytest.mark.parametrize("part", [8, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("path", FIELDS, ids=lambda path: ".".join(map(str, path)))
 def test_a_board_file_says_nothing_that_is_executed(path: tuple[Any, ...], part: int) -> None:
     whole = around(*path[:2])

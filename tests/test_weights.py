@@ -34,6 +34,34 @@ def test_far_too_many_weights_are_refused_before_anything_is_computed(tmp_path: 
     assert "calibrating" not in done.stderr
 
 
+def test_a_board_whose_flash_weights_exceed_is_left_out_of_a_project(tmp_path: Path) -> None:
+    """Its compiler had stumbled over them."""
+    weights = np.random.default_rng(0).normal(size=(200, 100))
+    proto = simple([node("MatMul", "x w", "y")], {"x": (1, 200)}, {"w": weights})
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    np.savez(tmp_path / "x.npz", x=np.ones((4, 200), np.float32))
+    done = hil("generate", "m.onnx", "--calibrate", "x.npz", "--out", "p", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "m.onnx: does not fit uno; there the project refuses to compile" in done.stderr + done.stdout
+
+
+def test_a_ram_that_no_schedule_takes_is_no_remedy(tmp_path: Path) -> None:
+    """`--ram 308` was named to a user whose input alone has more."""
+    chip = "chips:\n  tiny: {like: stm32l4r5, ram_bytes: 2500}\n"
+    (tmp_path / "own.yaml").write_text(
+        f"{chip}boards:\n  tiny: {{title: T, chip: tiny, reset: by_probe, upload: stlink}}\n"
+    )
+    proto = simple([node("MatMul", "x w", "y")], {"x": (1, 600)}, {"w": np.ones((600, 4))})
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    np.savez(tmp_path / "x.npz", x=np.ones((4, 600), np.float32))
+    run = ("run", "--model", "m.onnx", "--inputs", "x.npz", "--board", "tiny", "--boards-file", "own.yaml")
+    done = hil(*run, "--format", "fixed8", cwd=tmp_path)
+    assert done.returncode == DoesNotFit.exit_code
+    assert "RAM exceeded by" in done.stderr
+    assert "--ram" not in done.stderr
+    assert "use a lower width" in done.stderr
+
+
 @pytest.mark.parametrize(("share", "format_", "fits"), [(1.0, "fixed16", False), (0.5, "fixed16", True)])
 def test_zeros_weigh_nothing(share: float, format_: str, fits: bool, tmp_path: Path) -> None:
     board = load_boards().board("uno")

@@ -1,6 +1,7 @@
 """Verdicts with an interval: what 95 % intervals of a difference say of a claim with a margin.
 
-*Confirmed* and *refuted* are said where the whole interval lies on one side of the margin; else a claim is *not shown*.
+*Confirmed* and *refuted* are said where the whole interval lies on one side of the margin, where a sign test at 5 %
+tells who wins more often, or of exact figures; else a claim is *not shown*.
 Shares of the same samples of which no pairs are recorded are taken as independent, which makes intervals wider.
 """
 

@@ -61,7 +61,8 @@ def overview(papers: Iterable[Paper], folder: Path = record.FOLDER) -> str:
     parts = [
         "# The papers, claim by claim",
         "What papers say of themselves, run again on real data, 95 % intervals in brackets. *Confirmed* and *refuted*, "
-        "of our networks, data and machines: the whole interval lies on one side of the margin; else *not shown*. "
+        "of our networks, data and machines: the whole interval lies on one side of the margin, or "
+        "a sign test at 5 % or exact figures say so; else *not shown*. "
         f"{MADE}",
     ]
     lines = []

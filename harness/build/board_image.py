@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from tinyhil.compiler.calibrate import Ranges
@@ -10,8 +11,7 @@ from tinyhil.errors import DoesNotFit
 from tinyhil.frontend.listing import Model
 from tinyhil.harness.build.compile import Log, build
 from tinyhil.harness.build.image import Image, check_arena, check_fits, misplaced_bytes
-from tinyhil.harness.build.pipeline import Compiled, compile_model
-from tinyhil.harness.build.weights import check_weights
+from tinyhil.harness.build.pipeline import Compiled, compile_model, place_for
 from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.language.assignment import Assignment
 from tinyhil.memplan.arena.regions import arrays
@@ -29,9 +29,7 @@ def compile_for(
 ) -> Compiled:
     """The sources of the project of all `boards`, whose image for `board` is wanted; DoesNotFit if it has no room.
     `without`: names of passes to leave out."""
-    compiled = compile_model(model, assignment, ranges, list(boards.entries.values()), {board.name}, without, wish)
-    check_weights(compiled.program, board)
-    return compiled
+    return compile_model(model, assignment, ranges, list(boards.entries.values()), {board.name}, without, wish)
 
 
 def build_firmware(compiled: Compiled, board: BoardSpec, *, cache_dir: Path, log: Log) -> Image:
@@ -56,6 +54,8 @@ def _remedy(compiled: Compiled, board: BoardSpec, error: DoesNotFit) -> str:
     region, over_bytes = error.over or ("flash", 0)
     transfer = compiled.transfers.get(board.name)
     left = compiled.plan.peak_bytes + (0 if transfer is None else transfer.input_bytes) - over_bytes
-    if region == "RAM" and left > 0:
-        return f"try --ram {left}, a lower width or a larger board"
+    with suppress(DoesNotFit):  # no schedule takes so little
+        if region == "RAM" and left > 0:
+            place_for(compiled.lowered, board, Wish(ram_bytes=left))
+            return f"try --ram {left}, a lower width or a larger board"
     return "use a lower width (`hil search` finds formats that fit) or a larger board"

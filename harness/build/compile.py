@@ -259,4 +259,5 @@ def _image(recipe: Recipe, rebuilt: bool) -> Image:
         symbols=contents.symbols,
         compiler=compiler,
         rebuilt=rebuilt,
+        copied_bytes=contents.copied_bytes,
     )

@@ -19,7 +19,7 @@ HASH_SYMBOL = "hil_image_hash"
 ARENA_SYMBOL = "hil_arena"
 REGION_SECTIONS = ".arena_"  # tensors in memories beside the main RAM
 HOT = ".hot"
-COPIED_SECTIONS = (".text", ".rodata", HOT)  # of the flash, even where a copy in closely coupled memory is used
+COPIED_SECTIONS = (".text", ".rodata", HOT)  # of the flash, even where a copy in faster memory is used
 SHF_WRITE, SHF_ALLOC = 0x1, 0x2
 ARENA_ALIGNMENT = 4
 ARENA_IN_MAP = re.compile(rf"^ \.bss\.{ARENA_SYMBOL}\s+0x[0-9a-f]+\s+(?P<size>0x[0-9a-f]+)", re.MULTILINE)
@@ -38,7 +38,8 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """`load_path` is what a flasher or an emulator takes (.hex, .bin, or the executable on the host)."""
+    """`load_path` is what a flasher or an emulator takes (.hex, .bin, or the executable on the host). `copied_bytes`:
+    what lies in flash and, once more, in memory without wait states, where that is free; no part of `static_bytes`."""
 
     board: str
     project_dir: Path
@@ -50,6 +51,7 @@ class Image:
     symbols: tuple[Symbol, ...]
     compiler: Compiler
     rebuilt: bool
+    copied_bytes: int = 0
 
     def symbol(self, name: str) -> Symbol:
         """BuildError unless there is just one."""
@@ -67,6 +69,7 @@ class Contents:
     flash_bytes: int
     static_bytes: int
     symbols: tuple[Symbol, ...]
+    copied_bytes: int
 
 
 def read_contents(elf_path: Path, *, identified: bool = True) -> Contents:
@@ -81,6 +84,7 @@ def read_contents(elf_path: Path, *, identified: bool = True) -> Contents:
                 flash_bytes=sum(section["sh_size"] for section in flash),
                 static_bytes=sum(s["sh_size"] for s in ram.values() if not s.name.startswith(REGION_SECTIONS)),
                 symbols=symbols,
+                copied_bytes=sum(s["sh_size"] for s in flash if s.name.startswith(COPIED_SECTIONS) and _moves(elf, s)),
             )
     except (ELFError, OSError) as error:
         raise BuildError(f"{elf_path}: not a readable ELF file: {error}") from error
@@ -113,7 +117,7 @@ def misplaced_bytes(elf_path: Path) -> int:
     with elf_path.open("rb") as stream:
         elf = ELFFile(stream)
         hot = elf.get_section_by_name(HOT)
-        return 0 if hot is None or _load_address(elf, hot) != hot["sh_addr"] else int(hot["sh_size"])
+        return 0 if hot is None or _moves(elf, hot) else int(hot["sh_size"])
 
 
 def check_arena(image: Image, arena_bytes: int | Mapping[str, int]) -> None:
@@ -196,10 +200,15 @@ def _ram_and_flash(elf: ELFFile) -> tuple[dict[int, Section], list[Section]]:
         stored = section["sh_type"] != "SHT_NOBITS"
         if stored:
             flash.append(section)
-        moved = _load_address(elf, section) != section["sh_addr"] and not section.name.startswith(COPIED_SECTIONS)
+        moved = _moves(elf, section) and not section.name.startswith(COPIED_SECTIONS)
         if not stored or moved or section.name.startswith(".data"):
             ram[index] = section
     return ram, flash
+
+
+def _moves(elf: ELFFile, section: Section) -> bool:
+    """Whether it is used elsewhere than it is stored."""
+    return _load_address(elf, section) != section["sh_addr"]
 
 
 def _load_address(elf: ELFFile, section: Section) -> int:

@@ -17,6 +17,7 @@ from tinyhil.errors import DoesNotFit
 from tinyhil.formats.format import Format
 from tinyhil.frontend.listing import Model
 from tinyhil.harness.build.platformio import MANIFESTS, project_files
+from tinyhil.harness.build.weights import check_weights
 from tinyhil.harness.settings.assets import asset
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.language.assignment import Assignment, format_name
@@ -231,6 +232,7 @@ def _planned(
     part = _Part(placed, boards, {}, {})
     for board in boards:
         try:
+            check_weights(placed.program, board)
             may_spread = board.name in required and wish.ram_bytes is None
             placed, part.transfers[board.name] = fit(
                 placed, limited(board, wish.ram_bytes), wish, may_spread=may_spread

@@ -10,7 +10,6 @@ import click
 from tinyhil.errors import ConfigError
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import boards_for, say
-from tinyhil.preference import RAM
 
 if TYPE_CHECKING:
     from tinyhil.harness.search.request import SearchRequest
@@ -77,7 +76,13 @@ if TYPE_CHECKING:
     "--weights",
     help="Formats that weights alone may have, too.  [default: some where --flash or --latency-us ask for them]",
 )
-@click.option("--evaluations", type=click.IntRange(min=1), default=200, show_default=True, help="Stop after so many.")
+@click.option(
+    "--evaluations",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    help="Stop after so many, or one more.",
+)
 @click.option("--seconds", type=common.Finite(min=0), help="Stop so many after the start.")
 @click.option("--target", type=click.IntRange(min=0), help="Stop when no more samples disagree with the float model.")
 @click.option("--samples", type=click.IntRange(min=1), help="Search on so many training samples, evenly spread.")
@@ -110,7 +115,7 @@ if TYPE_CHECKING:
 @click.option(
     "--device-samples", type=click.IntRange(min=1), default=50, show_default=True, help="Samples per measurement."
 )
-@common.prefer_option(RAM)
+@common.prefer_option(usual="ram; balanced where latency is limited or minimized and RAM is not")
 @click.option("--port", help="Serial port or pyserial URL of the board.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Accuracy against RAM, as .svg and .png of this name.")
 @click.option("--out", type=click.Path(path_type=Path), help="Assignment file; default: beside the trials.")

@@ -94,6 +94,7 @@ def _of_elf(path: Path, sha256: str, elf: Path, board: BoardSpec, cache_dir: Pat
         symbols=contents.symbols,
         compiler=NO_COMPILER,
         rebuilt=False,
+        copied_bytes=contents.copied_bytes,
     )
     card = Card() if speaks_mlperf else card_of(_card_text(elf, image.symbols), path, image.static_bytes)
     return FirmwareFile(path, sha256, MLPERF if speaks_mlperf else WIRE, image, known=True, card=card)

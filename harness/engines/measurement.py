@@ -158,6 +158,7 @@ def _memory(board: BoardSpec, found: Measurement) -> dict[str, Any]:
         "heap_bytes": heap,
         "total_bytes": (static or 0) + (stack or 0) + (heap or 0) if known else None,
         "limit_bytes": board.chip.ram_bytes,
+        "copied_bytes": 0 if image is None else image.copied_bytes,
     }
 
 

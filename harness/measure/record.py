@@ -230,6 +230,7 @@ def _memory(outcome: Outcome) -> dict[str, Any]:
         "heap_bytes": stats.heap_bytes,
         "total_bytes": static + (stats.stack_bytes or 0) + (stats.heap_bytes or 0) if known else None,
         "limit_bytes": chip.ram_bytes,
+        "copied_bytes": outcome.image.copied_bytes,
     }
 
 

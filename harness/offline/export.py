@@ -259,7 +259,7 @@ def measured(record: Mapping[str, Any], compiled: Compiled, path: Path) -> list[
         ("latency", f"median {latency['median']:,.0f} {latency['unit']}, max {latency['max']:,.0f}"),
         (
             "RAM of the whole firmware",
-            f"{_bytes(memory['total_bytes'])}, of it stack at its peak {_bytes(memory['stack_bytes'])}",
+            f"{_bytes(memory['total_bytes'])}, of it stack at its peak {_bytes(memory['stack_bytes'])}{_worst(memory)}",
         ),
         ("flash of the whole firmware", _bytes(record["flash_bytes"])),
         ("compiler", f"{record['provenance']['compiler']['name']} {record['provenance']['compiler']['version']}"),
@@ -271,6 +271,11 @@ def measured(record: Mapping[str, Any], compiled: Compiled, path: Path) -> list[
         "",
     ]
     return [*lines, "| | |", "|---|---|", *(f"| {name} | {markdown(str(value))} |" for name, value in rows)]
+
+
+def _worst(memory: Mapping[str, Any]) -> str:
+    stack = memory.get("stack_limit_bytes")
+    return "" if stack is None else f"; at worst {memory['static_bytes'] + stack:,} B, of it stack {stack:,} B"
 
 
 def _bytes(size: int | None) -> str:

@@ -84,6 +84,7 @@ def _texts(wanted: NewProject, model: Path, inputs: Path | None, calibrate: Path
     """The files that are written for this project, by their places."""
     given = [(n, p) for n, p in (("inputs", inputs), ("calibrate", calibrate)) if p is not None]
     own = wanted.boards_file is not None
+    own_boards = f" --boards-file {BOARDS_FILE}" if own else ""
     values = {
         "name": wanted.folder.resolve().name,
         "package": re.sub(r"[^a-z0-9]+", "-", wanted.folder.resolve().name.lower()).strip("-") or "model",
@@ -94,8 +95,8 @@ def _texts(wanted: NewProject, model: Path, inputs: Path | None, calibrate: Path
         "quoted_boards": ", ".join(f'"{name}"' for name in wanted.boards),
         "model_word": shlex.quote(f"models/{model.name}"),
         "quoted_model": json.dumps(f"models/{model.name}"),
-        "options": "".join(f" --{name} {shlex.quote(f'data/{path.name}')}" for name, path in given)
-        + (f" --boards-file {BOARDS_FILE}" if own else ""),
+        "options": "".join(f" --{name} {shlex.quote(f'data/{path.name}')}" for name, path in given) + own_boards,
+        "own_boards": own_boards,
         "boards_file": BOARDS_FILE if own else "",
         "arguments": "".join(f", {name}={json.dumps(f'data/{path.name}')}" for name, path in given),
     }

@@ -42,6 +42,7 @@ def page_text(topic: str) -> str:
     """
     known = pages()
     wanted = topic.removeprefix("docs/").removesuffix(".md").lower()
+    wanted = "index" if wanted == "readme" else wanted
     ends = [name for name in known if name.rpartition("/")[2] == wanted]
     name = wanted if wanted in known else ends[0] if len(ends) == 1 else None
     if name is None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tinyhil.errors import DataError
+from tinyhil.harness.records.figures import share_of
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.quoting import csv_cell, markdown
 
@@ -107,13 +108,14 @@ def figures_of(record: RecordLike) -> list[str]:
     """What people ask first of a run, under the titles FIGURES."""
     latency, memory = record["latency"], record["memory"]
     equal = record.get("equal_samples", record["samples"] if record["bit_exact"] else None)
-    ram = memory.get("total_bytes")
+    ram, worst = memory.get("total_bytes"), memory.get("stack_limit_bytes")
+    at_worst = "" if worst is None else f" (at worst {memory['static_bytes'] + worst:,} B)"
     return [
         f"{'?' if equal is None else equal} of {record['samples']}",
         "" if record.get("disagreements") is None else f"{record['disagreements']:,}",
-        "" if record["accuracy"] is None else f"{100 * record['accuracy']:.2f} %",
+        "" if record["accuracy"] is None else share_of(record["accuracy"], record["samples"], 2),
         f"{latency['median']:,.0f} {latency['unit']}",
-        f"{memory['static_bytes']:,} B static" if ram is None else f"{ram:,} B",
+        f"{memory['static_bytes']:,} B static" if ram is None else f"{ram:,} B{at_worst}",
         f"{record['flash_bytes']:,} B",
     ]
 

@@ -13,6 +13,7 @@ from tinyhil.harness.records.verdict import invalid_because
 
 CANDIDATES = "candidates"  # folder of a search, with what it has tried on boards
 ASSIGNED = re.compile(r" --assignment ('[^']+'|\S+)")
+FEW = 30  # samples, of which a percentage says too much
 SIZES = ("flash_bytes", "static_bytes", "arena_bytes", "heap_bytes")
 
 
@@ -98,3 +99,8 @@ def is_candidate(path: Path, folder: Path) -> bool:
 def read_figures(path: Path) -> Figures:
     """The figures of the record in `path`."""
     return figures(read_record(path))
+
+
+def share_of(accuracy: float, samples: int, digits: int = 1) -> str:
+    """A share of samples in percent, of few of them in numbers: five samples make no percentage."""
+    return f"{accuracy * samples:.0f} of {samples}" if samples < FEW else f"{100 * accuracy:.{digits}f} %"

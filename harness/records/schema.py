@@ -74,6 +74,7 @@ class Memory(Part):
     stack_bytes: Count | None
     stack_limit_bytes: Count | None = None
     stack_limit_unknown: str = ""
+    copied_bytes: Count = 0
     input_bytes: Count = 0
     total_bytes: Count | None = None
     limit_bytes: Count | None = None

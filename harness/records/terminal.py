@@ -40,7 +40,7 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         *_accelerator(record.get("accelerator")),
         ("RAM", _memory(memory)),
         ("arena", f"{memory['arena_bytes']} B{_input(memory)}{_plan(record['plan'])}"),
-        ("flash", f"{record['flash_bytes']} B"),
+        ("flash", f"{record['flash_bytes']} B{copied(memory)}"),
         *[("verdict", text) for text in issue_texts(record)],
         ("wall", ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in record["wall_seconds"].items())),
     ]
@@ -66,9 +66,12 @@ def agreement_text(record: Mapping[str, Any]) -> str:
         more = f", and {len(found) - 1} more" if len(found) > 1 else ""
         tensor, node = in_short(first["tensor"]), in_short(first["node"])
         where = f"tensor '{tensor}' (node '{node}', {first['format']})"
-        if str(first["node"]).startswith("the whole run"):  # of no node alone (tinyhil/agreement/whole_run.py)
-            where = f"{first['node']} ('{tensor}', {first['format']}),"
-        return f"DEGRADED: {where} is off by {first['error']:.2g}, its formats explain {first['allowed']:.2g}{more}"
+        if first["node"] == "the whole run":  # of no node alone (tinyhil/agreement/whole_run.py)
+            where = f"{first['node']} ('{tensor}', {first['format']})"
+        off, explained = f"is off by {first['error']:.2g}", f"{first['allowed']:.2g}"
+        if first["error"] <= first["allowed"]:  # so coarse that any output would pass
+            return f"DEGRADED: {where} {off}; its formats explain {explained}, as far as samples lie apart{more}"
+        return f"DEGRADED: {where} {off}, its formats explain {explained}{more}"
     text = f"{check['tensors']} tensors of {check['samples']} samples within the resolution of their formats"
     names = [in_short(name) for name in check["unchecked"][:NAMES]]
     more = f" and {len(check['unchecked']) - NAMES} more" if len(check["unchecked"]) > NAMES else ""
@@ -106,6 +109,12 @@ def _memory(memory: Mapping[str, Any]) -> str:
         unknown = memory.get("stack_limit_unknown")
         return f"{text}; at worst unknown: {unknown}" if unknown else text
     return f"{text}; at worst {memory['static_bytes'] + worst} B"
+
+
+def copied(memory: Mapping[str, Any]) -> str:
+    """What of the flash lies in RAM, too, or in a memory beside it, because there is room: no part of RAM's figures."""
+    copied_bytes = memory.get("copied_bytes", 0)
+    return f", {copied_bytes} B of it copied where RAM is free" if copied_bytes else ""
 
 
 def _input(memory: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tinyhil.harness.records.figures import share_of
 from tinyhil.harness.records.verdict import VALID, verdict_of
 from tinyhil.harness.report.html import escape
 from tinyhil.harness.report.sentence import percent, time_of
@@ -56,7 +57,8 @@ def _card(anchor: str, record: RecordLike, time: str) -> str:
     memory, verdict = record["memory"], verdict_of(record)["verdict"]
     meters = _meter("RAM", memory.get("total_bytes"), memory.get("limit_bytes"))
     meters += _meter("flash", record["flash_bytes"], record.get("flash_limit_bytes"))
-    accuracy = "" if record["accuracy"] is None else f'<span class="more">{100 * record["accuracy"]:.1f} % right</span>'
+    right = None if record["accuracy"] is None else share_of(record["accuracy"], record["samples"])
+    accuracy = "" if right is None else f'<span class="more">{right} right</span>'
     badge = "" if verdict == VALID else f' <span class="badge {verdict}">{verdict}</span>'
     made = f'<span class="more">{escape(time)}</span>' if time else ""
     return (

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyhil.harness.records.band import band
+from tinyhil.harness.records.terminal import copied
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.report import charts
 from tinyhil.harness.report.graph_picture import draw_graph
@@ -98,7 +99,11 @@ def _tiles(record: RecordLike) -> str:
                 _tile("latency", time_of(latency), more),
                 _tile("RAM", f"{known:,} B", ram_parts, known, limit),
                 _tile(
-                    "flash", f"{record['flash_bytes']:,} B", "", record["flash_bytes"], record.get("flash_limit_bytes")
+                    "flash",
+                    f"{record['flash_bytes']:,} B",
+                    copied(memory).removeprefix(", "),
+                    record["flash_bytes"],
+                    record.get("flash_limit_bytes"),
                 ),
                 _tile("accuracy", _percent(accuracy), f"float {_percent(wanted)}; {decided}".rstrip("; ")),
             )

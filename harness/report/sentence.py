@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tinyhil.harness.records.figures import share_of
 from tinyhil.harness.records.side_by_side import APART, EQUAL, changes
 from tinyhil.harness.records.verdict import DEGRADED, INVALID, ISSUES, verdict_of
 
@@ -73,12 +74,14 @@ def percent(share: float) -> str:
 
 
 def _decided(record: RecordLike) -> str:
-    accuracy, wanted = record["accuracy"], record.get("float_accuracy")
+    accuracy, wanted, total = record["accuracy"], record.get("float_accuracy"), record["samples"]
     if accuracy is None:
-        differ, total = record.get("disagreements"), record["samples"]
+        differ = record.get("disagreements")
         return "" if differ is None else f"; {differ} of {total:,} decisions differ from the float model's"
-    beside = "" if wanted is None else f", {100 * wanted:.1f} % in floating point"
-    return f"; {100 * accuracy:.1f} % of its answers are those of the labels{beside}"
+    beside = "" if wanted is None else f", in floating point {share_of(wanted, total).partition(' of ')[0]}"
+    right = share_of(accuracy, total)
+    right = right if " of " in right else f"{right} of {total:,}"
+    return f"; {right} answers are those of the labels{beside}"
 
 
 def against_sentence(record: RecordLike, other: RecordLike) -> str:

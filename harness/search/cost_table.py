@@ -36,11 +36,13 @@ from tinyhil.search.memory import Placement
 from tinyhil.search.space import Candidate, Choice
 
 Line = dict[str, Any]
+RECALLED = 20  # of what others have measured: each is planned again
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What a measurement is true of. `model`: hash of the model file and of its ranges, on which scales depend."""
+    """What a measurement is true of. `model`: hash of the model file and of its ranges, on which scales depend, and
+    what its schedule prefers."""
 
     board: str
     fidelity: str
@@ -94,7 +96,7 @@ def _of_known_formats(candidate: list[str]) -> list[str]:
 
 
 class RunLine(FactLine):
-    """What a whole candidate takes; `worst` None: it does not fit."""
+    """What a whole candidate takes; `worst` None: it does not fit. `arena`: the bytes for which it computes again."""
 
     kind: Literal["run"]
     candidate: Annotated[list[Word], AfterValidator(_of_known_formats)]
@@ -103,6 +105,7 @@ class RunLine(FactLine):
     outside: Real
     flash_bytes: Count
     signatures: list[Text]
+    arena: Count | None = None
 
     @model_validator(mode="after")
     def _takes_time(self) -> RunLine:
@@ -124,25 +127,33 @@ class CostTable:
         self._shared = list(_read(path, version))
         self._keys = {_key(line) for line in self._shared}
 
-    def known(self, candidate: Candidate, phase: int) -> bool:
-        """Whether the candidate has been measured up to `phase`; what other searches have measured is taken over."""
+    def known(self, candidate: Candidate, phase: int, arena: int | None = None) -> bool:
+        """Whether the candidate has been measured up to `phase`; what other searches have measured is taken over, where
+        it computed again for as many bytes of `arena`."""
         if self._run_of(self._lines, candidate, phase) is not None:
             return True
-        line = self._run_of(self._shared, candidate, phase)
+        line = self._run_of([line for line in self._shared if line.get("arena") == arena], candidate, phase)
         if line is None:
             return False
         rows = [row for row in self._shared if row["kind"] == "operation" and row["signature"] in line["signatures"]]
         self._keep([*rows, line], phase)
         return True
 
+    def elsewhere(self) -> Iterator[Candidate]:
+        """What ran in other searches: the fastest, and those of the least flash."""
+        runs = [_run(line) for line in self._shared if line["kind"] == "run" and line["worst"] is not None]
+        fastest, smallest = (sorted(runs, key=key)[:RECALLED] for key in (lambda r: r.worst, lambda r: r.flash_bytes))
+        yield from dict.fromkeys(run.candidate for run in (*fastest, *smallest))
+
     def ran(self, candidate: Candidate, phase: int) -> bool:
         """Whether it is known and fits the board."""
         line = self._run_of(self._lines, candidate, phase)
         return line is not None and line["worst"] is not None
 
-    def add(self, rows: list[Row], run: Run, signatures: list[str], phase: int) -> None:
+    def add(self, rows: list[Row], run: Run, signatures: list[str], phase: int, arena: int | None = None) -> None:
         """What a profile has found, into both files."""
-        lines = [_row_line(row) for row in rows] + [_run_line(run, signatures)]
+        again = {} if arena is None else {"arena": arena}
+        lines = [_row_line(row) for row in rows] + [{**_run_line(run, signatures), **again}]
         for line in lines:
             if _key(line) not in self._keys:
                 self._keys.add(_key(line))
@@ -234,7 +245,7 @@ def _append(path: Path, line: Line) -> None:
 def _key(line: Line) -> str:
     """Which fact a line states."""
     if line["kind"] == "run":
-        return f"run {line['candidate']}"
+        return f"run {line['candidate']} {line.get('arena')}"
     return f"operation {line['operation']} {line['kernel']} {line['signature']}"
 
 

@@ -11,8 +11,8 @@ from tinyhil.errors import ConfigError
 from tinyhil.formats.clipping import METHODS
 from tinyhil.harness.job.job import Streamed, command_of
 from tinyhil.harness.settings.limits import AtLeast, OneOf, require
+from tinyhil.preference import BALANCED, PREFERENCES, RAM
 from tinyhil.preference import LEAST as LEAST_RAM
-from tinyhil.preference import PREFERENCES, RAM
 from tinyhil.search.accelerator import AcceleratorLimits
 from tinyhil.search.costs import Limits
 
@@ -83,7 +83,7 @@ class SearchRequest:
     minimize: Annotated[str, OneOf(("ram", "flash", "latency"))] | None = None
     pareto: str | None = None
     levels: Annotated[int, AtLeast(2)] = 5
-    prefer: Annotated[str, OneOf(PREFERENCES)] = RAM
+    prefer: Annotated[str, OneOf(PREFERENCES)] = ""  # as `__post_init__` says
     points: Annotated[float, AtLeast(0)] = 0.5
     more_time: Annotated[float, AtLeast(0)] = 50.0
     port: str | None = None
@@ -96,6 +96,13 @@ class SearchRequest:
     workers: Annotated[int, AtLeast(1)] | None = None
     fine_tune: bool = False
     called: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.prefer:
+            wanted = {self.minimize, *(self.pareto or "").replace(" ", "").split(",")}
+            is_fast = self.latency_us is not None or "latency" in wanted
+            is_small = self.ram is not None or self.arena is not None or "ram" in wanted
+            object.__setattr__(self, "prefer", BALANCED if is_fast and not is_small else RAM)
 
     @property
     def streamed(self) -> Streamed:

@@ -25,6 +25,7 @@ from tinyhil.language.program import walk
 from tinyhil.preference import LEAST, RAM
 from tinyhil.search.anchor import least
 from tinyhil.search.costs import Costs, Described, Limits, Run
+from tinyhil.search.evaluator import Score
 from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Candidate, Choice, Space
 from tinyhil.search.trial import Trial, TrialLog
@@ -82,29 +83,50 @@ class Meter:
     def measure(self, candidate: Candidate) -> None:
         """Profile it on the board, unless that is known. An image that does not fit, or can not be compiled, is
         remembered as one that keeps no limit, and said."""
-        if self.table.known(candidate, self.phase):
+        if self.knows(candidate):
             return
+        arena = self._arena(candidate)
         bench = make_bench(self.task, TrialLog(None, self.task.problem.space, ""), PROFILED_SAMPLES)
         try:
             found = bench.profile(candidate)
         except BuildError as error:
             self.task.say(left_out(error))
             self.refused = self.refused or str(error)
-            self.table.add([], Run(candidate, float("inf"), 0.0, 0.0, 0), [], self.phase)
+            self.table.add([], Run(candidate, float("inf"), 0.0, 0.0, 0), [], self.phase, arena)
             return
         # the compiler sees other code around an operation than in the image that counts, to which the sum is scaled
         scale = found.whole / found.summed
         self.task.phases.shown(found.worst / self.clock_hz * 1e6, found.flash_bytes)
         run = Run(candidate, found.worst, found.whole, found.outside * scale, found.flash_bytes)
         rows = rows_of(found.operations, scale)
-        self.table.add(rows, run, [row.operation.signature for row in rows], self.phase)
+        self.table.add(rows, run, [row.operation.signature for row in rows], self.phase, arena)
+
+    def knows(self, candidate: Candidate) -> bool:
+        """Whether it has been measured, by whichever search."""
+        return self.table.known(candidate, self.phase, self._arena(candidate))
+
+    def recall(self) -> None:
+        """Take over what other searches have measured of this one's candidates, planned as it plans them."""
+        self.next_phase()
+        space = self.task.problem.space
+        for candidate in self.table.elsewhere():
+            if len(candidate) == len(space.groups) and all(
+                choice.format in space.offered(index) for index, choice in enumerate(candidate)
+            ):
+                self.knows(candidate)
+
+    def _arena(self, candidate: Candidate) -> int | None:
+        """The bytes of arena for which it computes products again; None if it does not, or can not be made at all."""
+        with suppress(ModelError):
+            return self.task.schedule_limit(Trial(0, candidate, "full", 0, True, Score(0, 0, None, 0, 0.0)))
+        return None
 
     def correct(self, candidate: Candidate, latency_us: float) -> None:
         """More samples than those of the profile have shown a worse one."""
         worst = round(latency_us * self.clock_hz / 1e6)
         for run in self.table.runs(self.phase):
             if run.candidate == candidate and worst > run.worst:
-                self.table.add([], replace(run, worst=worst), [], self.phase)
+                self.table.add([], replace(run, worst=worst), [], self.phase, self._arena(candidate))
 
     def next_phase(self) -> None:
         """New measurements count from here on."""
@@ -132,7 +154,8 @@ def _make_meter(task: Task) -> Meter:
     assert task.board is not None
     assert task.boards is not None
     place = find_place(Request(task.request.board or "", task.request.model, port=task.request.port), task.boards)
-    model = f"{task.opened.model.sha256[:16]}-{hashlib.sha256(task.ranges_text.encode()).hexdigest()[:8]}"
+    ranges = hashlib.sha256(task.ranges_text.encode()).hexdigest()
+    model = f"{task.opened.model.sha256[:16]}-{ranges[:8]}-{task.request.prefer}"
     fidelity = fidelity_of(task.board, emulated=place.port is None)
     version = Version.of(task.board, fidelity, task.cache_dir, model)
     own = task.folder / f"{task.stem(task.ram_bytes)}.costs.jsonl"
@@ -168,7 +191,7 @@ def _profile_pilots(meter: Meter) -> None:
         number += 1
         if candidate is None:
             break
-        if not table.known(candidate, 0):
+        if not meter.knows(candidate):
             measured += 1
             if measured == 1:
                 task.say(f"search: profiling up to {MOST_PILOTS} assignments on {task.board.name}")
@@ -263,6 +286,8 @@ def anchored(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams
         for meter in meters:
             meter.next_phase()
             meter.measure(candidate)
+    for meter in meters:
+        meter.recall()
     refusal = _refusal(task, meters, limits, rams)
     problem = joined(task, meters, limits, rams)  # with what was measured to find the reason
     for run in (run for meter in meters for run in meter.costs(Limits()).runs):

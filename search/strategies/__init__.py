@@ -50,7 +50,7 @@ def make_strategy(name: str, options: Iterable[str]) -> Strategy:
         known = [strategy.name for strategy in STRATEGIES]
         raise ConfigError(f"unknown strategy '{name}'; {did_you_mean(name, known)}known: {', '.join(known)}")
     require_package(name)
-    types = {field.name: str(field.type) for field in fields(found)}  # type: ignore[arg-type]
+    types = {field.name: str(getattr(field.type, "__name__", field.type)) for field in fields(found)}  # type: ignore[arg-type]
     values = {}
     for option in options:
         key, _, text = option.partition("=")

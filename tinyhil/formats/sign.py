@@ -2,7 +2,7 @@
 
 The result of an operation is 1 where the exact number is not below zero, else -1: nothing is rounded before. No number
 is out of range; NaN encodes to 1, counted. Layers of such values and binary weights count differing bits
-(tinyhil/tinyhil/passes/binary_layers.py).
+(tinyhil/passes/binary_layers.py).
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def set_flags():
         # avr-libc's script has regions far larger than the chip: make the linker refuse what does not fit.
         limits = {"__DATA_REGION_LENGTH__": ram - reserve, "__TEXT_REGION_LENGTH__": flash}
     else:
-        limits = {"_min_stack": reserve}
+        limits = {"_min_stack": reserve, "_ram_bytes": ram}
         if board.get("build.flash_start", ""):
             limits["_flash_start"] = board.get("build.flash_start")
         env.Append(LINKFLAGS=["--specs=nano.specs", "--specs=nosys.specs", "-nostartfiles"], LIBPATH=[project_dir])
