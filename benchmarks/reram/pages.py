@@ -52,8 +52,8 @@ def _network(case: Case, rows: Rows) -> str:
     best = [row["accuracy"] for row in rows if row["strategy"] == "optimum"]
     gap = ("Gap, points (worst)",) if best else ()
     titles = (
-        "Strategy", "Episodes", "Seeds", "Evaluations", "Searched on, %", *gap, "Held out, %", "± of seeds", "Cost",
-        "uJ", "GOPS/W", "s",
+        "Strategy", "Episodes", "Seeds", "Evaluations", "Searched, %", *gap, "Held out, %", "±", "Cost",
+        "GOPS/W", "s",
     )  # fmt: skip
     lines = []
     for (_, strategy, episodes), same in _grouped(rows).items():
@@ -68,16 +68,15 @@ def _network(case: Case, rows: Rows) -> str:
             f"{100 * mean(row['held_out'] for row in same):.2f}",
             f"{100 * stdev(row['held_out'] for row in same):.2f}" if len(same) > 1 else None,
             f"{mean(row['cost'] for row in same):.3f}",
-            f"{mean(row['energy_uj'] for row in same):.2f}",
             f"{mean(row['gops_per_watt'] for row in same):.0f}",
             f"{mean(row['processor_s'] for row in same):.0f}" if "processor_s" in same[0] else None,
         )
         lines.append(cells)
     one = rows[0]
-    floats = (
-        f"{100 * one['float_accuracy']:.2f} % of {case.searched}, {100 * one['float_held_out']:.2f} of {case.held_out}"
+    seen = (
+        f"{100 * one['float_accuracy']:.2f} % ({case.searched}), {100 * one['float_held_out']:.2f} % ({case.held_out})"
     )
-    return f"`{case.name}`, cost at most {case.thresholds[0]:g}; float {floats}:\n\n{cells_of(titles, lines)}"
+    return f"`{case.name}` up to {case.thresholds[0]:g}; float {seen}:\n\n{cells_of(titles, lines)}"
 
 
 def thresholds(measured: Mapping[Case, Rows]) -> str:
