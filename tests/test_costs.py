@@ -125,6 +125,7 @@ def test_a_limit_that_was_named_as_kept_is_kept(folder: Path) -> None:
     (named,) = re.findall(r"try --latency-us (\d+)", refused.stderr)
     record = record_of(searched(folder, "--board", "uno", "--latency-us", named, "--json"))
     assert record["latency_us"] <= float(named)
+    assert record["held_out_latency_us"] > 0
 
 
 @pytest.mark.parametrize(

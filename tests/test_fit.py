@@ -337,3 +337,20 @@ def test_a_walk_from_node_to_node_was_never_measured(board: str) -> None:
     (row,) = fits(str(ROOT / "tests" / "scikit_learn" / "rf2.onnx"), (board,), "fixed8")
     assert (row.fits, row.latency_us) == (TIGHT, None)
     assert "code and time are not known" in row.reason
+
+
+def test_what_is_kept_for_the_stack_may_be_too_much(tmp_path: Path) -> None:
+    """Of 3,304 B the linker keeps 2,048 for a stack of some 400, and refuses what has 1,300 beside it."""
+    own = tmp_path / "own.yaml"
+    chips = "".join(
+        f"  {name}: {{like: stm32l4r5, ram_bytes: 3304, stack_reserve_bytes: {reserve}}}\n"
+        for name, reserve in (("wary", 2048), ("bold", 800))
+    )
+    each = "".join(
+        f"  {name}: {{title: T, chip: {name}, reset: by_probe, upload: stlink}}\n" for name in ("wary", "bold")
+    )
+    own.write_text(f"chips:\n{chips}boards:\n{each}")
+    request = FitRequest("digits_cnn", ("wary", "bold"), "fixed8")
+    rows = {row.board: row for row in run_fit(request, load_boards(own), lambda line: None).rows}
+    assert (rows["wary"].fits, rows["bold"].fits) == (TIGHT, YES)
+    assert "2,048 B of RAM are kept for the stack (stack_reserve_bytes)" in rows["wary"].reason

@@ -147,6 +147,7 @@ def test_the_emulator_of_a_chip_knows_it(boards_file: Path | None) -> None:
         (LIKE.replace("like: small,", "like: smaller,"), "chips.smaller.like: smaller -> smaller is a circle"),
         (LIKE.replace("like: small,", "like: [small],"), "chips.smaller.like: "),
         (LIKE.replace("65536", "-1"), "mine.yaml:2:37: chips.small.ram_bytes: Input should be greater than 0"),
+        (LIKE.replace("65536", "65500"), "ram_bytes 65500: the stack begins at its end, a multiple of 8"),
         (LIKE.replace("chip: smaller", "chip: atmega2560"), "no chip named 'atmega2560'; known: atmega328p, sam3x8e, "),
     ],
 )

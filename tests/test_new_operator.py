@@ -9,10 +9,11 @@ from typing import cast
 
 import pytest
 
+from tinyhil import ops
 from tinyhil.formats.format import INTEGER
 from tinyhil.language.form import Form
 from tinyhil.language.kernel import Kernel
-from tinyhil.ops import KERNELS, OPERATORS, curve, real_functions
+from tinyhil.ops import KERNELS, OPERATORS, curve
 from tinyhil.ops.completeness import IncompleteOperator, require_complete
 from tinyhil.ops.operator import Operator, by_domain
 
@@ -42,10 +43,19 @@ def test_what_is_missing_is_named(what: str) -> None:
 
 
 def test_what_there_is_is_complete() -> None:
-    require_complete([curve, real_functions], OPERATORS, KERNELS)
+    require_complete(ops._MODULES, OPERATORS, KERNELS)
+
+
+def test_a_file_that_nobody_imports_is_named() -> None:
+    """Its operators were in no registry, and nothing said so."""
+    modules = [module for module in ops._MODULES if module is not curve]
+    with pytest.raises(IncompleteOperator, match=r"tinyhil/ops/curve\.py is not imported by tinyhil/ops/__init__\.py"):
+        require_complete(modules, OPERATORS, KERNELS)
 
 
 def test_an_operator_of_its_own_integers_needs_no_function() -> None:
     """One kernel in all domains."""
     lower = SOFTPLUS.lower[INTEGER]
-    require_complete([], (*OPERATORS, replace(SOFTSIGN, lower=by_domain(lambda *given: lower(*given)))), KERNELS)
+    require_complete(
+        ops._MODULES, (*OPERATORS, replace(SOFTSIGN, lower=by_domain(lambda *given: lower(*given)))), KERNELS
+    )

@@ -12,6 +12,7 @@ from tinyhil.frontend.listing import Model
 from tinyhil.harness.build.compile import Log, build
 from tinyhil.harness.build.image import Image, check_arena, check_fits, misplaced_bytes
 from tinyhil.harness.build.pipeline import Compiled, compile_model, place_for
+from tinyhil.harness.build.weights import ADVICE
 from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.language.assignment import Assignment
 from tinyhil.memplan.arena.regions import arrays
@@ -54,8 +55,10 @@ def _remedy(compiled: Compiled, board: BoardSpec, error: DoesNotFit) -> str:
     region, over_bytes = error.over or ("flash", 0)
     transfer = compiled.transfers.get(board.name)
     left = compiled.plan.peak_bytes + (0 if transfer is None else transfer.input_bytes) - over_bytes
+    chip = board.chip  # of the user's, perhaps: other reserves are those of chips that ship
+    own = f", or less than {chip.stack_reserve_bytes} as stack_reserve_bytes of {chip.name}" if chip.like else ""
     with suppress(DoesNotFit):  # no schedule takes so little
         if region == "RAM" and left > 0:
             place_for(compiled.lowered, board, Wish(ram_bytes=left))
-            return f"try --ram {left}, a lower width or a larger board"
-    return "use a lower width (`hil search` finds formats that fit) or a larger board"
+            return f"try --ram {left}, a lower width or a larger board{own}"
+    return f"{ADVICE} or a larger board{own}"

@@ -17,12 +17,12 @@ PLATFORMIO = re.compile(
 # avr-ld says at which address a section ends instead of by how much the region is exceeded.
 AVR_OUTSIDE = re.compile(r"address (?P<address>0x[0-9a-f]+) of .* is not within region [`']?data'?")
 AVR_RAM_START = 0x800100
-# The ASSERT of firmware/hal/cortexm/sections.ld has no number; the map file of the failed link has the sizes.
+# The ASSERT of firmware/hal/cortexm/sections.ld has no number; the map file of the failed link has what it compares.
 NO_ROOM_FOR_STACK = re.compile(r"static RAM leaves less than")
 # Once one section is too large, avr-ld may say no more than this; so do assertions of our linker scripts.
 NO_ROOM_FOR_CODE = re.compile(r"(section [`']?\.text'?|ld:) will not fit in region")
 MAP_FLASH_SECTION = re.compile(r"^\.(?:text|rodata|data)\s+0x[0-9a-f]+\s+(?P<size>0x[0-9a-f]+)", re.MULTILINE)
-MAP_RAM_SECTION = re.compile(r"^\.(?:data|bss|noinit|guard)\s+0x[0-9a-f]+\s+(?P<size>0x[0-9a-f]+)", re.MULTILINE)
+MAP_SYMBOL = re.compile(r"^\s+(?P<value>0x[0-9a-f]+)\s+(?P<name>_heap_start|_min_stack|_estack) = ", re.MULTILINE)
 FIRST_ERROR = re.compile(
     r"(fatal error|error|Error): |undefined reference to|multiple definition of|cannot find -l"
     r"|\bld: .*(RAM|stack|arena|flash)"
@@ -34,8 +34,7 @@ def explain(log_text: str, log_path: Path, objects_dir: Path, board: BoardSpec) 
     """The error to raise for a failed build."""
     over = _overflows(log_text, board)
     if NO_ROOM_FOR_STACK.search(log_text):  # "overflowed by" does not count the stack's reserve
-        static_bytes = _sizes_in_map(objects_dir / "firmware.map", MAP_RAM_SECTION)
-        over["RAM"] = static_bytes - (board.chip.static_ram_bytes or 0)
+        over["RAM"] = _lacking_stack(objects_dir / "firmware.map")
     if NO_ROOM_FOR_CODE.search(log_text) and "flash" not in over:
         code_bytes = _sizes_in_map(objects_dir / "firmware.map", MAP_FLASH_SECTION)
         over["flash"] = max(code_bytes - (board.chip.flash_bytes or 0), 1)
@@ -68,6 +67,13 @@ def _overflows(log_text: str, board: BoardSpec) -> dict[str, int]:
         for match in AVR_OUTSIDE.finditer(log_text):
             over["RAM"] = max(over.get("RAM", 0), int(match["address"], 16) - end)
     return over
+
+
+def _lacking_stack(map_path: Path) -> int:
+    """Bytes that the reserve for the stack would take of what lies below it."""
+    text = map_path.read_text(encoding="utf-8", errors="replace") if map_path.is_file() else ""
+    found = {match["name"]: int(match["value"], 16) for match in MAP_SYMBOL.finditer(text)}
+    return max(found["_heap_start"] + found["_min_stack"] - found["_estack"], 1) if len(found) == 3 else 1
 
 
 def _sizes_in_map(map_path: Path, section: re.Pattern[str]) -> int:

@@ -15,6 +15,7 @@ from tinyhil.language.program import Program, Role
 # Zeros may be left out, and so may channels that are constant whatever the input is (six of seven weights of one
 # published network): what is this many times the flash fits in no way.
 SPARE = 16
+ADVICE = "use a lower width (`hil search` finds formats that fit)"
 
 
 def weigh(graph: Graph, assignment: Assignment, board: BoardSpec) -> None:
@@ -44,5 +45,5 @@ def _too_much(sizes: dict[str, int], limit: int, board: BoardSpec) -> DoesNotFit
     largest = ", ".join(f"{name} {sizes[name]} B" for name in order[:3])
     return DoesNotFit(
         f"{board.name}: weights {total} B > {limit} B of flash, {total - limit} B too much; "
-        f"largest {largest}; use a lower width (`hil search` finds formats that fit) or a larger board"
+        f"largest {largest}; {ADVICE} or a larger board"
     )

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 )
 @click.option("--arena", type=click.IntRange(min=1), help="Most bytes of the arena alone, model input apart.")
 @click.option(
-    "--latency-us", type=common.Finite(min=0, min_open=True), help="Most microseconds of the worst sample on --board."
+    "--latency-us",
+    type=common.Finite(min=0, min_open=True),
+    help="Most microseconds of the worst sample measured.",
 )
 @click.option("--energy-uj", type=common.Finite(min=0, min_open=True), help="Most microjoules, on an accelerator.")
 @click.option("--crossbars", type=click.IntRange(min=1), help="Most crossbars, on an accelerator.")

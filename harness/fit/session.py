@@ -29,6 +29,7 @@ from tinyhil.search.engine.restart import work_of
 from tinyhil.search.evaluator import Evaluator, make_examples
 from tinyhil.search.offer import formats_on_offer
 
+AVR_STACK_BYTES, ARM_STACK_BYTES = 90, 160  # the least of all golden records; of others the stack is not known apart
 FORMATS = "fixed8,int8,fixed16"
 ALL = "all"
 SAMPLES, MOST_PRODUCTS = 200, 2_000_000_000  # judged per format: a second or two
@@ -227,6 +228,10 @@ def _fit(lowered: Program, name: str, board: BoardSpec, prefer: str) -> Fit:
         return replace(base, ram_bytes=ram_of(arena, costs), arena_bytes=arena, reason="RAM is too small")
     flash, ram = needs.flash_bytes, needs.ram_bytes
     fits, reason = _verdict(flash, chip.flash_bytes, ram, chip.ram_bytes or 0)
+    reserve = chip.stack_reserve_bytes or 0
+    stack = AVR_STACK_BYTES if chip.core == "avr" else ARM_STACK_BYTES
+    if fits == YES and ram.high - stack + reserve > (chip.ram_bytes or 0):
+        fits, reason = TIGHT, f"{reserve:,} B of RAM are kept for the stack (stack_reserve_bytes): build it"
     if fits == YES and needs.latency_us is None:  # its code is unknown, too: an attention's took 2.3 times the estimate
         fits = TIGHT
         reason = "no measured image of this core has such operations: code and time are not known; build it"

@@ -402,7 +402,8 @@ def check_tools(place: Place, request: Request, cache_dir: Path) -> None:
 
 
 def how_loaded(wanted: str | None, board: BoardSpec) -> str:
-    """How an emulated board gets its image: as `wanted`, else as HIL_LOAD says, else as a real one: flashed.
+    """How an emulated board gets its image: as `wanted` (`direct` but in `hil run` and sweeps), else as HIL_LOAD says,
+    else as a real one: flashed.
 
     An emulator without a boot loader, QEMU say, is always given its image directly.
     ConfigError if HIL_LOAD says something unknown.

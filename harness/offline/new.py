@@ -25,6 +25,7 @@ PLACES = {
     "boards.yml.in": ".github/workflows/boards.yml",
 }
 BOARDS_FILE = "boards.yaml"
+SAMPLES = 60  # of the test, or all there are
 IGNORED = "results/\n__pycache__/\n.pytest_cache/\n"
 
 
@@ -98,7 +99,8 @@ def _texts(wanted: NewProject, model: Path, inputs: Path | None, calibrate: Path
         "options": "".join(f" --{name} {shlex.quote(f'data/{path.name}')}" for name, path in given) + own_boards,
         "own_boards": own_boards,
         "boards_file": BOARDS_FILE if own else "",
-        "arguments": "".join(f", {name}={json.dumps(f'data/{path.name}')}" for name, path in given),
+        "arguments": "".join(f", {name}={json.dumps(f'data/{path.name}')}" for name, path in given)
+        + ("" if inputs is None else f", samples={SAMPLES}"),
     }
     texts = {
         place: Template((TEMPLATES / name).read_text(encoding="utf-8")).substitute(values)

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from tinyhil.errors import BuildError, ConfigError, Infeasible, ModelError
 from tinyhil.formats import named
+from tinyhil.harness.build.weights import ADVICE
 from tinyhil.harness.search.again import Again
 from tinyhil.harness.search.device import Measured, left_out
 from tinyhil.harness.search.first_answer import TooLate
@@ -90,7 +91,7 @@ def with_all_offers(
     except BuildError as error:
         there_is = None if board is None or request.flash is not None else board.chip.flash_bytes
         if there_is is None or "flash" not in str(error):  # what boards said of uniform formats is text alone
-            raise
+            raise type(error)(str(error).replace(ADVICE, "offer narrower --formats")) from None
         say(f"{left_out(error)}; again with --flash {there_is}")
         try:
             return with_all_offers(replace(request, flash=there_is), boards, attempt, say)

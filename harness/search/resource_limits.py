@@ -36,6 +36,7 @@ PILOTS_LEAVE = 0.5  # of `--seconds`, for the search
 MATTERS = 0.02  # of an image's time: of operations that take less, no mixture is profiled
 DRAWN = 24  # assignments among which each pilot is the one that covers most
 NAMED = 3
+CONFIRMED = 8  # candidates, before one's latency is named as the least
 OTHER_SAMPLES = 1.02  # times the worst of a few samples: what more of them may take
 
 Pair = tuple[str, int, int, str, str]
@@ -44,7 +45,7 @@ Pair = tuple[str, int, int, str, str]
 @dataclass(slots=True)
 class Meter:
     """Measured costs of one search. `phase` grows with every decision that rests on new measurements, so that a resumed
-    search decides by what was known at the time."""
+    search decides by what was known at the time. `confirmed`: microseconds of candidates timed on many samples."""
 
     task: Task
     table: CostTable
@@ -53,6 +54,7 @@ class Meter:
     margin: float = 0.0
     refused: str = ""  # why the first assignment that was left out does not run
     _describe: Callable[[Candidate], Described] = field(init=False)
+    confirmed: dict[Candidate, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._describe = describer(self.task.problem.placed)
@@ -120,6 +122,20 @@ class Meter:
         with suppress(ModelError):
             return self.task.schedule_limit(Trial(0, candidate, "full", 0, True, Score(0, 0, None, 0, 0.0)))
         return None
+
+    def confirm(self, candidate: Candidate) -> bool:
+        """Time it on as many samples as an answer; False if that is done already, or it does not run."""
+        if candidate in self.confirmed:
+            return False
+        bench = make_bench(self.task, TrialLog(None, self.task.problem.space, ""))
+        try:
+            found = bench.measure(Trial(0, candidate, "full", 0, True, Score(0, 0, None, 0, 0.0))).latency_us
+        except BuildError:
+            return False
+        if found is not None:
+            self.confirmed[candidate] = found
+            self.correct(candidate, found)
+        return found is not None
 
     def correct(self, candidate: Candidate, latency_us: float) -> None:
         """More samples than those of the profile have shown a worse one."""
@@ -288,19 +304,19 @@ def anchored(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams
             meter.measure(candidate)
     for meter in meters:
         meter.recall()
-    refusal = _refusal(task, meters, limits, rams)
+    refused = refusal(task, meters, limits, rams)
     problem = joined(task, meters, limits, rams)  # with what was measured to find the reason
     for run in (run for meter in meters for run in meter.costs(Limits()).runs):
         if problem.excess(run.candidate) <= 0.0:
             return replace(problem, anchor=run.candidate)
-    raise refusal
+    raise refused
 
 
-def _refusal(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> Infeasible:
+def refusal(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> Infeasible:
     """Of the first board that can not keep its limits; else that no assignment was found that serves all."""
     for meter, limit, ram in zip(meters, limits, rams, strict=False):
-        if refusal := _why(meter, limit, ram):
-            return refusal
+        if why := _why(meter, limit, ram):
+            return why
     names = " and ".join(side.board.name for side in task.sides if side.board is not None)
     return Infeasible(
         f"search: no assignment was found that keeps the limits of {names} at once; raise one, or give each its own"
@@ -324,6 +340,12 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
         if asked is None:
             continue
         candidate, value = least_of(meter, limit, ram_bytes)
+        for _ in range(CONFIRMED if option == "--latency-us" else 0):  # a profile has seen few samples
+            if not meter.confirm(candidate):
+                break
+            candidate, _ = least_of(meter, limit, ram_bytes)
+        if option == "--latency-us" and meter.confirmed:
+            candidate, value = min(meter.confirmed.items(), key=lambda item: item[1])
         if value <= asked:
             continue
         enough = math.ceil(value * slack)

@@ -10,7 +10,7 @@ from tinyhil.errors import BuildError, ConfigError, DoesNotFit, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
 from tinyhil.harness.search.first_answer import is_foreseen
 from tinyhil.harness.search.phases import SEARCHING, OutOfTime
-from tinyhil.harness.search.resource_limits import Meter, anchored, joined, least_of, unbounded, within
+from tinyhil.harness.search.resource_limits import Meter, anchored, joined, least_of, refusal, unbounded, within
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.harness.search.uniform import smallest_of_each, uniform_instead
 from tinyhil.search.costs import Limits
@@ -160,9 +160,7 @@ def _measured_before(
     best = sorted(trials, key=lambda trial: trial.rank)[:FITTING]
     fitting = decide(benches, best, [side.ram_bytes if side.whole else None for side in task.sides], limits)
     if not fitting:
-        raise Infeasible(
-            f"search: after {MOST_ROUNDS} searches no answer keeps to all limits on the board; raise one a little"
-        )
+        raise refusal(task, meters, limits, rams)
     task.say("search: the answers of all rounds exceed a limit; this is the best assignment measured that does not")
     return replace(found, best=fitting[0][0]), fitting[0][1]
 

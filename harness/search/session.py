@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 import filelock
 
-from tinyhil.errors import Infeasible
+from tinyhil.errors import BuildError, Infeasible
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.measure.record import here
 from tinyhil.harness.search.board_fit import ram_of, require_fit
@@ -31,7 +31,17 @@ from tinyhil.harness.search.phases import OutOfTime, began
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.resource_limits import Meter, anchored, as_tried, limited, make_meters
 from tinyhil.harness.search.rounds import minimized, search_once, searched_on_device
-from tinyhil.harness.search.task import Progress, Say, Task, load_task, placed, replace_text, write_assignment
+from tinyhil.harness.search.splits import as_named
+from tinyhil.harness.search.task import (
+    Progress,
+    Say,
+    Task,
+    load_task,
+    make_bench,
+    placed,
+    replace_text,
+    write_assignment,
+)
 from tinyhil.harness.search.uniform import (
     Uniform,
     arena_limits,
@@ -49,13 +59,14 @@ from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.memory import UNLIMITED
 from tinyhil.search.search_loop import Found
 from tinyhil.search.space import Candidate, Space
-from tinyhil.search.trial import Trial, writing_into
+from tinyhil.search.trial import Trial, TrialLog, writing_into
 
 __all__ = ["SearchOutcome", "SearchRequest", "placed", "run_search", "write_assignment"]
 
 PRINTED = (
     *("strategy", "evaluations", "seconds", "ram_bytes", "ram_limit_bytes", "arena_bytes", "arena_limit_bytes"),
     *("accuracy", "float_accuracy", "disagreements", "assignment_file", "latency_us", "latency_limit_us"),
+    "held_out_latency_us",
     *("flash_bytes", "flash_limit_bytes", "uniform"),
 )
 PRINTED_OF_ACCELERATORS = ("energy_uj", "power_mw", "crossbars", "cost")
@@ -192,6 +203,7 @@ def _searched(task: Task) -> SearchOutcome:
     with task.phases.of("evaluating held-out samples"):
         record = _record(task, found, measured)
         record["uniform"] = as_records(task, beside)
+    record["held_out_latency_us"] = None if over or not measured else _held_out_latency_us(task, found.best)
     record["sensitivity"] = sensitivity_of(task, ask=not over)
     record["tried"] = as_tried(found.trials, meters[0].costs(request.limits) if meters else None)
     stem = task.stem(task.ram_bytes)
@@ -213,6 +225,18 @@ def _searched(task: Task) -> SearchOutcome:
 
         plot_search(request, outcome.record, outcome.search_float_accuracy, request.plot)
     return outcome
+
+
+def _held_out_latency_us(task: Task, best: Trial) -> float | None:
+    """Of samples that the search has not seen, on the first board; None where latency does not count, or it fails."""
+    if task.request.latency_us is None and task.request.minimize != "latency":
+        return None
+    split = task.split.reported_on(task.timed_samples)
+    labels = None if split.y_held_out is None else as_named(split.y_held_out, task.opened.model.classes)
+    bench = replace(make_bench(task, TrialLog(None, task.problem.space, "")), x=split.x_held_out, y=labels)
+    with task.phases.of("measuring held-out samples"), suppress(BuildError):
+        return bench.measure(best).latency_us
+    return None
 
 
 def _built(task: Task, best: Trial, measured: Sequence[Measured], assignment: Path) -> tuple[dict[str, int], str]:

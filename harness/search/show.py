@@ -159,6 +159,13 @@ def _memory(r: dict[str, Any]) -> dict[str, str]:
     )
 
 
+def _worst_of(r: dict[str, Any]) -> str:
+    """Of which samples a latency is the worst, and that of samples that the search has not seen."""
+    seen = f"worst of {r['device']['samples']} samples" if r.get("device") else "worst sample measured"
+    held_out = r.get("held_out_latency_us")
+    return seen if held_out is None else f"{seen}; {held_out:,.0f} us of those held out"
+
+
 def _costs(r: dict[str, Any], minimize: str | None) -> dict[str, str]:
     """Latency of the worst sample, and flash, where they are known or asked for, with their limits."""
     lines = {}
@@ -166,7 +173,7 @@ def _costs(r: dict[str, Any], minimize: str | None) -> dict[str, str]:
     if r["latency_us"] is None and (limit or minimize == "latency"):
         lines["latency"] = f"unknown (no board has run it){limit}"
     if r["latency_us"] is not None:
-        known = "modelled" if "crossbars" in r else "worst sample measured"
+        known = "modelled" if "crossbars" in r else _worst_of(r)
         lines["latency"] = f"{r['latency_us']:,.0f} us{limit} ({known})"
     for name, unit in (("energy_uj", "uJ"), ("crossbars", ""), ("cost", "of that with 8 bits everywhere")):
         if name in r:

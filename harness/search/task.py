@@ -58,6 +58,7 @@ FOR_FLASH, FOR_LATENCY = ("fixed8pc", "fixed6", "fixed4pc", "kmeans16"), ("fixed
 USUAL, USUAL_ON_CROSSBARS = "fixed8,fixed16", ",".join(f"fixed{bits}" for bits in range(2, 9))
 # Samples for a first answer, where all are LONG times as many
 LOOKED_AT, LOOK_PRODUCTS, LONG = (50, 1000), 1_000_000_000, 5
+TIMED_PRODUCTS = 300_000_000  # some seconds of an emulator
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,13 @@ class Task:
     def stem(self, *limit_bytes: int) -> str:
         """`limit_bytes`: of each board."""
         return f"{self.strategy.name}-{'-'.join(map(str, limit_bytes))}-{self.key[:8]}"
+
+    @property
+    def timed_samples(self) -> int:
+        """On how many samples a board is asked: where latency counts more of a small network."""
+        asked, chip = self.request.device_samples, None if self.board is None else self.board.chip
+        counts = self.request.costs and self.request.port is None and chip is not None and chip.emulator is not None
+        return max(asked, TIMED_PRODUCTS // _products(self.problem.space)) if counts else asked
 
     def schedule_limit(self, trial: Trial) -> int | None:
         """The bytes of arena for which products of an answer are computed again; None where none are."""
@@ -431,7 +439,7 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
         called=request.command(),  # what a candidate is run with goes when it has run
         tried=True,
     )
-    thin = split.thinned(samples or request.device_samples)
+    thin = split.thinned(samples or task.timed_samples)
     calibration = None if task.opened.calibrates(request.calibrate) else split.calibration
     return Bench(
         run_request,

@@ -58,6 +58,7 @@ class HotSpec(Record):
     cache_bytes: PositiveInt | None = None
 
 
+STACK_ALIGNMENT = 8  # bytes; of an ARM's procedure call standard
 OF_ANY_CLOCK = ("avr", "host")  # their clock is that of the board's crystal, or the computer's
 
 
@@ -119,6 +120,10 @@ class ChipSpec(WithCrossbars):
         missing = [field for field in needed if not getattr(self, field)]
         if missing:
             raise ValueError(f"a chip needs {', '.join(missing)}")
+        if (self.ram_bytes or 0) % STACK_ALIGNMENT and self.core != "avr":
+            raise ValueError(
+                f"ram_bytes {self.ram_bytes}: the stack begins at its end, a multiple of {STACK_ALIGNMENT}"
+            )
         if (self.static_ram_bytes or 0) <= 0:
             reserve = f"stack_reserve_bytes, {self.stack_reserve_bytes}"
             raise ValueError(

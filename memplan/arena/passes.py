@@ -1,7 +1,7 @@
 """What may be done to a program so that it needs less memory: all that the planner may choose from.
 
-Rows come first: each program by rows is planned like the one layer by layer. What the others permit the planner may
-decline; the smallest plan is taken (placement.py).
+Rows come first: each program by rows is planned like the one layer by layer, and `--prefer` chooses among these
+(placement_preference.py). What the others permit the planner may decline: of each program the smallest plan is taken.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Program -> planned Program: passes that make the problem smaller, and the smallest plan that came out."""
+"""Program -> planned Program: passes that make the problem smaller, and the smallest plan of each program by rows."""
 
 from __future__ import annotations
 

@@ -56,6 +56,9 @@ from tinyhil.ops import (
     upsample,
     whole,
 )
+from tinyhil.ops import (
+    integral as integral,
+)
 from tinyhil.ops.operator import Kernel, Operator
 
 OPERATORS: tuple[Operator, ...] = (

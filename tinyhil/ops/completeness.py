@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import ModuleType
 
 from tinyhil.formats.format import Domain
@@ -23,11 +24,18 @@ class IncompleteOperator(ImportError):
 
 def require_complete(modules: Sequence[ModuleType], operators: Sequence[Operator], kernels: Sequence[Kernel]) -> None:
     """IncompleteOperator names everything that the `modules` of operators define and no registry has."""
-    missing = [*_unregistered(modules, operators, kernels), *_doubled(operators, kernels)]
+    missing = [*_unimported(modules), *_unregistered(modules, operators, kernels), *_doubled(operators, kernels)]
     for operator in operators:
         missing += _missing(operator)
     if missing:
         raise IncompleteOperator("; ".join(dict.fromkeys(missing)))
+
+
+def _unimported(modules: Sequence[ModuleType]) -> Iterator[str]:
+    """Of files in this folder, whose operators nobody would miss."""
+    known = {module.__name__.rpartition(".")[2] for module in modules} | {"__init__"}
+    for name in sorted({path.stem for path in Path(__file__).parent.glob("*.py")} - known):
+        yield f"tinyhil/ops/{name}.py is not imported by {INIT}, which lists its OPERATORS and KERNELS"
 
 
 def _unregistered(
