@@ -29,8 +29,12 @@ NOT_YET = Verdict("not testable here", "not measured yet")
 @cache
 def rows() -> Rows:
     """By network: {"rows": its lines}."""
-    paths = sorted((RESULTS / "reram").glob("*.jsonl"))
-    return {path.stem: {"rows": [json.loads(line) for line in path.read_text().splitlines()]} for path in paths}
+    paths = {name: RESULTS / "reram" / f"{name}.jsonl" for name in NETWORKS}
+    return {
+        name: {"rows": [json.loads(line) for line in path.read_text().splitlines()]}
+        for name, path in paths.items()
+        if path.is_file()
+    }
 
 
 def _under(lines: Lines, threshold: float | None, strategy: str) -> Lines:

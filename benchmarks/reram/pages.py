@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.papers.paper import table as cells_of
 from benchmarks.reram.cases import AGENTS, PAPERS_EPISODES, TUNED, Case
-from benchmarks.trained_networks import MACHINE, NETWORKS
+from benchmarks.trained_networks import NETWORKS
 from tools.measured import line_of
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
@@ -40,8 +40,8 @@ def _measured_at(measured: Mapping[Case, Rows]) -> str:
     """The commits of all rows."""
     rows = [row for rows in measured.values() for row in rows]
     commits = " ".join(dict.fromkeys(row["commit"] for row in rows))
-    trained = {case.name: rows[0][NETWORKS] for case, rows in measured.items() if case.trained_here}
-    hashes = "".join(f" `{name}`: hash {found}, {rows[0][MACHINE]}." for name, found in trained.items())
+    trained = ((case.name, found[0]) for case, found in measured.items() if case.trained_here)
+    hashes = "".join(f" `{name}`: hash {row[NETWORKS]}." for name, row in trained)
     return line_of({"commit": commits, "utc": max(row["utc"] for row in rows)}) + hashes
 
 
@@ -68,7 +68,7 @@ def _network(case: Case, rows: Rows) -> str:
             f"{100 * mean(row['held_out'] for row in same):.2f}",
             f"{100 * stdev(row['held_out'] for row in same):.2f}" if len(same) > 1 else None,
             f"{mean(row['cost'] for row in same):.3f}",
-            f"{mean(row['gops_per_watt'] for row in same):.0f}",
+            f"{mean(row['gops_per_watt'] for row in same):,.0f}",
             f"{mean(row['processor_s'] for row in same):.0f}" if "processor_s" in same[0] else None,
         )
         lines.append(cells)
