@@ -1,7 +1,7 @@
 """Two measurements of the same thing: what differs, and whether a gate holds.
 
 Emulators give integers, so outputs, cycles and bytes must be equal. Times of physical boards are compared by
-`harness.bench_stats`; everything else of theirs must be equal too.
+`harness/records/bench_stats.py`; everything else of theirs must be equal too.
 """
 
 from __future__ import annotations
