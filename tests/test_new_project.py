@@ -78,6 +78,10 @@ def test_commands_in_a_project_find_its_records_and_its_boards(tmp_path: Path) -
     samples = ("--inputs", "data/test.npz", "--calibrate", "data/train.npz", "--samples", "2")
     more = hil("golden", "update", "--model", "models/vibration.onnx", "--board", "host", *samples, cwd=folder)
     assert more.stdout.startswith("golden/host/vibration-fixed16.json: 2 samples"), more.stderr
+    again = hil("golden", "update", "--model", "models/vibration.onnx", "--board", "host", *samples[:-2], cwd=folder)
+    assert again.stdout.startswith("golden/host/vibration-fixed16.json: 2 samples"), again.stderr  # as many as it has
+    held = forked_pytest("-q", "-p", "no:cacheprovider", "--board", "host", cwd=folder)
+    assert (held.returncode, "samples: 2 in the golden record, 60 in the test" in held.stdout) == (1, True)
     assert not (folder / "results" / "golden").exists()
     listed = hil("boards", cwd=folder)
     fits = hil("fit", "models/vibration.onnx", "--boards", "ourboard", cwd=folder)

@@ -90,7 +90,9 @@ def check(
 @stream_options
 @calibrate_options
 @prefer_option()
-@click.option("--samples", type=click.IntRange(min=1), default=16, show_default=True, help="With --model: how many.")
+@click.option(
+    "--samples", type=click.IntRange(min=1), show_default="as in its record, else 16", help="With --model: how many."
+)
 @WAIT_OPTION
 @BENCH_OPTION
 @BOARDS_OPTION
@@ -104,7 +106,15 @@ def update(
 ) -> None:
     """Measure golden records anew (all, or those given), or make one of --model on each --board."""
     from tinyhil.harness.build.toolchain import default_cache_dir
-    from tinyhil.harness.measure.golden import Bench, check_or_update, find_golden, order_at, path_of, portable_order
+    from tinyhil.harness.measure.golden import (
+        Bench,
+        check_or_update,
+        find_golden,
+        order_at,
+        path_of,
+        portable_order,
+        with_samples_of,
+    )
     from tinyhil.harness.settings.own_project import golden_folder
 
     place = folder or golden_folder()
@@ -112,6 +122,8 @@ def update(
     bench = Bench(boards, default_cache_dir(), say, wait_s=wait_s)
     if options["model"]:
         orders = {path_of(portable_order(order, boards), place): order for order in _orders(options)}
+        if options["samples"] is None:  # not fewer than the record that is replaced
+            orders = {path: with_samples_of(path, order) for path, order in orders.items()}
     else:
         orders = {path: order_at(path, bench, anew=True) for path in list(paths) or find_golden(place)}
     if not orders:
@@ -145,7 +157,7 @@ def _none_in(place: Path) -> errors.DataError:
 
 
 def _orders(options: dict[str, Any]) -> list[Any]:
-    from tinyhil.harness.measure.golden import Order
+    from tinyhil.harness.measure.golden import SAMPLES, Order
 
     if not options["board_names"]:
         raise click.UsageError("--model needs --board, once or more")
@@ -154,6 +166,6 @@ def _orders(options: dict[str, Any]) -> list[Any]:
         rest[key] = str(options[key]) if options[key] else None
     rest |= {key: options[key] for key in ("calibrate_by", "prefer", "states", "steps")}
     return [
-        Order(board, options["model"], options["format_"], **rest, samples=options["samples"])
+        Order(board, options["model"], options["format_"], **rest, samples=options["samples"] or SAMPLES)
         for board in options["board_names"]
     ]
