@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tinyhil.language.program import Op, Program, Role, Tensor, walk
 from tinyhil.passes.chains import Chain
+from tinyhil.passes.stored import bytes_in_flash
 
 HEADER = ["", "// The host is told what each operation costs.", "#define HIL_PROFILE"]
 EMPTY_PAIRS = 2  # at the start: what reading the clock costs inside of an operation, and between two
@@ -44,20 +45,7 @@ def format_name(tensor: Tensor) -> str:
 def constant_bytes(program: Program) -> int:
     """Bytes of the arrays that weights and tables become in flash, those that no operation reads not counted."""
     used = {name for op in walk(program.body) for name in op.inputs} | {program.output}
-    return sum(stored_bytes(program.tensors[name]) for name in program.constants if name in used)
-
-
-def stored_bytes(tensor: Tensor) -> int:
-    """Of a constant: codes below 8 bits are packed, a codebook's entries follow its indices."""
-    fmt = tensor.format
-    if tensor.role == Role.TABLE:
-        return tensor.size_bytes
-    if fmt.entries_in_flash is not None:
-        kind, entries = fmt.entries_in_flash
-        return -(-tensor.count * fmt.bits // 8) + len(entries) * (int(kind.strip("int_")) // 8)
-    if tensor.blocks is not None and tensor.blocks.raised is not None:
-        return tensor.count
-    return -(-tensor.count * fmt.packed_bits // 8) if fmt.bits < 8 else tensor.size_bytes
+    return sum(bytes_in_flash(program.tensors[name]) for name in program.constants if name in used)
 
 
 def _kind(tensor: Tensor) -> str:

@@ -96,7 +96,7 @@ def test_a_project_for_several_cores_has_a_file_for_each_and_none_of_before(tmp_
         found = {path.name for path in (out / "model").glob("*.bin")}
         assert len(found) == 4  # plain, and in the blocks of Cortex-M0+, of M3, and of M4 and M7
         named = sorted(text.count(f"model/{name}") for name in found)
-        assert named == [1, 1, 1, 2]  # the Uno and the host read the same file
+        assert named == [1, 1, 1, 1]  # plain that of the host; an Uno's flash is too small
 
 
 def test_an_exported_library_is_text(tmp_path: Path) -> None:

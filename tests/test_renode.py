@@ -98,7 +98,7 @@ def test_memories_are_those_of_the_linker_script_and_of_the_board_file(chip: str
     platform, spec = platform_of(chip), boards.board(CHIPS[chip]).chip
     memories = [e for e in platform.entries.values() if e.kind == "Memory.MappedMemory"]
     text = (ROOT / "firmware/hal" / chip / f"{chip}.ld").read_text()
-    linked = re.findall(r"ORIGIN = (0x[0-9A-Fa-f]+), LENGTH = (\d+)K", text)
+    linked = re.findall(r"ORIGIN = (0x[0-9A-Fa-f]+), LENGTH = (?:DEFINED\(_ram_bytes\) \? _ram_bytes : )?(\d+)K", text)
     assert [(e.at, e.size) for e in memories] == [(int(at, 0), 1024 * int(size)) for at, size in linked]
     regions = getattr(spec, "regions", None) or {}
     known = [spec.flash_bytes, spec.ram_bytes, *regions.values()]  # behind them memory for code alone

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyhil.codegen.profile_calls import stored_bytes
 from tinyhil.errors import DoesNotFit
 from tinyhil.formats import named
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.graph import Graph
 from tinyhil.language.program import Program, Role
+from tinyhil.passes.stored import bytes_in_flash
 
 # Zeros may be left out, and so may channels that are constant whatever the input is (six of seven weights of one
 # published network): what is this many times the flash fits in no way.
@@ -35,7 +35,7 @@ def check_weights(program: Program, board: BoardSpec) -> None:
     """DoesNotFit if the weights alone exceed the flash: said before a compiler stumbles over them."""
     limit = board.chip.flash_bytes
     stored = [tensor for tensor in program.tensors.values() if tensor.role in (Role.CONSTANT, Role.TABLE)]
-    sizes = {tensor.name: stored_bytes(tensor) for tensor in stored}
+    sizes = {tensor.name: bytes_in_flash(tensor) for tensor in stored}
     if limit is not None and sum(sizes.values()) > limit:
         raise _too_much(sizes, limit, board)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.codegen.profile_calls import number_of, stored_bytes
+from tinyhil.codegen.profile_calls import number_of
 from tinyhil.compiler.columns import scaled_columns
 from tinyhil.compiler.lower import formats
 from tinyhil.harness.build.parts import parts_of
@@ -30,6 +30,7 @@ from tinyhil.harness.measure.run import Outcome
 from tinyhil.language.program import Op, Program, Role, walk
 from tinyhil.memplan import describe
 from tinyhil.passes.chains import Chain, carried_out
+from tinyhil.passes.stored import bytes_in_flash
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs
 
 MOST_CLASSES = 100  # of a confusion matrix
@@ -85,7 +86,7 @@ def _layer(outcome: Outcome, item: Op | Chain, times: Mapping[int, int]) -> dict
         "elements": elements,
         "macs": macs_of(program, item, elements),
         "accumulator_bits": max(op.accumulator_bits for op in ops),
-        "weight_bytes": sum(stored_bytes(program.tensors[name]) for name in read if _is_stored(program, name)),
+        "weight_bytes": sum(bytes_in_flash(program.tensors[name]) for name in read if _is_stored(program, name)),
         "activation_bytes": program.tensors[last.output].size_bytes,
         "ticks_per_mac_limit": least_ticks(outcome.board.chip, program, last),
         "saturations": sum(outcome.node_saturations.get(number_of(program, op), 0) for op in ops),

@@ -17,6 +17,7 @@ IN_A_CLONE = re.compile(  # what an installation of a wheel lacks, as pages name
 )
 EXTRA = re.compile(r"pip\s+install\s+-e\s+'\.(\[\w+\])'")  # installed into a clone
 SHIPPED = re.compile(r"(?<![\w/])(firmware|emulators)/")  # with tinyhil, elsewhere than in a clone
+PACKAGES = re.compile(r"`(codegen|harness|memplan|search|train)/")  # which are tinyhil's, once it is installed
 
 
 def pages() -> dict[str, Path]:
@@ -57,15 +58,18 @@ def page_text(topic: str) -> str:
 def of_a_wheel(text: str) -> str | None:
     """Where tinyhil is no clone: what of the text is in a clone alone, with the line that gets one, and where else the
     rest lies; None if nothing is to be said."""
-    kinds = (IN_A_CLONE, EXTRA, SHIPPED)
-    found, extras, folders = (dict.fromkeys(" ".join(one.split()) for one in kind.findall(text)) for kind in kinds)
-    if in_checkout() or not (found or extras or folders):
+    kinds = (IN_A_CLONE, EXTRA, SHIPPED, PACKAGES)
+    found, extras, folders, packages = (
+        dict.fromkeys(" ".join(one.split()) for one in kind.findall(text)) for kind in kinds
+    )
+    if in_checkout() or not (found or extras or folders or packages):
         return None
     (lines,) = re.findall(r"^git clone .*\n.*$", pages()["install"].read_text(encoding="utf-8"), re.MULTILINE)
     line = " && ".join(lines.splitlines())
     clone = f"In a clone alone, not in this installation: `{'`, `'.join(found)}`. To get one: `{line}`."
     here = [f"For `pip install -e '.{extra}'` type `pip install 'tinyhil{extra}'`." for extra in extras]
     here += [f"The folder `{folder}/` is {asset(folder)}." for folder in folders]
+    here += [f"The folder `{name}/` is {Path(__file__).resolve().parents[2] / name}." for name in packages]
     return "> " + " ".join([clone] * bool(found) + here)
 
 

@@ -104,18 +104,24 @@ def _cells(record: RecordLike) -> list[str]:
     return [record["model"], board, record["format"], *figures_of(record)]
 
 
+def at_worst(memory: Mapping[str, Any]) -> int | None:
+    """Bytes of static RAM and the deepest stack that there can be; None where that is not known."""
+    stack: int | None = memory.get("stack_limit_bytes")
+    return None if stack is None else int(memory["static_bytes"]) + stack
+
+
 def figures_of(record: RecordLike) -> list[str]:
     """What people ask first of a run, under the titles FIGURES."""
     latency, memory = record["latency"], record["memory"]
     equal = record.get("equal_samples", record["samples"] if record["bit_exact"] else None)
-    ram, worst = memory.get("total_bytes"), memory.get("stack_limit_bytes")
-    at_worst = "" if worst is None else f" (at worst {memory['static_bytes'] + worst:,} B)"
+    ram, worst = memory.get("total_bytes"), at_worst(memory)
+    more = "" if worst is None else f" (at worst {worst:,} B)"
     return [
         f"{'?' if equal is None else equal} of {record['samples']}",
         "" if record.get("disagreements") is None else f"{record['disagreements']:,}",
         "" if record["accuracy"] is None else share_of(record["accuracy"], record["samples"], 2),
         f"{latency['median']:,.0f} {latency['unit']}",
-        f"{memory['static_bytes']:,} B static" if ram is None else f"{ram:,} B{at_worst}",
+        f"{memory['static_bytes']:,} B static" if ram is None else f"{ram:,} B{more}",
         f"{record['flash_bytes']:,} B",
     ]
 

@@ -98,15 +98,27 @@ class Answer(Part):
     quality: Share | None = None
 
 
+class Replaced(Part):
+    """A strategy's own answer, in whose place a format for all tensors stands that is no worse."""
+
+    arena_bytes: Count
+    disagreements: Count
+    error: Amount
+    default: Word
+    formats: dict[str, Word]
+
+
 class Search(Searched):
-    """Of `hil search`."""
+    """Of `hil search`. `held_out_latency_us`: of samples that it has not seen."""
 
     accuracy: Share | None
     disagreements: Count | None = None
     arena_bytes: Count | None = None
     ram_bytes: Count | None = None
     latency_us: Amount | None = None
+    held_out_latency_us: Amount | None = None
     flash_bytes: Count | None = None
+    replaced: Replaced | None = None
     search: Answer | None = None
 
 

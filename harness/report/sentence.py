@@ -11,6 +11,7 @@ from tinyhil.harness.records.verdict import DEGRADED, INVALID, ISSUES, verdict_o
 
 RecordLike = Mapping[str, Any]
 MEANINGS = {issue.code: issue.meaning for issue in ISSUES}
+AS_GOOD = "No worse than the strategy's own answer is one format for all tensors,"
 UNFIT = {"ram-exceeded", "stack-could-overflow", "flash-exceeded"}
 FIGURES = {"median": "time", "RAM B": "RAM", "flash B": "flash", "accuracy %": "accuracy"}
 
@@ -113,7 +114,8 @@ def search_sentence(record: RecordLike) -> str:
         return f"The search found {len(points)} choices that no other beats, {span[0]:.1f} to {span[-1]:.1f} % right."
     quality = (record.get("search") or {}).get("quality")
     within = [u for u in record["uniform"] if u.get("keeps_limits", True) and u.get("quality") is not None]
-    said = f"The search chose formats that take {_resources(record)}"
+    chose = "The search chose formats that take" if record.get("replaced") is None else f"{AS_GOOD} which takes"
+    said = f"{chose} {_resources(record)}"
     right = "right" if record.get("float_accuracy") is not None else "as float decides"
     said += "" if quality is None else f", {100 * quality:.1f} % {right} on the samples searched"
     if not within:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.codegen.profile_calls import stored_bytes
 from tinyhil.errors import BuildError, Infeasible, ModelError
 from tinyhil.harness.boards.fidelity import fidelity_of
 from tinyhil.harness.job.job import Request
@@ -22,6 +21,7 @@ from tinyhil.harness.search.cost_table import CostTable, Version, describer, row
 from tinyhil.harness.search.device import left_out
 from tinyhil.harness.search.task import Task, make_bench
 from tinyhil.language.program import walk
+from tinyhil.passes.stored import bytes_in_flash
 from tinyhil.preference import LEAST, RAM
 from tinyhil.search.anchor import least
 from tinyhil.search.costs import Costs, Described, Limits, Run
@@ -402,7 +402,7 @@ def _parts(meter: Meter, limit: Limits, candidate: Candidate) -> str:
     if limit.latency_us is not None:
         return ", ".join(f"{name} {us:,.0f} us" for name, us in meter.costs(limit).parts(candidate)[:NAMED])
     program = meter.task.problem.memory.placed(candidate).program
-    sizes = sorted(((stored_bytes(program.tensors[name]), name) for name in program.constants), reverse=True)
+    sizes = sorted(((bytes_in_flash(program.tensors[name]), name) for name in program.constants), reverse=True)
     largest = ", ".join(f"{name} {size:,} B" for size, name in sizes[:NAMED])
     return f"{meter.costs(limit).describe(candidate).constant_bytes:,} B of constants ({largest})"
 

@@ -198,11 +198,14 @@ def _searched(task: Task) -> SearchOutcome:
     over = interrupted or task.phases.seconds_left(request.seconds) == 0.0
     if not over:
         beside = (*beside, *(task.phases.in_time(request.seconds, partial(together, task, found, beside)) or ()))
+    own = found.best
     found, measured = undominated(task, found, measured, beside)
+    replaced = None if found.best is own else own
     found, measured = with_earlier(task, found, measured, is_over=over)
     with task.phases.of("evaluating held-out samples"):
         record = _record(task, found, measured)
         record["uniform"] = as_records(task, beside)
+    record["replaced"] = None if replaced is None else _replaced(task, replaced)
     record["held_out_latency_us"] = None if over or not measured else _held_out_latency_us(task, found.best)
     record["sensitivity"] = sensitivity_of(task, ask=not over)
     record["tried"] = as_tried(found.trials, meters[0].costs(request.limits) if meters else None)
@@ -225,6 +228,18 @@ def _searched(task: Task) -> SearchOutcome:
 
         plot_search(request, outcome.record, outcome.search_float_accuracy, request.plot)
     return outcome
+
+
+def _replaced(task: Task, own: Trial) -> dict[str, Any]:
+    """The strategy's own answer, where a format for all tensors is no worse."""
+    written = task.problem.space.assignment(own.candidate)
+    return {
+        "arena_bytes": own.ram_bytes,
+        "disagreements": own.score.disagreements,
+        "error": own.score.loss,
+        "default": written.default,
+        "formats": dict(written.values),
+    }
 
 
 def _held_out_latency_us(task: Task, best: Trial) -> float | None:

@@ -9,12 +9,13 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from tinyhil.codegen.profile_calls import constant_bytes, stored_bytes
+from tinyhil.codegen.profile_calls import constant_bytes
 from tinyhil.errors import BuildError, ConfigError, Infeasible, ModelError
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.first_answer import foresee, trial_of
 from tinyhil.harness.search.phases import OutOfTime
 from tinyhil.harness.search.task import Task, make_bench, trial_log
+from tinyhil.passes.stored import bytes_in_flash
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.evaluator import Evaluator
 from tinyhil.search.journal import Query
@@ -305,7 +306,7 @@ def _resources(task: Task, trial: Trial, measured: Sequence[Measured]) -> tuple[
     if measured:
         return tuple(number for one in measured for number in one.needs)
     program = task.problem.space.lower(trial.candidate)
-    constants = sum(stored_bytes(program.tensors[name]) for name in program.constants)
+    constants = sum(bytes_in_flash(program.tensors[name]) for name in program.constants)
     return trial.ram_bytes + program.tensors[program.input].size_bytes, 0, constants
 
 

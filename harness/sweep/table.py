@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tinyhil.harness.records.exports import FIGURES, MARKS, figures_of
+from tinyhil.harness.records.exports import FIGURES, MARKS, at_worst, figures_of
 from tinyhil.harness.records.schema import Run, read_record
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.sweep.cell import Cell
@@ -49,6 +50,17 @@ class Row:
         return None if self.record is None else (self.record.get("plan") or {}).get("prefer")
 
     @property
+    def replaced(self) -> bool:
+        """Whether a format for all tensors stands in place of what the strategy chose."""
+        path = self.outcome.get("search")
+        if path is None:
+            return False
+        try:
+            return json.loads((self.folder / path).read_text(encoding="utf-8")).get("replaced") is not None
+        except (OSError, ValueError, AttributeError):  # of another version, or cut off
+            return False
+
+    @property
     def result(self) -> str:
         """The verdict, or that it failed."""
         if self.record is None or self.error:
@@ -64,6 +76,7 @@ class Row:
             " (emulated)" if self.record and self.record["emulator"] and "@" not in cell.board else ""
         )
         formats, strategy = ", ".join(cell.formats), cell.strategy or ""
+        strategy += ": one format for all" if self.replaced else ""
         return (cell.model, board, formats, strategy, self.prefer or "", *figures, self.result)
 
     def as_json(self) -> dict[str, Any]:
@@ -75,7 +88,9 @@ class Row:
             names = ("bit_exact", "samples", "disagreements", "accuracy", "float_accuracy", "flash_bytes")
             known = {key: record[key] for key in names}
             known |= {"latency": latency["median"], "unit": latency["unit"], "latency_us": latency.get("median_us")}
-            known |= {"ram_bytes": memory.get("total_bytes"), "arena_bytes": memory["arena_bytes"]}
+            known |= {"ram_bytes": memory.get("total_bytes"), "ram_at_worst_bytes": at_worst(memory)}
+            known |= {"arena_bytes": memory["arena_bytes"], "input_bytes": memory["input_bytes"]}
+            known["replaced"] = self.replaced
             known["prefer"] = self.prefer
         places = {key: self.outcome.get(key) for key in ("record", "search", "assignment")}
         return {

@@ -18,6 +18,19 @@ def stored_bytes(tensor: Tensor, codes: np.ndarray) -> int:
     return stored(tensor, codes).values.nbytes
 
 
+def bytes_in_flash(tensor: Tensor) -> int:
+    """Of a constant, without laying it out: codes below 8 bits are packed, a codebook's entries follow its indices."""
+    fmt = tensor.format
+    if tensor.role == Role.TABLE:
+        return tensor.size_bytes
+    if fmt.entries_in_flash is not None:
+        kind, entries = fmt.entries_in_flash
+        return -(-tensor.count * fmt.bits // 8) + len(entries) * (int(kind.strip("int_")) // 8)
+    if tensor.blocks is not None and tensor.blocks.raised is not None:
+        return tensor.count
+    return -(-tensor.count * fmt.packed_bits // 8) if fmt.bits < 8 else tensor.size_bytes
+
+
 @dataclass(frozen=True, slots=True)
 class InFlash:
     """Elements as they lie in memory, and their C++ type."""
