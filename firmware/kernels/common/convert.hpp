@@ -28,7 +28,7 @@ inline Out quantized_in_bytes(float x, int exponent) {
     const uint32_t mantissa = ((bits & 0x7FFFFF) | 0x800000) - negative;  // ties go up: below zero no tie is left
     const uint8_t drop = static_cast<uint8_t>(22 - power);                // all but the bit that rounds: 8 to 23
     const uint16_t leading = drop < 16 ? static_cast<uint16_t>(static_cast<uint16_t>(mantissa >> 8) >> (drop - 8))
-                                    : static_cast<uint16_t>(static_cast<uint16_t>(mantissa >> 16) >> (drop - 16));
+                                       : static_cast<uint16_t>(static_cast<uint16_t>(mantissa >> 16) >> (drop - 16));
     const int32_t whole = static_cast<int32_t>((static_cast<uint32_t>(leading) + 1) >> 1);
     return Saturate<Out>::of(negative ? -whole : whole);
 }
