@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hil_command import check_failure, hil, record_of
+from hil_command import hil, record_of
 from test_emulator_cortexm import ARMSIM, H747, Board, compiler_command, read_words
 from wire_bench import ROOT
 
@@ -75,11 +75,11 @@ def test_the_emulator_refuses_another_word() -> None:
 
 
 def test_a_run_with_a_supply(tmp_path: Path) -> None:
-    """The emulated board is wired for the SMPS, as the Discovery board and its entry are."""
+    """An emulated board is wired as its entry says; what the wrong one does is above."""
     arguments = ("run", "--board", "h747", "--model", "digits_mlp", "--samples", 1, "--json")
     assert record_of(hil(*arguments, cwd=tmp_path))["bit_exact"] is True
     ldo = hil(*arguments, "--boards-file", boards_file(tmp_path, "ldo"), cwd=tmp_path)
-    check_failure(ldo, 7, "write to the power controller", logs=True)
+    assert record_of(ldo)["bit_exact"] is True
 
 
 def test_a_generated_project_knows_it(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {  # kind: option and what follows it, a 
         "--drive": r"\{drive\}",
         "--ram-static": r"\{static_bytes\}",
         "--chip": rf"\{{chip\}}|{WORD}",
-        "--supply": WORD,
+        "--supply": rf"\{{supply\}}|{WORD}",
         "--boot0": NOTHING,
         "--no-autoreset": NOTHING,
         "--single-bank": NOTHING,
