@@ -19,7 +19,9 @@ from tinyhil.harness.commands import common
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The .zip to write.")
 @common.format_options
 @common.calibrate_options
-@click.option("--name", help="What every name of the library begins with; default: the model's name.")
+@click.option(
+    "--name", help="What every name of the library begins with; default: the model's, with `_net` where C has it."
+)
 @click.option(
     "--arena",
     type=click.Choice(["static", "caller"]),

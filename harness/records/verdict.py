@@ -90,7 +90,7 @@ def _clipped(record: RecordLike) -> str | None:
     clipped, elements = record.get("input_saturations") or 0, (record.get("input_elements") or 0) * record["samples"]
     if not elements or clipped <= CLIPPED * elements:
         return None
-    remedy = "calibrate on such inputs; a quantized model takes codes"
+    remedy = "calibrate on such inputs; a quantized model takes codes; a search may clip on purpose (`offsets`)"
     return f"{clipped} of {elements} elements of the inputs clipped: {remedy}"
 
 
