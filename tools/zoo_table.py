@@ -66,7 +66,8 @@ def measured() -> list[str]:
     records = golden_records()
     exact = "bit-exact" if all(record["bit_exact"] for record in records.values()) else "NOT bit-exact"
     lines = [
-        f"Accuracy: all test samples. {line('zoo')} Boards (emulated): 16 random samples (real ones take other times), {exact};",
+        f"Accuracy: all test samples. {line('zoo')} Boards (emulated): 16 random samples (real ones take other times), "
+        f"{exact};",
         f"{clocks()}\nRAM is static + measured stack of the whole firmware; -: does not fit.",
         "",
         "| Model | Width | Accuracy % | Arena B (MinUn) | Uno: ms, RAM B, flash B | Due | H747 |",

@@ -99,7 +99,7 @@ def _start(board: BoardSpec, session: Session, args: tuple[str, ...], banner_s: 
         values = {
             "drive": drive,
             "chip": board.chip.emulated_as,
-            "supply": board.supply or next(iter(board.chip.supplies), ""),
+            "supply": board.supply or next(iter(board.chip.supplies), None) or "",
             "image": session.image,
             "static_bytes": session.static_bytes,
             "link": Path(folder) / board.name,
