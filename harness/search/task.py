@@ -58,7 +58,7 @@ FOR_FLASH, FOR_LATENCY = ("fixed8pc", "fixed6", "fixed4pc", "kmeans16"), ("fixed
 USUAL, USUAL_ON_CROSSBARS = "fixed8,fixed16", ",".join(f"fixed{bits}" for bits in range(2, 9))
 # Samples for a first answer, where all are LONG times as many
 LOOKED_AT, LOOK_PRODUCTS, LONG = (50, 1000), 1_000_000_000, 5
-TIMED_PRODUCTS = 300_000_000  # some seconds of an emulator
+TIMED_PRODUCTS, MOST_TIMED = 20_000_000, 600  # some ten seconds of an emulated Uno
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Task:
         """On how many samples a board is asked: where latency counts more of a small network."""
         asked, chip = self.request.device_samples, None if self.board is None else self.board.chip
         counts = self.request.costs and self.request.port is None and chip is not None and chip.emulator is not None
-        return max(asked, TIMED_PRODUCTS // _products(self.problem.space)) if counts else asked
+        return max(asked, min(MOST_TIMED, TIMED_PRODUCTS // _products(self.problem.space))) if counts else asked
 
     def schedule_limit(self, trial: Trial) -> int | None:
         """The bytes of arena for which products of an answer are computed again; None where none are."""
