@@ -49,6 +49,11 @@ class Trial:
         return self.score.disagreements, self.score.loss, self.number
 
 
+def unjudged(candidate: Candidate) -> Trial:
+    """Of a candidate that is timed or written down, whatever its decisions are."""
+    return Trial(0, candidate, "full", 0, True, Score(0, 0, None, 0, 0.0))
+
+
 class Device(Exact):
     """What a board has measured of a trial (`Measured` of harness/search/device.py)."""
 

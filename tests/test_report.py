@@ -212,11 +212,11 @@ def test_a_run_is_not_held_against_its_own_profile(records: list[Path], tmp_path
         ({"board": "host"}, "tiny runs on this computer and is right"),
         (
             {"accuracy": 0.5, "float_accuracy": 0.9},
-            "; 6 of 12 answers are those of the labels, in floating point 11; but 5 points of accuracy",
+            "; 6 of 12 are right by the labels, in floating point 11 of 12; but 5 points of accuracy",
         ),
         (
             {"accuracy": 0.5, "float_accuracy": 0.9, "samples": 200, "equal_samples": 200},
-            "; 50.0 % of 200 answers are those of the labels, in floating point 90.0 %; but the record lacks",
+            "; 50.0 % are right by the labels, in floating point 90.0 %; but the record lacks",
         ),
         ({"accuracy": None, "disagreements": 2}, "; 2 of 12 decisions differ from the float model's."),
         ({"memory": {"total_bytes": 1024, "limit_bytes": 2048}}, "with 50 % of the RAM and "),

@@ -28,7 +28,7 @@ from tinyhil.search.engine.cache import ArrayCache
 from tinyhil.search.engine.library import Engine, load_engine
 from tinyhil.search.evaluator import Evaluator, NumpyExecutor, Score, make_examples
 from tinyhil.search.space import Candidate, Choice, Space, make_space
-from tinyhil.search.trial import Trial
+from tinyhil.search.trial import unjudged
 
 MODEL = "fastgrnn_har"
 SMALL = "protonn_usps2"
@@ -135,7 +135,7 @@ def per_program(space: Space, candidates: Sequence[Candidate]) -> float:
     with tempfile.TemporaryDirectory() as folder:
         for number, candidate in enumerate(candidates):
             path = Path(folder) / f"{number}.yaml"
-            write_assignment(path, space, Trial(0, candidate, "full", 0, True, Score(0, 0, None, 0, 0.0)), "balanced")
+            write_assignment(path, space, unjudged(candidate), "balanced")
             request = Request("host", MODEL, assignment=path, results=Path(folder))
             outcome = run_request(request, boards, Path(folder) / "cache", lambda line: None, lambda *_: None)
             total += sum(outcome.wall_seconds[stage] for stage in ("compile", "build", "stream"))

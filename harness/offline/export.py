@@ -34,6 +34,7 @@ from tinyhil.harness.job.job import (
 from tinyhil.harness.measure.record import formats_of
 from tinyhil.harness.offline.export_room import little_room
 from tinyhil.harness.offline.export_sizes import compilers_for, state_sizes
+from tinyhil.harness.records.figures import at_worst
 from tinyhil.harness.records.schema import Run, read_record
 from tinyhil.harness.records.verdict import invalid_because
 from tinyhil.harness.settings.assets import asset
@@ -280,8 +281,8 @@ def _copied(memory: Mapping[str, Any]) -> str:
 
 
 def _worst(memory: Mapping[str, Any]) -> str:
-    stack = memory.get("stack_limit_bytes")
-    return "" if stack is None else f"; at worst {memory['static_bytes'] + stack:,} B, of it stack {stack:,} B"
+    worst = at_worst(memory)
+    return "" if worst is None else f"; at worst {worst:,} B, of it stack {memory['stack_limit_bytes']:,} B"
 
 
 def _bytes(size: int | None) -> str:

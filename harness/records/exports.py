@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tinyhil.errors import DataError
-from tinyhil.harness.records.figures import share_of
+from tinyhil.harness.records.figures import at_worst, share_of
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.quoting import csv_cell, markdown
 
@@ -102,12 +102,6 @@ def as_markdown(records: Sequence[RecordLike]) -> str:
 def _cells(record: RecordLike) -> list[str]:
     board = record["board"] + (" (emulated)" if record["emulator"] else "")
     return [record["model"], board, record["format"], *figures_of(record)]
-
-
-def at_worst(memory: Mapping[str, Any]) -> int | None:
-    """Bytes of static RAM and the deepest stack that there can be; None where that is not known."""
-    stack: int | None = memory.get("stack_limit_bytes")
-    return None if stack is None else int(memory["static_bytes"]) + stack
 
 
 def figures_of(record: RecordLike) -> list[str]:

@@ -104,3 +104,9 @@ def read_figures(path: Path) -> Figures:
 def share_of(accuracy: float, samples: int, digits: int = 1) -> str:
     """A share of samples in percent, of few of them in numbers: five samples make no percentage."""
     return f"{accuracy * samples:.0f} of {samples}" if samples < FEW else f"{100 * accuracy:.{digits}f} %"
+
+
+def at_worst(memory: Mapping[str, Any]) -> int | None:
+    """Bytes of static RAM and the deepest stack that there can be; None where that is not known."""
+    stack: int | None = memory.get("stack_limit_bytes")
+    return None if stack is None else int(memory["static_bytes"]) + stack

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tinyhil.harness.records.band import band, time_text
+from tinyhil.harness.records.figures import at_worst
 from tinyhil.harness.settings.text import in_short
 from tinyhil.preference import planned_by
 
@@ -104,11 +105,11 @@ def _memory(memory: Mapping[str, Any]) -> str:
     text = f"{memory['total_bytes']} B = {memory['static_bytes']} static + {memory['stack_bytes']} stack"
     text += f" + {memory['heap_bytes']} heap"
     text = text if memory["limit_bytes"] is None else f"{text} of {memory['limit_bytes']} B"
-    worst = memory.get("stack_limit_bytes")
+    worst = at_worst(memory)
     if worst is None:
         unknown = memory.get("stack_limit_unknown")
         return f"{text}; at worst unknown: {unknown}" if unknown else text
-    return f"{text}; at worst {memory['static_bytes'] + worst} B"
+    return f"{text}; at worst {worst} B"
 
 
 def copied(memory: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyhil.harness.records.band import band
+from tinyhil.harness.records.figures import at_worst
 from tinyhil.harness.records.terminal import copied
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.report import charts
@@ -84,9 +85,9 @@ def _tiles(record: RecordLike) -> str:
     ram_parts = f"{memory['static_bytes']:,} static" + (
         f" + {stack:,} stack" if stack is not None else ", stack unknown"
     )
-    worst = memory.get("stack_limit_bytes")
+    worst = at_worst(memory)
     if worst is not None:
-        ram_parts += f"; at worst {memory['static_bytes'] + worst:,} B"
+        ram_parts += f"; at worst {worst:,} B"
     elif memory.get("stack_limit_unknown"):
         ram_parts += f"; at worst unknown: {memory['stack_limit_unknown']}"
     accuracy, wanted = record["accuracy"], record.get("float_accuracy")

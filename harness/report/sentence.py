@@ -79,10 +79,8 @@ def _decided(record: RecordLike) -> str:
     if accuracy is None:
         differ = record.get("disagreements")
         return "" if differ is None else f"; {differ} of {total:,} decisions differ from the float model's"
-    beside = "" if wanted is None else f", in floating point {share_of(wanted, total).partition(' of ')[0]}"
-    right = share_of(accuracy, total)
-    right = right if " of " in right else f"{right} of {total:,}"
-    return f"; {right} answers are those of the labels{beside}"
+    beside = "" if wanted is None else f", in floating point {share_of(wanted, total)}"
+    return f"; {share_of(accuracy, total)} are right by the labels{beside}"
 
 
 def against_sentence(record: RecordLike, other: RecordLike) -> str:

@@ -25,9 +25,8 @@ from tinyhil.harness.measure.variant import Device
 from tinyhil.harness.records.verdict import gate_line
 from tinyhil.harness.settings.config import Boards
 from tinyhil.search.costs import Limits
-from tinyhil.search.evaluator import Score
 from tinyhil.search.space import Candidate, Space
-from tinyhil.search.trial import Trial, TrialLog
+from tinyhil.search.trial import Trial, TrialLog, unjudged
 
 Say = Callable[[str], None]
 
@@ -127,7 +126,7 @@ class Bench:
 
     def profile(self, candidate: Candidate) -> Profile:
         """What each operation of the candidate costs."""
-        trial = Trial(0, candidate, "full", 0, True, Score(0, 0, None, 0, 0.0))
+        trial = unjudged(candidate)
         return profile_run(self._run(trial), self.boards, self.cache_dir, self.say)
 
     def _run(self, trial: Trial) -> Outcome:

@@ -25,10 +25,9 @@ from tinyhil.passes.stored import bytes_in_flash
 from tinyhil.preference import LEAST, RAM
 from tinyhil.search.anchor import least
 from tinyhil.search.costs import Costs, Described, Limits, Run
-from tinyhil.search.evaluator import Score
 from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Candidate, Choice, Space
-from tinyhil.search.trial import Trial, TrialLog
+from tinyhil.search.trial import Trial, TrialLog, unjudged
 
 PROFILED_SAMPLES = 5
 MOST_PILOTS = 12
@@ -120,7 +119,7 @@ class Meter:
     def _arena(self, candidate: Candidate) -> int | None:
         """The bytes of arena for which it computes products again; None if it does not, or can not be made at all."""
         with suppress(ModelError):
-            return self.task.schedule_limit(Trial(0, candidate, "full", 0, True, Score(0, 0, None, 0, 0.0)))
+            return self.task.schedule_limit(unjudged(candidate))
         return None
 
     def confirm(self, candidate: Candidate) -> bool:
@@ -129,7 +128,7 @@ class Meter:
             return False
         bench = make_bench(self.task, TrialLog(None, self.task.problem.space, ""))
         try:
-            found = bench.measure(Trial(0, candidate, "full", 0, True, Score(0, 0, None, 0, 0.0))).latency_us
+            found = bench.measure(unjudged(candidate)).latency_us
         except BuildError:
             return False
         if found is not None:
@@ -344,8 +343,10 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
             if not meter.confirm(candidate):
                 break
             candidate, _ = least_of(meter, limit, ram_bytes)
-        if option == "--latency-us" and meter.confirmed:
-            candidate, value = min(meter.confirmed.items(), key=lambda item: item[1])
+        memory = meter.task.problem.memory
+        timed = [(us, one) for one, us in meter.confirmed.items() if memory.fits(one, ram_bytes)]
+        if option == "--latency-us" and timed:
+            value, candidate = min(timed, key=lambda pair: pair[0])
         if value <= asked:
             continue
         enough = math.ceil(value * slack)

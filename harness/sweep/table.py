@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tinyhil.harness.records.exports import FIGURES, MARKS, at_worst, figures_of
+from tinyhil.harness.records.exports import FIGURES, MARKS, figures_of
+from tinyhil.harness.records.figures import at_worst
 from tinyhil.harness.records.schema import Run, read_record
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.sweep.cell import Cell
