@@ -1,8 +1,8 @@
 """The graph every front end produces and every later stage reads.
 
 A `Graph` is a list of `Node`s in execution order over named values. Loops are nodes with a `body` graph (`Scan`,
-`Repeat`), which no later stage unrolls (a front end may: tflite_control.py). Names are
-unique over the whole nesting: one flat map of ranges or formats serves all levels.
+`Repeat`), which no later stage unrolls (a front end may: tflite_control.py). Names are unique over the whole nesting:
+one flat map of ranges or formats serves all levels.
 
 Shapes are those of one sample, with the batch axis (if the model has one) fixed to 1.
 """

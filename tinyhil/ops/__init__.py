@@ -57,7 +57,7 @@ from tinyhil.ops import (
     whole,
 )
 from tinyhil.ops import (
-    integral as integral,
+    integral as integral,  # has no operators: names of them
 )
 from tinyhil.ops.operator import Kernel, Operator
 
