@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyhil.harness.records.band import band
-from tinyhil.harness.records.figures import at_worst
+from tinyhil.harness.records.figures import at_worst, share_of
 from tinyhil.harness.records.terminal import copied
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.report import charts
@@ -90,7 +90,7 @@ def _tiles(record: RecordLike) -> str:
         ram_parts += f"; at worst {worst:,} B"
     elif memory.get("stack_limit_unknown"):
         ram_parts += f"; at worst unknown: {memory['stack_limit_unknown']}"
-    accuracy, wanted = record["accuracy"], record.get("float_accuracy")
+    accuracy, wanted = (_share(record.get(key), record["samples"]) for key in ("accuracy", "float_accuracy"))
     changed = record.get("disagreements")
     decided = "" if changed is None else f"{changed} decisions differ from float"
     return (
@@ -106,7 +106,7 @@ def _tiles(record: RecordLike) -> str:
                     record["flash_bytes"],
                     record.get("flash_limit_bytes"),
                 ),
-                _tile("accuracy", _percent(accuracy), f"float {_percent(wanted)}; {decided}".rstrip("; ")),
+                _tile("accuracy", accuracy, f"float {wanted}; {decided}".rstrip("; ")),
             )
         )
         + "</div>"
@@ -126,8 +126,8 @@ def _tile(what: str, value: str, more: str, used: float | None = None, limit: fl
     )
 
 
-def _percent(share: float | None) -> str:
-    return "unknown" if share is None else f"{100 * share:.2f} %"
+def _share(share: float | None, samples: int) -> str:
+    return "unknown" if share is None else share_of(share, samples, 2)
 
 
 def ticks_of(record: RecordLike) -> list[float | None]:
