@@ -262,6 +262,12 @@ def test_golden_records_are_made_checked_and_updated(files: Path, tmp_path: Path
     assert f"if the change is meant: hil golden update {path.relative_to(tmp_path)}" in done.stdout
     assert hil("golden", "update", path, cwd=tmp_path).returncode == 0
     assert hil("golden", "check", path, cwd=tmp_path).returncode == 0
+    write_tiny_model(files / "tiny.onnx", start=2)
+    retrained = hil("golden", "check", path, cwd=tmp_path)
+    write_tiny_model(files / "tiny.onnx")  # as the tests beside this one know it
+    check_failure(retrained, 1, "1 of 1 golden records differ")
+    assert "model: another file" in retrained.stdout
+    assert "unknown before" not in retrained.stdout
 
 
 @pytest.mark.parametrize(

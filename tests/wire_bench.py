@@ -38,9 +38,10 @@ from tinyhil.references.reference import quantize_inputs, run_reference
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def write_tiny_model(path: Path, inputs: int = 32, outputs: int = 4) -> Path:
-    """x (1, inputs) -> MatMul -> y (1, outputs). The weights differ, so that no two inputs are worth the same."""
-    weights = np.sin(np.arange(1, inputs * outputs + 1)).reshape(inputs, outputs).astype(np.float32)
+def write_tiny_model(path: Path, inputs: int = 32, outputs: int = 4, start: int = 1) -> Path:
+    """x (1, inputs) -> MatMul -> y (1, outputs). The weights differ, so that no two inputs are worth the same,
+    and with `start`."""
+    weights = np.sin(start + np.arange(inputs * outputs)).reshape(inputs, outputs).astype(np.float32)
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["y"], "mix")],
         "tiny",

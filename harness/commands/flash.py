@@ -32,4 +32,5 @@ def flash(boards_file: Path | None, bench_file: Path | None, format_: str, **opt
     where = loaded.port or "emulated"
     click.echo(f"board          {request.board} ({where})")
     click.echo(f"image          {loaded.image.hash.hex()}, {loaded.image.flash_bytes} B: written, verified, running")
+    click.echo(f"file           {loaded.image.load_path}")
     click.echo(f"flash          {loaded.flash_seconds:.2f} s, HELLO after {loaded.hello_seconds:.2f} s more")

@@ -23,6 +23,7 @@ from tinyhil.harness.job.inputs import Inputs
 from tinyhil.harness.measure.talk import log_folder
 from tinyhil.harness.mlperf.benchmarks import BENCHMARKS, Benchmark
 from tinyhil.harness.mlperf.runner_protocol import Device, Inference
+from tinyhil.harness.records.bench_stats import ticks_spread
 
 BUDGET = 2_000_000_000  # instructions; the slowest image needs a fifth
 BUDGET_SPENT = "instruction budget"  # as the emulator says
@@ -181,14 +182,9 @@ def _latency(
     asked: Asked, emulated: bool, ticks: Sequence[float], instructions: Sequence[float], clock_hz: int
 ) -> dict[str, Any]:
     """The key `latency`. On a real board microseconds of the firmware's own clock, whose rate it does not tell."""
-    median = float(np.median(ticks))
     known: dict[str, Any] = {
         "unit": asked.board.chip.tick if emulated else MICROSECONDS,
-        "min": min(ticks),
-        "median": median,
-        "p95": float(np.percentile(ticks, 95)),
-        "max": max(ticks),
-        "median_us": median / clock_hz * 1e6 if emulated else median,
+        **ticks_spread(ticks, clock_hz if emulated else int(1e6)),
         "clock_hz": clock_hz if emulated else None,
         "fidelity": fidelity_of(asked.board, emulated),
         "mode": "quiet",
@@ -197,5 +193,5 @@ def _latency(
         known["instructions"] = float(np.median(instructions))
         emulator = asked.board.chip.emulator
         if emulator is not None and emulator.error is not None:
-            known["low"], known["high"] = median * (1 - emulator.error), median * (1 + emulator.error)
+            known["low"], known["high"] = (known["median"] * (1 + side * emulator.error) for side in (-1, 1))
     return known

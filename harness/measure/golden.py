@@ -24,6 +24,7 @@ from tinyhil.harness.boards.locate import Place, locate
 from tinyhil.harness.job.job import Request, Streamed, open_model
 from tinyhil.harness.measure.record import make_record
 from tinyhil.harness.measure.run import run
+from tinyhil.harness.records.bench_stats import ticks_spread
 from tinyhil.harness.records.compare import Difference, compare
 from tinyhil.harness.records.figures import figures
 from tinyhil.harness.records.partial import writing
@@ -39,7 +40,7 @@ FOLDER = Path("results/golden")
 SAMPLES = 16
 SEED = 1
 FIELDS = ("schema_version", "board", "emulator", "model", "format", "samples", "bit_exact", "accuracy", "flash_bytes")
-OPTIONAL_FIELDS = ("output", "float_accuracy", "disagreements", "equal_samples")
+OPTIONAL_FIELDS = ("output", "float_accuracy", "disagreements", "equal_samples", "largest_output_error")
 PROVENANCE_FIELDS = ("compiler", "model_sha256")
 STREAMED = ("states", "steps")
 PHYSICAL = ".physical"  # between name and suffix of a physical board's record
@@ -244,7 +245,7 @@ def check_golden(path: Path, bench: Bench, samples: int | None = None) -> Checke
     """What the first `samples` of a golden record's order give otherwise now."""
     golden, record = read_golden(path)[1], measure(order_at(path, bench), bench, samples)
     differences = _with_samples(compare(figures(golden), figures(record)))
-    return Checked(path, record, differences, rows=tuple(changes(golden, record)))
+    return Checked(path, record, differences, rows=_rows(golden, record))
 
 
 def check_or_update(
@@ -274,7 +275,17 @@ def check_or_update(
     if record["samples"] > golden["samples"]:
         said = f"{golden['samples']} in the golden record, {record['samples']} in the test: most are held to nothing"
         differences.append(Difference("samples", said))
-    return Checked(path, record, differences, rows=tuple(changes(golden, record)))
+    return Checked(path, record, differences, rows=_rows(golden, record))
+
+
+def _rows(golden: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[Row, ...]:
+    """Their figures beside each other: times of the samples that were measured now, of boards of their boots."""
+    latency = dict(golden["latency"])
+    if "boots" not in golden:
+        raw = {key: golden["raw"][key][: record["samples"]] for key in ("ticks", "instructions")}
+        latency |= ticks_spread(raw["ticks"], None if latency["unit"] == "instructions" else latency["clock_hz"])
+        latency |= {"instructions": float(np.median(raw["instructions"]))} if raw["instructions"] else {}
+    return tuple(changes({**golden, "latency": latency}, record))
 
 
 def _with_samples(differences: list[Difference]) -> list[Difference]:

@@ -28,6 +28,7 @@ from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure import details
 from tinyhil.harness.measure.run import Outcome
 from tinyhil.harness.records.accelerator_costs import accelerator_of
+from tinyhil.harness.records.bench_stats import ticks_spread
 from tinyhil.harness.records.partial import writing
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.settings.assets import asset, in_checkout
@@ -190,11 +191,7 @@ def latency_of(
     is_count = board.chip.tick == "instructions"  # which take no known time
     latency: dict[str, Any] = {
         "unit": board.chip.tick,
-        "min": int(ticks.min()),
-        "median": float(np.median(ticks)),
-        "p95": float(np.percentile(ticks, 95)),
-        "max": int(ticks.max()),
-        "median_us": None if is_count else float(np.median(ticks)) / clock_hz * 1e6,
+        **ticks_spread(ticks, None if is_count else clock_hz),
         "clock_hz": clock_hz,
         "fidelity": fidelity_of(board, emulated),
         "mode": mode,

@@ -11,10 +11,24 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 LEAST_EFFECT = 0.01  # smaller changes are never failed for
 SPREADS = 3.0  # times the MAD of the medians of earlier runs
 HISTORY = 10  # earlier runs that count
 RESAMPLES = 2000
+
+
+def ticks_spread(ticks: Sequence[float] | np.ndarray, clock_hz: int | None) -> dict[str, float | None]:
+    """Of the ticks (samples): the least, `median`, `p95`, the most, and `median_us` at `clock_hz` (None: unknown)."""
+    median = float(np.median(ticks))
+    return {
+        "min": np.min(ticks).item(),
+        "median": median,
+        "p95": float(np.percentile(ticks, 95)),
+        "max": np.max(ticks).item(),
+        "median_us": median / clock_hz * 1e6 if clock_hz else None,
+    }
 
 
 @dataclass(frozen=True, slots=True)
