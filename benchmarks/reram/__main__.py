@@ -1,10 +1,10 @@
 """Strategies under the cost of a ReRAM accelerator, with the same number of evaluations for all.
 
-    python -m benchmarks.reram [lenet5|resnet8|vgg7|vgg13 ...] | pages
+    python -m benchmarks.reram [lenet5|resnet8|vgg7|vgg13 ...] | pages | pairs [NETWORK ...]
 
 Agents go on to the paper's episodes; their answers are noted on the way. What was measured stays in
 results/reram/<network>.jsonl; an interrupted run goes on behind its last line. `pages` writes the table and the
-pictures of docs/reram.md.
+pictures of docs/reram.md; `pairs` runs answers again that were kept without which pictures they decide right.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmarks.reram.cases import AGENTS, CASES, TUNED, VALUES, Case, Loaded, load_case
+from benchmarks.reram.pairs import RIGHT, completed, packed, right
 from benchmarks.reram.truth import COUNT, Table, load_table, tabled
 from benchmarks.trained_networks import MACHINE, NETWORKS, hash_of, machine
 from tinyhil.harness.search.tuning import TEACHER
 from tinyhil.native import default_cache_dir
 from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
 from tinyhil.search.engine.library import load_engine
-from tinyhil.search.evaluator import Evaluator
 from tinyhil.search.layers import layer_space
 from tinyhil.search.search_loop import Budget, search
 from tinyhil.search.search_problem import Ask, Asking, SearchProblem, Strategy
@@ -124,9 +124,7 @@ def measure(case: Case) -> Iterator[dict[str, Any]]:
             best = optimum(problem, table)
             facts = {"threshold": threshold, "strategy": "optimum", "seed": 0, "evaluations": COUNT}
             yield _row(problem, loaded, best, facts)
-        for learner, seed in learners(case, threshold):
-            if (threshold, learner.name, seed) in known:
-                continue
+        for learner, seed in missing_learners(case, threshold):
             if learner.name == TUNED:
                 problem = replace(loaded.problem(limits, seed), trained=fine_tuning(loaded))
             else:
@@ -172,6 +170,19 @@ def learners(case: Case, threshold: float) -> Iterator[tuple[Learner, int]]:
         yield Learner(name, agents(max(counts))[name], threshold, counts), seed
     for seed in TUNED_SEEDS if case.tuned and threshold == case.thresholds[0] else ():
         yield Learner(TUNED, agents(case.tuned)["ddpg"], threshold, (case.tuned,)), seed
+
+
+def missing_learners(case: Case, threshold: float) -> list[tuple[Learner, int]]:
+    """Those of which a count is not measured, with the counts that are not; first those of which none is."""
+    known = {
+        (row["strategy"], row["seed"], row.get("episodes")) for row in rows_of(case) if row["threshold"] == threshold
+    }
+    found = []
+    for learner, seed in learners(case, threshold):
+        counts = tuple(count for count in learner.counts if (learner.name, seed, count) not in known)
+        if counts:
+            found.append((len(counts) < len(learner.counts), replace(learner, counts=counts), seed))
+    return [(learner, seed) for _, learner, seed in sorted(found, key=lambda each: each[0])]
 
 
 def fine_tuning(loaded: Loaded) -> FineTuning:
@@ -228,14 +239,14 @@ def _row(problem: SearchProblem, loaded: Loaded, candidate: Candidate, facts: di
     cost = costs.cost(candidate)
     assert cost is not None
     seen = problem.evaluator.score(program)
-    held_out = Evaluator(loaded.problem(AcceleratorLimits()).evaluator.executor, loaded.held_out).score(program)
+    held_out = right(loaded, program)
     assert seen.correct is not None
-    assert held_out.correct is not None
     return {
         **facts,
         "values": VALUES,
         "accuracy": seen.correct / seen.samples,
-        "held_out": held_out.correct / held_out.samples,
+        "held_out": float(held_out.mean()),
+        RIGHT: packed(held_out),
         "float_accuracy": loaded.searched.float_accuracy,
         "float_held_out": loaded.held_out.float_accuracy,
         "cost": costs.relative(cost),
@@ -256,21 +267,29 @@ def rows_of(case: Case) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
+def _keep(case: Case, rows: Iterable[dict[str, Any]]) -> None:
+    (RESULTS / f"{case.name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
 def main(arguments: list[str]) -> None:
     if arguments == ["pages"]:
         from benchmarks.reram.pages import write_pages
 
         write_pages({case: rows_of(case) for case in CASES})
         return
+    if arguments[:1] == ["pairs"]:
+        for case in CASES:
+            if case.name in arguments or len(arguments) == 1:
+                _keep(case, list(completed(rows_of(case), load_case(case))))
+        return
     measured_at = provenance()
     RESULTS.mkdir(parents=True, exist_ok=True)
     for case in CASES:
         if arguments and case.name not in arguments:
             continue
-        path, known = RESULTS / f"{case.name}.jsonl", rows_of(case)
-        path.write_text("".join(f"{json.dumps(row)}\n" for row in known))
+        _keep(case, rows_of(case))
         for row in measure(case):
-            with path.open("a") as file:
+            with (RESULTS / f"{case.name}.jsonl").open("a") as file:
                 file.write(json.dumps({**row, **measured_at}) + "\n")
             facts = (row[name] for name in ("threshold", "strategy", "seed", "accuracy", "held_out"))
             print(case.name, *facts, flush=True)
