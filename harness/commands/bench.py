@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tinyhil import errors
-from tinyhil.harness.commands import common
+from tinyhil.harness.commands import common, option
 from tinyhil.harness.commands.common import end_with, read_boards, say
 
 if TYPE_CHECKING:
@@ -19,25 +19,19 @@ AT_LEAST_ONE = click.IntRange(min=1)
 
 
 @click.command()
-@click.option("--board", required=True, help="Board to measure, as for `hil run`; see `hil boards`.")
+@option.text("--board", "Board to measure, as for `hil run`; see `hil boards`.", required=True)
 @common.model_options
-@click.option(
-    "--inputs", type=click.Path(path_type=Path), help=".npz or .npy to run on; default: the model's data set."
-)
+@option.path("--inputs", ".npz or .npy to run on; default: the model's data set.")
 @common.calibrate_options
 @common.memory_options
 @common.PORT_OPTION
 @common.NO_FLASH_OPTION
-@click.option("--resets", type=AT_LEAST_ONE, default=3, show_default=True, help="Boots, each a sample of its own.")
-@click.option("--inferences", type=AT_LEAST_ONE, default=30, show_default=True, help="Measured in each boot.")
-@click.option(
-    "--warm-up", type=click.IntRange(min=0), default=1, show_default=True, help="More of them first, left out."
-)
-@click.option(
-    "--against", type=click.Path(exists=True, path_type=Path), help="Record that must hold; exits with 1 if not."
-)
+@option.text("--resets", "Boots, each a sample of its own.", type=AT_LEAST_ONE, default=3)
+@option.text("--inferences", "Measured in each boot.", type=AT_LEAST_ONE, default=30)
+@option.count("--warm-up", "More of them first, left out.", least=0, default=1)
+@option.path("--against", "Record that must hold; exits with 1 if not.", exists=True)
 @common.RESULTS_OPTION
-@click.option("--json", "as_json", is_flag=True, help="Print the record alone on stdout.")
+@option.flag("--json", "as_json", "Print the record alone on stdout.")
 @common.bench_options
 def bench(
     boards_file: Path | None,

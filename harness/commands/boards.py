@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tinyhil import errors
+from tinyhil.harness.commands import option
 from tinyhil.harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, read_boards, say
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from tinyhil.harness.boards.survey import Seen
 
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-PORT_OPTION = click.option("--port", help="Serial port of the board; default: found by USB identity or the bench file.")
+PORT_OPTION = option.text("--port", "Serial port of the board; default: found by USB identity or the bench file.")
 
 
 class Duration(click.ParamType):
@@ -33,8 +34,8 @@ class Duration(click.ParamType):
 
 
 @click.group(invoke_without_command=True)
-@click.option("--fidelity", is_flag=True, help="Say what the numbers of each board and emulator mean.")
-@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+@option.flag("--fidelity", "Say what the numbers of each board and emulator mean.")
+@option.flag("--json", "as_json", "Print the list as JSON.")
 @BENCH_OPTION
 @BOARDS_OPTION
 @click.pass_context
@@ -84,7 +85,7 @@ def _plain(one: Seen) -> dict[str, Any]:
 
 
 @boards.command()
-@click.option("--yaml", "as_yaml", is_flag=True, help="Print entries for the bench file of what has none yet.")
+@option.flag("--yaml", "as_yaml", "Print entries for the bench file of what has none yet.")
 @click.pass_obj
 def scan(known: Any, as_yaml: bool) -> None:
     """List every USB serial port and remote board; nothing is opened, so nothing is reset."""
@@ -108,8 +109,8 @@ def scan(known: Any, as_yaml: bool) -> None:
 @boards.command()
 @click.argument("name")
 @PORT_OPTION
-@click.option("--for", "seconds", type=Duration(), default="1h", show_default=True, help="How long: 90s, 30m, 2h.")
-@click.option("--note", default="", help="Shown to those who want the board.")
+@option.text("--for", "seconds", "How long: 90s, 30m, 2h.", type=Duration(), default="1h")
+@option.text("--note", "Shown to those who want the board.", default="")
 @click.pass_obj
 def lock(known: Any, name: str, port: str | None, seconds: float, note: str) -> None:
     """Reserve a board: others wait or are refused until it expires. Your own runs go on."""
@@ -123,7 +124,7 @@ def lock(known: Any, name: str, port: str | None, seconds: float, note: str) -> 
 @boards.command()
 @click.argument("name")
 @PORT_OPTION
-@click.option("--force", is_flag=True, help="Take away another's reservation; end the process that uses the board.")
+@option.flag("--force", "Take away another's reservation; end the process that uses the board.")
 @click.pass_obj
 def unlock(known: Any, name: str, port: str | None, force: bool) -> None:
     """End a reservation."""
@@ -142,9 +143,7 @@ def unlock(known: Any, name: str, port: str | None, force: bool) -> None:
 @boards.command()
 @click.argument("name")
 @PORT_OPTION
-@click.option(
-    "--steps", default="reset,touch,reflash,power", show_default=True, help="What may be tried, with commas between."
-)
+@option.text("--steps", "What may be tried, with commas between.", default="reset,touch,reflash,power")
 @WAIT_OPTION
 @click.pass_obj
 def heal(known: Any, name: str, port: str | None, steps: str, wait_s: float | None) -> None:

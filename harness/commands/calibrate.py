@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tinyhil.harness.commands import common
+from tinyhil.harness.commands import common, option
 from tinyhil.harness.commands.common import say
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("model")
-@click.option("--inputs", type=click.Path(path_type=Path), help="Inputs to observe; default: the training part.")
-@click.option("--out", type=click.Path(path_type=Path), help="Default: beside the model, where `hil run` finds it.")
+@option.path("--inputs", "Inputs to observe; default: the training part.")
+@option.path("--out", "Default: beside the model, where `hil run` finds it.")
 @common.correction_options("in --format")
 @common.format_options
 @common.stream_options

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from tinyhil.harness.commands import common
+from tinyhil.harness.commands import common, option
 from tinyhil.harness.commands.common import read_boards, say
 
 
 @click.command("calibrate-cycles")
-@click.option("--board", required=True, help="Board to time, as for `hil run`; see `hil boards`.")
+@option.text("--board", "Board to time, as for `hil run`; see `hil boards`.", required=True)
 @common.PORT_OPTION
 @common.WAIT_OPTION
 @common.BENCH_OPTION

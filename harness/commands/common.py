@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
-import math
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from tinyhil.harness.commands import option
+from tinyhil.harness.commands.option import Command
 from tinyhil.preference import PREFERENCES
 
 if TYPE_CHECKING:
@@ -18,14 +19,9 @@ if TYPE_CHECKING:
 
     from tinyhil.harness.settings.config import Boards
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
 FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
-BOARDS_OPTION = click.option(
-    "--boards-file",
-    type=click.Path(path_type=Path),
-    help="A file of your own boards and chips, beside those that ship; its keys: `hil schema boards`.",
+BOARDS_OPTION = option.path(
+    "--boards-file", "A file of your own boards and chips, beside those that ship; its keys: `hil schema boards`."
 )
 
 
@@ -57,19 +53,11 @@ class PassName(click.ParamType):
         return click.Choice([one.name for one in PASSES])
 
 
-FORMAT_OPTION = click.option(
-    "--format",
-    "format_",
-    default="fixed16",
-    show_default=True,
-    callback=_not_both,
-    help="Number format of every tensor, see `hil formats`.",
+FORMAT_OPTION = option.text(
+    "--format", "format_", "Number format of every tensor, see `hil formats`.", default="fixed16", callback=_not_both
 )
-ASSIGNMENT_OPTION = click.option(
-    "--assignment",
-    type=click.Path(path_type=Path),
-    callback=_not_both,
-    help="File with a format per value, instead of --format.",
+ASSIGNMENT_OPTION = option.path(
+    "--assignment", "File with a format per value, instead of --format.", callback=_not_both
 )
 
 
@@ -94,19 +82,15 @@ def correction_options(where: str) -> Callable[[Command], Command]:
             "--equalize": "Write another model: channels of neighbouring layers of one size.",
         }
         for name, help_ in flags.items():
-            chosen = click.option(name, is_flag=True, help=help_)(chosen)
+            chosen = option.flag(name, help_)(chosen)
         return cast(Command, chosen)
 
     return decorated
 
 
-MODEL_OPTION = click.option(
-    "--model", required=True, help="Name in the zoo, or path to an .onnx, .dsl or .tflite file."
-)
-INPUTS_OPTION = click.option(
-    "--inputs",
-    type=click.Path(path_type=Path),
-    help=".npz (x, and labels y if any) or .npy to run on; a model of the zoo: its samples.",
+MODEL_OPTION = option.text("--model", "Name in the zoo, or path to an .onnx, .dsl or .tflite file.", required=True)
+INPUTS_OPTION = option.path(
+    "--inputs", ".npz (x, and labels y if any) or .npy to run on; a model of the zoo: its samples."
 )
 
 
@@ -114,28 +98,23 @@ def prefer_option(
     default: str | None = None, usual: str = "as --assignment was found with, else balanced"
 ) -> Callable[[Any], Any]:
     """`--prefer`: whether time or memory counts; `default` None: `usual`."""
-    return click.option(
+    return option.choice(
+        PREFERENCES,
         "--prefer",
-        type=click.Choice(PREFERENCES),
-        default=default,
-        show_default=usual if default is None else True,
-        help="What counts where they disagree. latency: layer by layer and whole samples wherever these fit; ram: the "
+        "What counts where they disagree. latency: layer by layer and whole samples wherever these fit; ram: the "
         "smallest arena and the least input; least: smaller still, computing halos again; balanced: less RAM where it "
         "costs next to no time, or where RAM is short.",
+        default=default,
+        show_default=usual if default is None else True,
     )
 
 
-MODE_OPTION = click.option(
-    "--mode",
-    type=click.Choice(["quiet", "stream"]),
-    default="quiet",
-    show_default=True,
-    help="quiet: wire idle while timing; stream: receive during inference.",
+MODE_OPTION = option.choice(
+    ("quiet", "stream"), "--mode", "quiet: wire idle while timing; stream: receive during inference.", default="quiet"
 )
-RAM_OPTION = click.option(
+RAM_OPTION = option.count(
     "--ram",
-    type=click.IntRange(min=1),
-    help="Most bytes of RAM for arena and input: of the schedules that fit the fastest by the model, halos computed "
+    "Most bytes of RAM for arena and input: of the schedules that fit the fastest by the model, halos computed "
     "again if need be.",
 )
 
@@ -145,20 +124,18 @@ def memory_options(command: Command) -> Command:
     return prefer_option()(RAM_OPTION(command))
 
 
-CALIBRATE_OPTION = click.option(
-    "--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on."
-)
+CALIBRATE_OPTION = option.path("--calibrate", "Inputs to calibrate the ranges on.")
 
 
 def calibrate_by_option(default: str | None = None) -> Callable[[Any], Any]:
     """`--calibrate-by`: what of its ranges is kept; `default` None: as the assignment file says."""
-    return click.option(
+    return option.choice(
+        ("minmax", "percentile", "kl", "mse", "paper-literal"),
         "--calibrate-by",
-        type=click.Choice(["minmax", "percentile", "kl", "mse", "paper-literal"]),
+        "What of its range a format is fitted to: all, all but one value in a thousand, what loses least, "
+        "or as a paper prints it (`hil docs formats`).",
         default=default,
         show_default="as --assignment was found with, else minmax" if default is None else True,
-        help="What of its range a format is fitted to: all, all but one value in a thousand, what loses least, "
-        "or as a paper prints it (`hil docs formats`).",
     )
 
 
@@ -167,46 +144,21 @@ def calibrate_options(command: Command) -> Command:
     return CALIBRATE_OPTION(calibrate_by_option()(command))
 
 
-class Finite(click.FloatRange):
-    """A range that NaN and infinity are not in: no comparison tells that a NaN lies outside."""
-
-    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
-        """click.BadParameter for what is no finite number of the range."""
-        number = float(super().convert(value, parameter, context))
-        if not math.isfinite(number):
-            self.fail(f"{value} is no finite number", parameter, context)
-        return number
-
-
-PORT_OPTION = click.option(
-    "--port", help="Serial port or pyserial URL of the board; default: found by USB identity, else emulated."
+PORT_OPTION = option.text(
+    "--port", "Serial port or pyserial URL of the board; default: found by USB identity, else emulated."
 )
-EMULATOR_OPTION = click.option(
-    "--emulator", help="Another emulator of the chip, for a second opinion: `hil boards --fidelity`."
+EMULATOR_OPTION = option.text(
+    "--emulator", "Another emulator of the chip, for a second opinion: `hil boards --fidelity`."
 )
-TIMEOUT_OPTION = click.option(
-    "--timeout",
-    "timeout_s",
-    type=Finite(min=0.1),
-    default=30.0,
-    show_default=True,
-    help="Seconds without progress before the board is given up.",
+TIMEOUT_OPTION = option.number(
+    "--timeout", "timeout_s", "Seconds without progress before the board is given up.", least=0.1, default=30.0
 )
-RESULTS_OPTION = click.option(
-    "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for records."
+RESULTS_OPTION = option.path("--results", "Folder for records.", default=Path("results"))
+BENCH_OPTION = option.path("--bench", "bench_file", "Bench file; default: ~/.config/tinyhil/bench.yaml.")
+WAIT_OPTION = option.number(
+    "--wait", "wait_s", "Seconds to wait for a board that is in use; default: 30, or as the bench file says."
 )
-BENCH_OPTION = click.option(
-    "--bench", "bench_file", type=click.Path(path_type=Path), help="Bench file; default: ~/.config/tinyhil/bench.yaml."
-)
-WAIT_OPTION = click.option(
-    "--wait",
-    "wait_s",
-    type=Finite(min=0),
-    help="Seconds to wait for a board that is in use; default: 30, or as the bench file says.",
-)
-NO_FLASH_OPTION = click.option(
-    "--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image."
-)
+NO_FLASH_OPTION = option.flag("--no-flash", "Real boards: never write; the firmware there must be this image.")
 
 
 def joined(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> str | None:
@@ -226,20 +178,16 @@ def _states(context: click.Context, parameter: click.Parameter, value: tuple[str
 
 def stream_options(command: Command) -> Command:
     """What is to be known of a model with states."""
-    state = click.option(
+    state = option.text(
         "--state",
         "states",
+        "This input of the model is a state that goes on as this output; may be repeated. Default: by their "
+        "names; `--state none`: there is none.",
         multiple=True,
         metavar="IN=OUT",
         callback=_states,
-        help="This input of the model is a state that goes on as this output; may be repeated. Default: by their "
-        "names; `--state none`: there is none.",
     )
-    steps = click.option(
-        "--steps",
-        type=click.IntRange(min=1),
-        help="Models with states: steps of one sample. Default: what the inputs show.",
-    )
+    steps = option.count("--steps", "Models with states: steps of one sample. Default: what the inputs show.")
     return state(steps(command))
 
 
@@ -257,13 +205,13 @@ def tflite_options(command: Command) -> Command:
             raise click.UsageError("--tflite-rounding belongs to a .tflite file: give --model")
         return command(*args, **options)
 
-    option = click.option(
+    rounding_option = option.choice(
+        ("tflm", "litert", "cmsis-nn"),
         "--tflite-rounding",
         "rounding",
-        type=click.Choice(["tflm", "litert", "cmsis-nn"]),
-        help="Whose integers a .tflite file gives. Default: LiteRT's; with variables TensorFlow Lite Micro's.",
+        "Whose integers a .tflite file gives. Default: LiteRT's; with variables TensorFlow Lite Micro's.",
     )
-    return then_options(cast(Command, option(named)))
+    return then_options(cast(Command, rounding_option(named)))
 
 
 def then_options(command: Command) -> Command:
@@ -279,12 +227,8 @@ def then_options(command: Command) -> Command:
             raise click.UsageError("--then names a second model, and --hop belongs to it: give --model and --then")
         return command(*args, **options)
 
-    second = click.option("--then", metavar="MODEL", help="A second .tflite model that takes what the first one gives.")
-    hop = click.option(
-        "--hop",
-        type=click.IntRange(min=1),
-        help="With --then: how many numbers of a window of the first model are new. Default: all.",
-    )
+    second = option.text("--then", "A second .tflite model that takes what the first one gives.", metavar="MODEL")
+    hop = option.count("--hop", "With --then: how many numbers of a window of the first model are new. Default: all.")
     return cast(Command, second(hop(joined)))
 
 

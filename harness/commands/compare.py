@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tinyhil import errors
-from tinyhil.harness.commands import common
+from tinyhil.harness.commands import common, option
 from tinyhil.harness.commands.common import read_boards, say
 
 EXISTING = click.Path(exists=True, path_type=Path)
@@ -18,29 +18,22 @@ EXISTING = click.Path(exists=True, path_type=Path)
 @click.command()
 @click.argument("before", type=EXISTING, required=False)
 @click.argument("now", type=EXISTING, required=False)
-@click.option("--engines", help="Instead of records: measure these engines, between commas; `tinyhil` is ours.")
-@click.option("--models", help="With --engines: models, between commas; files of one network joined by +.")
-@click.option("--boards", "board_names", help="With --engines: boards, between commas.")
-@click.option("--inputs", type=EXISTING, help="With --engines: samples. Default: noise.")
-@click.option("--samples", type=click.IntRange(min=1), default=4, show_default=True, help="With --engines: how many.")
-@click.option("--format", "format_", default="int8", show_default=True, help="With --engines: our number format.")
-@click.option("--engine-source", type=EXISTING, help="With --engines: a checkout. Default: found in HIL_ENGINES.")
-@click.option("--tensors", is_flag=True, help="With --engines: name the first tensor that is not as ours, too.")
+@option.text("--engines", "Instead of records: measure these engines, between commas; `tinyhil` is ours.")
+@option.text("--models", "With --engines: models, between commas; files of one network joined by +.")
+@option.text("--boards", "board_names", "With --engines: boards, between commas.")
+@option.text("--inputs", "With --engines: samples. Default: noise.", type=EXISTING)
+@option.count("--samples", "With --engines: how many.", default=4)
+@option.text("--format", "format_", "With --engines: our number format.", default="int8")
+@option.text("--engine-source", "With --engines: a checkout. Default: found in HIL_ENGINES.", type=EXISTING)
+@option.flag("--tensors", "With --engines: name the first tensor that is not as ours, too.")
 @common.RESULTS_OPTION
 @common.BENCH_OPTION
 @common.BOARDS_OPTION
-@click.option("--better-is-fine", is_flag=True, help="Pass what became smaller, faster or more accurate.")
-@click.option("--json", "as_json", is_flag=True, help="Print differences and tables as JSON.")
-@click.option(
-    "--as",
-    "table_format",
-    type=click.Choice(["text", "md", "html"]),
-    default="text",
-    show_default=True,
-    help="Form of the table of what changed.",
-)
-@click.option("--all", "with_equal", is_flag=True, help="With figures that are the same in the table.")
-@click.option("--out", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write the tables into a file.")
+@option.flag("--better-is-fine", "Pass what became smaller, faster or more accurate.")
+@option.flag("--json", "as_json", "Print differences and tables as JSON.")
+@option.choice(("text", "md", "html"), "--as", "table_format", "Form of the table of what changed.", default="text")
+@option.flag("--all", "with_equal", "With figures that are the same in the table.")
+@option.path("--out", "-o", "Write the tables into a file.", dir_okay=False)
 def compare(
     before: Path | None,
     now: Path | None,

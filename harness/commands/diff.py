@@ -9,24 +9,24 @@ from typing import Any
 import click
 
 from tinyhil import errors
-from tinyhil.harness.commands import common
+from tinyhil.harness.commands import common, option
 from tinyhil.harness.commands.common import read_boards, say
 
 
 @click.command()
 @click.argument("engines", nargs=-1, metavar="[A B]")
-@click.option("--board", help="Board to compare with this computer, named as for `hil run`. With A B: default host.")
+@option.text("--board", "Board to compare with this computer, named as for `hil run`. With A B: default host.")
 @common.model_options
 @common.INPUTS_OPTION
 @common.calibrate_options
 @common.memory_options
-@click.option("--sample", type=click.IntRange(min=0), default=0, show_default=True, help="Which of the inputs.")
+@option.count("--sample", "Which of the inputs.", least=0, default=0)
 @common.PORT_OPTION
 @common.EMULATOR_OPTION
-@click.option("--engine-source", type=click.Path(path_type=Path), help="With A B: a checkout. Default: HIL_ENGINES.")
+@option.path("--engine-source", "With A B: a checkout. Default: HIL_ENGINES.")
 @common.NO_FLASH_OPTION
 @common.TIMEOUT_OPTION
-@click.option("--json", "as_json", is_flag=True, help="Print the comparison alone on stdout, as one JSON object.")
+@option.flag("--json", "as_json", "Print the comparison alone on stdout, as one JSON object.")
 @common.bench_options
 def diff(
     engines: tuple[str, ...],

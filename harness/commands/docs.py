@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tinyhil.harness.commands import option
 from tinyhil.harness.commands.common import say
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def _topics(context: click.Context, parameter: click.Parameter, incomplete: str)
 
 @click.command()
 @click.argument("topic", required=False, shell_complete=_topics)
-@click.option("--find", metavar="WORD", help="Print the lines of all pages that hold the word.")
+@option.text("--find", "Print the lines of all pages that hold the word.", metavar="WORD")
 def docs(topic: str | None, find: str | None) -> None:
     """Print a page of the documentation, without a network; without TOPIC, list the pages."""
     from tinyhil.errors import ConfigError

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tinyhil.harness.commands.common import BENCH_OPTION, BOARDS_OPTION, Finite, console, read_boards, say
+from tinyhil.harness.commands import option
+from tinyhil.harness.commands.common import BENCH_OPTION, BOARDS_OPTION, console, read_boards, say
 
 if TYPE_CHECKING:
     from tinyhil.harness.measure.echo import EchoResult
@@ -18,13 +19,11 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--board", help="Test the wire of this board too: ten seconds of echo. A real one loses its program.")
-@click.option("--port", help="With --board: serial port or pyserial URL of the board.")
-@click.option("--seconds", type=Finite(min=0.1), default=10.0, show_default=True, help="With --board: so long.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was found alone on stdout, as one JSON object.")
-@click.option(
-    "--fix", is_flag=True, help="Print the lines that get what is missing, alone on stdout: `| sh` types them."
-)
+@option.text("--board", "Test the wire of this board too: ten seconds of echo. A real one loses its program.")
+@option.text("--port", "With --board: serial port or pyserial URL of the board.")
+@option.number("--seconds", "With --board: so long.", least=0.1, default=10.0)
+@option.flag("--json", "as_json", "Print what was found alone on stdout, as one JSON object.")
+@option.flag("--fix", "Print the lines that get what is missing, alone on stdout: `| sh` types them.")
 @BENCH_OPTION
 @BOARDS_OPTION
 def doctor(

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tinyhil.harness.commands import common
+from tinyhil.harness.commands import common, option
 from tinyhil.harness.commands.common import read_boards, say
 
 
@@ -17,14 +17,10 @@ from tinyhil.harness.commands.common import read_boards, say
 @common.format_options
 @common.INPUTS_OPTION
 @common.calibrate_options
-@click.option("--samples", type=click.IntRange(min=1), default=20, show_default=True, help="Count zeros on so many.")
-@click.option("--technology", help="Prices of operations and accesses, by name; `hil docs energy` has the table.")
-@click.option(
-    "--technologies",
-    type=click.Path(path_type=Path),
-    help="Prices of your own, beside harness/energy/technologies.yaml.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the result alone on stdout, as one JSON object.")
+@option.count("--samples", "Count zeros on so many.", default=20)
+@option.text("--technology", "Prices of operations and accesses, by name; `hil docs energy` has the table.")
+@option.path("--technologies", "Prices of your own, beside harness/energy/technologies.yaml.")
+@option.flag("--json", "as_json", "Print the result alone on stdout, as one JSON object.")
 @common.BOARDS_OPTION
 def energy(as_json: bool, format_: str, boards_file: Path | None, **options: Any) -> None:
     """Model what a sample costs in energy: products, SRAM and DRAM, with the zeros that samples and weights show.

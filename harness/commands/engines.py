@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from tinyhil.harness.commands import option
+
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
+@option.flag("--json", "as_json", "Print them as JSON.")
 def engines(as_json: bool) -> None:
     """List the engines of others that `hil run --engine` knows, and how to get their sources."""
     import json

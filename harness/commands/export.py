@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tinyhil.codegen.export_kinds import KINDS
-from tinyhil.harness.commands import common
+from tinyhil.harness.commands import common, option
 
 
 @click.command()
@@ -16,29 +16,22 @@ from tinyhil.harness.commands import common
 @click.argument("model")
 @common.stream_options
 @common.tflite_options
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The .zip to write.")
+@option.path("--out", "The .zip to write.", dir_okay=False, required=True)
 @common.format_options
 @common.calibrate_options
-@click.option(
-    "--name", help="What every name of the library begins with; default: the model's, with `_net` where C has it."
-)
-@click.option(
+@option.text("--name", "What every name of the library begins with; default: the model's, with `_net` where C has it.")
+@option.choice(
+    ("static", "caller"),
     "--arena",
-    type=click.Choice(["static", "caller"]),
+    "Whose memory the tensors live in: the library's own, or what the caller gives with every call.",
     default="static",
-    show_default=True,
-    help="Whose memory the tensors live in: the library's own, or what the caller gives with every call.",
 )
-@click.option("--classes", help="Names of the classes, separated by commas; default: the model's own.")
-@click.option(
-    "--record", type=click.Path(path_type=Path), help="Record of `hil run` whose figures go into the read-me."
-)
-@click.option("--board", help="Arrange and optimize it for the processor of this board, as `hil run` does.")
+@option.text("--classes", "Names of the classes, separated by commas; default: the model's own.")
+@option.path("--record", "Record of `hil run` whose figures go into the read-me.")
+@option.text("--board", "Arrange and optimize it for the processor of this board, as `hil run` does.")
 @common.prefer_option()
 @common.BOARDS_OPTION
-@click.option(
-    "--sizes", is_flag=True, help="Compile it with the compilers here; print flash and RAM, also into the read-me."
-)
+@option.flag("--sizes", "Compile it with the compilers here; print flash and RAM, also into the read-me.")
 def export(format_: str, boards_file: Path | None, **options: Any) -> None:
     """Write MODEL as a library for other firmware, as a package of KIND."""
     from tinyhil.harness.offline.export import Wanted

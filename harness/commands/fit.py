@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tinyhil import errors
-from tinyhil.harness.commands import common
+from tinyhil.harness.commands import common, option
 from tinyhil.harness.commands.common import read_boards, say
 from tinyhil.preference import RAM
 
@@ -16,29 +16,27 @@ from tinyhil.preference import RAM
 @click.command()
 @click.argument("model")
 @common.stream_options
-@click.option(
+@option.text(
     "--boards",
     "--board",
     "names",
+    "Boards, with commas between or one by one; all: every chip's board.",
     multiple=True,
     default=("all",),
     callback=common.joined,
-    help="Boards, with commas between or one by one; all: every chip's board.  [default: all]",
 )
-@click.option(
+@option.text(
     "--formats",
+    "Number formats, with commas between.  [default: fixed8,int8,fixed16]",
     multiple=True,
     callback=common.joined,
-    help="Number formats, with commas between.  [default: fixed8,int8,fixed16]",
 )
-@click.option(
-    "--inputs", type=click.Path(path_type=Path), help="Samples: how many decisions differ from the float model's."
-)
+@option.path("--inputs", "Samples: how many decisions differ from the float model's.")
 @common.CALIBRATE_OPTION
 @common.calibrate_by_option("minmax")
-@click.option("--samples", type=click.IntRange(min=1), help="Judge on so many samples, evenly spread.")
+@option.count("--samples", "Judge on so many samples, evenly spread.")
 @common.prefer_option(RAM)
-@click.option("--json", "as_json", is_flag=True, help="Print the table as one JSON object.")
+@option.flag("--json", "as_json", "Print the table as one JSON object.")
 @common.BOARDS_OPTION
 @common.BENCH_OPTION
 def fit(names: str, as_json: bool, boards_file: Path | None, bench_file: Path | None, **options: Any) -> None:

@@ -7,19 +7,17 @@ from typing import Any
 
 import click
 
-from tinyhil.harness.commands import common
+from tinyhil.harness.commands import common, option
 from tinyhil.harness.commands.common import read_boards, say
 
 
 @click.command()
-@click.option(
-    "--board", required=True, help="Board to flash: uno, due, h747, or a name of the bench file; see `hil boards`."
-)
+@option.text("--board", "Board to flash: uno, due, h747, or a name of the bench file; see `hil boards`.", required=True)
 @common.model_options
 @common.calibrate_options
 @common.MODE_OPTION
 @common.memory_options
-@click.option("--port", help="Serial port of the board; default: found by USB identity, else an emulated board.")
+@option.text("--port", "Serial port of the board; default: found by USB identity, else an emulated board.")
 @common.bench_options
 def flash(boards_file: Path | None, bench_file: Path | None, format_: str, **options: Any) -> None:
     """Build, write into the board, verify, and wait for the HELLO that proves it."""

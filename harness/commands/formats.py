@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import click
 
+from tinyhil.harness.commands import option
+
 
 @click.command()
-@click.option("--family", help="Only this family: fixed, posit, ...; `hil docs formats` has them all.")
-@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+@option.text("--family", "Only this family: fixed, posit, ...; `hil docs formats` has them all.")
+@option.flag("--json", "as_json", "Print the list as JSON.")
 def formats(family: str | None, as_json: bool) -> None:
     """List the number formats with range, precision and measured cost per chip."""
     import json

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tinyhil.harness.commands import common
+from tinyhil.harness.commands import common, option
 from tinyhil.harness.commands.common import read_boards, say
 
 MLPERF_TINY = "mlperf-tiny"
@@ -17,17 +17,16 @@ MLPERF_TINY = "mlperf-tiny"
 @click.argument("model")
 @common.stream_options
 @common.tflite_options
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Project folder.")
+@option.path("--out", "Project folder.", file_okay=False, required=True)
 @common.format_options
 @common.calibrate_options
-@click.option(
+@option.choice(
+    ("hil", MLPERF_TINY),
     "--protocol",
-    type=click.Choice(["hil", MLPERF_TINY]),
+    "What the firmware speaks: ours, or that of MLPerf Tiny's runner.",
     default="hil",
-    show_default=True,
-    help="What the firmware speaks: ours, or that of MLPerf Tiny's runner.",
 )
-@click.option("--energy", is_flag=True, help="With mlperf-tiny: for energy mode (9600 Bd, timestamps on a pin).")
+@option.flag("--energy", "With mlperf-tiny: for energy mode (9600 Bd, timestamps on a pin).")
 @common.memory_options
 @common.BOARDS_OPTION
 def generate(format_: str, boards_file: Path | None, **options: Any) -> None:

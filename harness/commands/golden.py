@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tinyhil import errors
+from tinyhil.harness.commands import option
 from tinyhil.harness.commands.common import (
     BENCH_OPTION,
     BOARDS_OPTION,
@@ -20,12 +21,11 @@ from tinyhil.harness.commands.common import (
     stream_options,
 )
 
-FOLDER_OPTION = click.option(
+FOLDER_OPTION = option.path(
     "--golden",
     "folder",
-    type=click.Path(path_type=Path),
+    "Folder of the golden records.",
     show_default="hil_golden of pyproject.toml, else results/golden",
-    help="Folder of the golden records.",
 )
 RESETS = 3  # boots of a physical board
 PATHS = click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
@@ -39,8 +39,8 @@ def golden() -> None:
 @golden.command()
 @PATHS
 @FOLDER_OPTION
-@click.option("--samples", type=click.IntRange(min=1), help="Only the first N samples of each record.")
-@click.option("--port", help="Serial port of the board; default: found by USB identity, else emulated.")
+@option.count("--samples", "Only the first N samples of each record.")
+@option.text("--port", "Serial port of the board; default: found by USB identity, else emulated.")
 @WAIT_OPTION
 @BENCH_OPTION
 @BOARDS_OPTION
@@ -80,19 +80,15 @@ def check(
 @golden.command()
 @PATHS
 @FOLDER_OPTION
-@click.option(
-    "--model", help="Make a record of this model: a name in the zoo, or path to an .onnx, .dsl or .tflite file."
-)
-@click.option("--board", "board_names", multiple=True, help="With --model: the board, may be repeated.")
-@click.option("--format", "format_", default="fixed16", show_default=True, help="With --model: the number format.")
-@click.option("--assignment", type=click.Path(path_type=Path), help="With --model: a format per value.")
-@click.option("--inputs", type=click.Path(path_type=Path), help="With --model: samples; default: drawn from a seed.")
+@option.text("--model", "Make a record of this model: a name in the zoo, or path to an .onnx, .dsl or .tflite file.")
+@option.text("--board", "board_names", "With --model: the board, may be repeated.", multiple=True)
+@option.text("--format", "format_", "With --model: the number format.", default="fixed16")
+@option.path("--assignment", "With --model: a format per value.")
+@option.path("--inputs", "With --model: samples; default: drawn from a seed.")
 @stream_options
 @calibrate_options
 @prefer_option()
-@click.option(
-    "--samples", type=click.IntRange(min=1), show_default="as in its record, else 16", help="With --model: how many."
-)
+@option.count("--samples", "With --model: how many.", show_default="as in its record, else 16")
 @WAIT_OPTION
 @BENCH_OPTION
 @BOARDS_OPTION

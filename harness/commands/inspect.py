@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from tinyhil.harness.commands import common
+from tinyhil.harness.commands import common, option
 
 
 @click.command()
 @click.argument("model")
-@click.option("--after", type=common.PassName(), help="What this pass made of it; see hil plan --passes.")
-@click.option("--board", help="With --after: the board whose core and memory it is compiled for.")
+@option.text("--after", "What this pass made of it; see hil plan --passes.", type=common.PassName())
+@option.text("--board", "With --after: the board whose core and memory it is compiled for.")
 @common.format_options
 @common.stream_options
 @common.BOARDS_OPTION

@@ -10,42 +10,32 @@ from typing import Any
 import click
 
 from tinyhil import errors
-from tinyhil.harness.commands import common
-from tinyhil.harness.commands.common import Finite, read_boards, say
+from tinyhil.harness.commands import common, option
+from tinyhil.harness.commands.common import read_boards, say
 
 MODES = click.Choice(["performance", "accuracy", "energy", "stream"])
 
 
 @click.command()
-@click.option("--board", required=True, help="Board, as for `hil run`; see `hil boards`.")
-@click.option(
-    "--model",
-    "models",
-    required=True,
-    multiple=True,
-    help="Network of MLPerf Tiny: zoo name or file; repeatable.",
-)
-@click.option("--format", "format_", default="int8", show_default=True, help="Number format, see `hil formats`.")
+@option.text("--board", "Board, as for `hil run`; see `hil boards`.", required=True)
+@option.text("--model", "models", "Network of MLPerf Tiny: zoo name or file; repeatable.", required=True, multiple=True)
+@option.text("--format", "format_", "Number format, see `hil formats`.", default="int8")
 @common.ASSIGNMENT_OPTION
 @common.calibrate_options
-@click.option("--mode", "modes", type=MODES, multiple=True, help="Default: performance and accuracy. May be repeated.")
-@click.option("--samples", type=click.IntRange(min=0), default=10, show_default=True, help="Inputs the board gets.")
-@click.option(
-    "--audio", type=click.Path(path_type=Path), help="With --mode stream: a .wav file. Default: noise and tones."
-)
-@click.option("--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Of performance mode.")
-@click.option("--seconds", type=Finite(min=0.001), default=10.0, show_default=True, help="Of device time in each run.")
-@click.option("--engine", help="Compute by somebody else's engine, see `hil engines`.")
-@click.option(
-    "--engine-source", type=click.Path(path_type=Path), help="A checkout of that engine. Default: found in HIL_ENGINES."
-)
+@option.text("--mode", "modes", "Default: performance and accuracy. May be repeated.", type=MODES, multiple=True)
+@option.count("--samples", "Inputs the board gets.", least=0, default=10)
+@option.path("--audio", "With --mode stream: a .wav file. Default: noise and tones.")
+@option.count("--runs", "Of performance mode.", default=5)
+@option.number("--seconds", "Of device time in each run.", least=0.001, default=10.0)
+@option.text("--engine", "Compute by somebody else's engine, see `hil engines`.")
+@option.path("--engine-source", "A checkout of that engine. Default: found in HIL_ENGINES.")
 @common.PORT_OPTION
 @common.NO_FLASH_OPTION
-@click.option("--realtime", is_flag=True, help="Emulated boards: no faster than the real one.")
-@click.option("--serve", is_flag=True, help="Start the board, print its port, and leave it to another runner.")
-@click.option("--datasets", type=click.Path(path_type=Path), help="Write inputs for the official runner, then end.")
-@click.option("--submission", type=click.Path(path_type=Path), help="Folder for results in the form of a submission.")
-@click.option("--json", "as_json", is_flag=True, help="Print the records alone on stdout.")
+@option.flag("--realtime", "Emulated boards: no faster than the real one.")
+@option.flag("--serve", "Start the board, print its port, and leave it to another runner.")
+@option.path("--datasets", "Write inputs for the official runner, then end.")
+@option.path("--submission", "Folder for results in the form of a submission.")
+@option.flag("--json", "as_json", "Print the records alone on stdout.")
 @common.bench_options
 def mlperf(
     models: tuple[str, ...],

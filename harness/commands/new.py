@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tinyhil.harness.commands import common
+from tinyhil.harness.commands import common, option
 from tinyhil.harness.commands.common import read_boards, say
 
 SAMPLES = click.Path(path_type=Path, dir_okay=False)
@@ -14,12 +14,12 @@ SAMPLES = click.Path(path_type=Path, dir_okay=False)
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@click.option(
-    "--model", type=SAMPLES, help="An .onnx, .dsl or .tflite file, with --inputs; default: an example with its samples."
+@option.text(
+    "--model", "An .onnx, .dsl or .tflite file, with --inputs; default: an example with its samples.", type=SAMPLES
 )
-@click.option("--inputs", type=SAMPLES, help="Samples to test with: .npz (x, and labels y if any) or .npy.")
-@click.option("--calibrate", type=SAMPLES, help="Samples to calibrate the ranges on.")
-@click.option("--board", "names", multiple=True, default=("uno",), show_default=True, help="A board; may be repeated.")
+@option.text("--inputs", "Samples to test with: .npz (x, and labels y if any) or .npy.", type=SAMPLES)
+@option.text("--calibrate", "Samples to calibrate the ranges on.", type=SAMPLES)
+@option.text("--board", "names", "A board; may be repeated.", multiple=True, default=("uno",))
 @common.BOARDS_OPTION
 @common.BENCH_OPTION
 def new(

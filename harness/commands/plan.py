@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from tinyhil import errors
+from tinyhil.harness.commands import option
 from tinyhil.harness.commands.common import (
     ASSIGNMENT_OPTION,
     BOARDS_OPTION,
     FORMAT_OPTION,
     INPUTS_OPTION,
-    Finite,
     PassName,
     boards_for,
     calibrate_options,
@@ -27,38 +27,27 @@ from tinyhil.harness.commands.common import (
 
 @click.command()
 @click.argument("instance", required=False, type=click.Path(path_type=Path))
-@click.option(
-    "--model", help="Plan the arena of this model: name in the zoo, or path to an .onnx, .dsl or .tflite file."
-)
-@click.option("--board", help="With --model: the memory, and the core to arrange for.")
+@option.text("--model", "Plan the arena of this model: name in the zoo, or path to an .onnx, .dsl or .tflite file.")
+@option.text("--board", "With --model: the memory, and the core to arrange for.")
 @stream_options
 @tflite_options
 @FORMAT_OPTION
 @ASSIGNMENT_OPTION
 @INPUTS_OPTION
 @calibrate_options
-@click.option("--capacity", type=click.IntRange(min=0), help="Bytes there are; more needed: exit code 4.")
-@click.option(
-    "--ram",
-    type=click.IntRange(min=1),
-    help="With --model: the fastest schedule in so many bytes, of the arena, with --board of arena and input.",
+@option.count("--capacity", "Bytes there are; more needed: exit code 4.", least=0)
+@option.count(
+    "--ram", "With --model: the fastest schedule in so many bytes, of the arena, with --board of arena and input."
 )
-@click.option(
-    "--pareto", is_flag=True, help="With --model: every schedule, peak against products computed again and time."
-)
+@option.flag("--pareto", "With --model: every schedule, peak against products computed again and time.")
 @prefer_option(None, "as --assignment was found with, else the least arena by layers or rows")
-@click.option("--time", "seconds", type=Finite(min=0, min_open=True), help="Seconds to search at most.")
-@click.option("--planner", default="portfolio", show_default=True, help="Planner; see `hil docs memplan_method`.")
-@click.option(
-    "--without",
-    multiple=True,
-    type=PassName(),
-    help="With --model: leave out this pass; may be repeated.",
-)
-@click.option("--passes", is_flag=True, help="With --model: every pass, its contract, and the bytes that it saves.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the memory map into this .svg or .png file.")
-@click.option("--header", type=click.Path(path_type=Path), help="Write the plan into this file as a C header.")
-@click.option("--json", "as_json", is_flag=True, help="Print the plan alone on stdout.")
+@option.number("--time", "seconds", "Seconds to search at most.", above=True)
+@option.text("--planner", "Planner; see `hil docs memplan_method`.", default="portfolio")
+@option.text("--without", "With --model: leave out this pass; may be repeated.", multiple=True, type=PassName())
+@option.flag("--passes", "With --model: every pass, its contract, and the bytes that it saves.")
+@option.path("--plot", "Draw the memory map into this .svg or .png file.")
+@option.path("--header", "Write the plan into this file as a C header.")
+@option.flag("--json", "as_json", "Print the plan alone on stdout.")
 @BOARDS_OPTION
 def plan(
     boards_file: Path | None,

@@ -7,23 +7,23 @@ from typing import Any
 
 import click
 
-from tinyhil.harness.commands import common
+from tinyhil.harness.commands import common, option
 from tinyhil.harness.commands.common import end_with, read_boards, say
 
 
 @click.command()
-@click.option("--board", required=True, help="Board to measure on, named as for `hil run`.")
+@option.text("--board", "Board to measure on, named as for `hil run`.", required=True)
 @common.model_options
 @common.INPUTS_OPTION
 @common.calibrate_options
 @common.memory_options
-@click.option("--samples", type=click.IntRange(min=1), default=5, show_default=True, help="Mean of so many samples.")
+@option.count("--samples", "Mean of so many samples.", default=5)
 @common.PORT_OPTION
 @common.EMULATOR_OPTION
 @common.TIMEOUT_OPTION
 @common.RESULTS_OPTION
-@click.option("--json", "as_json", is_flag=True, help="Print the profile alone on stdout, as one JSON object.")
-@click.option("--trace", type=click.Path(path_type=Path), help="Write one sample's operations over time, for Perfetto.")
+@option.flag("--json", "as_json", "Print the profile alone on stdout, as one JSON object.")
+@option.path("--trace", "Write one sample's operations over time, for Perfetto.")
 @common.bench_options
 def profile(
     board: str,

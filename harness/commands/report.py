@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from tinyhil.harness.commands import option
 from tinyhil.harness.commands.common import FILE, say, write_result
 
 RECORD = click.Path(exists=True, path_type=Path, dir_okay=False)
@@ -14,12 +15,12 @@ DEFAULT = Path("report.html")
 
 @click.command()
 @click.argument("records", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--out", "-o", type=FILE, help="The page; default: report.html, if no other file is asked for.")
-@click.option("--against", type=RECORD, help="A record to hold each of them to.")
-@click.option("--md", type=FILE, help="A line per record as Markdown; -: to stdout, for $GITHUB_STEP_SUMMARY.")
-@click.option("--csv", "csv_", type=FILE, help="A line per operation as CSV; -: to stdout.")
-@click.option("--trace", type=FILE, help="The operations of a profiled sample over time, for ui.perfetto.dev.")
-@click.option("--overlay", type=FILE, help="Costs of the nodes of one record, for Google's Model Explorer.")
+@option.text("--out", "-o", "The page; default: report.html, if no other file is asked for.", type=FILE)
+@option.text("--against", "A record to hold each of them to.", type=RECORD)
+@option.text("--md", "A line per record as Markdown; -: to stdout, for $GITHUB_STEP_SUMMARY.", type=FILE)
+@option.text("--csv", "csv_", "A line per operation as CSV; -: to stdout.", type=FILE)
+@option.text("--trace", "The operations of a profiled sample over time, for ui.perfetto.dev.", type=FILE)
+@option.text("--overlay", "Costs of the nodes of one record, for Google's Model Explorer.", type=FILE)
 def report(
     records: tuple[Path, ...],
     out: Path | None,

@@ -9,65 +9,52 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from tinyhil.harness.commands import common
+from tinyhil.harness.commands import common, option
 from tinyhil.harness.commands.common import end_with, read_boards, say
 
 
 @click.command()
-@click.option(
+@option.text(
     "--board",
     "board_names",
+    "Board to run on, see `hil boards`: KIND, KIND@SERIAL, KIND@emulated, or a name of the bench file. "
+    "Given several times: on all of them at once.",
     required=True,
     multiple=True,
-    help="Board to run on, see `hil boards`: KIND, KIND@SERIAL, KIND@emulated, or a name of the bench file. "
-    "Given several times: on all of them at once.",
 )
-@click.option("--model", default="", help="Name in the zoo, or path to an .onnx, .dsl or .tflite file.")
-@click.option(
+@option.text("--model", "Name in the zoo, or path to an .onnx, .dsl or .tflite file.", default="")
+@option.path(
     "--firmware",
-    type=click.Path(path_type=Path),
-    help="Run this image of somebody else's (.elf, .hex, .bin), which speaks our wire or MLPerf Tiny's protocol "
+    "Run this image of somebody else's (.elf, .hex, .bin), which speaks our wire or MLPerf Tiny's protocol "
     "(`hil docs engines`). --model then names the float model to compare with, if there is one.",
 )
-@click.option("--engine", help="Compute the model by somebody else's engine, see `hil engines`.")
-@click.option(
-    "--engine-source", type=click.Path(path_type=Path), help="A checkout of that engine. Default: found in HIL_ENGINES."
-)
+@option.text("--engine", "Compute the model by somebody else's engine, see `hil engines`.")
+@option.path("--engine-source", "A checkout of that engine. Default: found in HIL_ENGINES.")
 @common.stream_options
 @common.tflite_options
 @common.format_options
 @common.INPUTS_OPTION
 @common.calibrate_options
-@click.option("--samples", type=click.IntRange(min=1), help="Run on the first N samples only.")
+@option.count("--samples", "Run on the first N samples only.")
 @common.PORT_OPTION
 @common.MODE_OPTION
 @common.memory_options
-@click.option(
-    "--uart",
-    type=click.Choice(["lifted", "true"]),
-    default="lifted",
-    show_default=True,
-    help="Emulated boards: wire as fast as it goes, or at its true speed.",
+@option.choice(
+    ("lifted", "true"), "--uart", "Emulated boards: wire as fast as it goes, or at its true speed.", default="lifted"
 )
-@click.option("--realtime", is_flag=True, help="Emulated boards: no faster than the real one.")
-@click.option(
+@option.flag("--realtime", "Emulated boards: no faster than the real one.")
+@option.choice(
+    ("direct", "flash"),
     "--load",
-    type=click.Choice(["direct", "flash"]),
-    help="Emulated boards: put the image into the flash, or have the real flashing program write it and verify it. "
+    "Emulated boards: put the image into the flash, or have the real flashing program write it and verify it. "
     "Default: HIL_LOAD, else flash where the emulator has a boot loader.",
 )
 @common.EMULATOR_OPTION
 @common.NO_FLASH_OPTION
 @common.TIMEOUT_OPTION
-@click.option(
-    "--retries",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Tries after a link failure; a run that needed one exits with 9.",
-)
+@option.count("--retries", "Tries after a link failure; a run that needed one exits with 9.", least=0, default=0)
 @common.RESULTS_OPTION
-@click.option("--json", "as_json", is_flag=True, help="Print the record (of several boards a list) alone on stdout.")
+@option.flag("--json", "as_json", "Print the record (of several boards a list) alone on stdout.")
 @common.bench_options
 @click.pass_context
 def run(context: click.Context, board_names: tuple[str, ...], as_json: bool, **options: Any) -> None:

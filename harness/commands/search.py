@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tinyhil.errors import ConfigError
-from tinyhil.harness.commands import common
+from tinyhil.harness.commands import common, option
 from tinyhil.harness.commands.common import boards_for, say
 
 if TYPE_CHECKING:
@@ -22,147 +22,108 @@ if TYPE_CHECKING:
 @click.command()
 @common.MODEL_OPTION
 @common.stream_options
-@click.option(
-    "--ram",
-    type=click.IntRange(min=1),
-    help="Most bytes of RAM: all that --board needs (default: what it has); without a board of the arena.",
+@option.count(
+    "--ram", "Most bytes of RAM: all that --board needs (default: what it has); without a board of the arena."
 )
-@click.option("--arena", type=click.IntRange(min=1), help="Most bytes of the arena alone, model input apart.")
-@click.option(
-    "--latency-us",
-    type=common.Finite(min=0, min_open=True),
-    help="Most microseconds of the worst sample measured.",
-)
-@click.option("--energy-uj", type=common.Finite(min=0, min_open=True), help="Most microjoules, on an accelerator.")
-@click.option("--crossbars", type=click.IntRange(min=1), help="Most crossbars, on an accelerator.")
-@click.option(
+@option.count("--arena", "Most bytes of the arena alone, model input apart.")
+@option.number("--latency-us", "Most microseconds of the worst sample measured.", above=True)
+@option.number("--energy-uj", "Most microjoules, on an accelerator.", above=True)
+@option.count("--crossbars", "Most crossbars, on an accelerator.")
+@option.number(
     "--cost",
-    type=common.Finite(min=0, min_open=True),
-    help="Most of latency, energy and power together, as a share of 8 bits everywhere, on an accelerator.",
+    "Most of latency, energy and power together, as a share of 8 bits everywhere, on an accelerator.",
+    above=True,
 )
-@click.option("--flash", type=click.IntRange(min=1), help="Most bytes of the firmware's image on --board.")
-@click.option(
-    "--minimize", type=click.Choice(["ram", "flash", "latency"]), help="Find the least of it that costs --points."
-)
-@click.option(
+@option.count("--flash", "Most bytes of the firmware's image on --board.")
+@option.choice(("ram", "flash", "latency"), "--minimize", "Find the least of it that costs --points.")
+@option.text(
     "--pareto",
+    "Sweep limits over two or three of ram, latency, flash and accuracy: the front, a file per point.",
     metavar="A,B[,C]",
-    help="Sweep limits over two or three of ram, latency, flash and accuracy: the front, a file per point.",
 )
-@click.option(
-    "--levels", type=click.IntRange(2, 20), default=5, show_default=True, help="With --pareto: limits per resource."
-)
-@click.option(
+@option.count("--levels", "With --pareto: limits per resource.", least=2, most=20, default=5)
+@option.number(
     "--points",
-    type=common.Finite(min=0),
+    "With --minimize, or --pareto without accuracy: points of accuracy that may be lost on the search's samples.",
     default=0.5,
-    show_default=True,
-    help="With --minimize, or --pareto without accuracy: points of accuracy that may be lost on the search's samples.",
 )
-@click.option(
+@option.number(
     "--more-time",
-    type=common.Finite(min=0),
+    "Percent of the modelled time for which products may be computed again to keep a limit of RAM; 0: never.",
     default=50.0,
-    show_default=True,
-    help="Percent of the modelled time for which products may be computed again to keep a limit of RAM; 0: never.",
 )
-@click.option("--strategy", default="lagrange", show_default=True, help="How to search; see `hil docs search`.")
-@click.option("--set", "set_", multiple=True, metavar="NAME=VALUE", help="An option of the strategy; may be repeated.")
-@click.option(
+@option.text("--strategy", "How to search; see `hil docs search`.", default="lagrange")
+@option.text("--set", "set_", "An option of the strategy; may be repeated.", multiple=True, metavar="NAME=VALUE")
+@option.text(
     "--formats",
+    "Formats on offer, with commas between.  [default: fixed8,fixed16; on an accelerator fixed2 to fixed8]",
     multiple=True,
     callback=common.joined,
-    help="Formats on offer, with commas between.  [default: fixed8,fixed16; on an accelerator fixed2 to fixed8]",
 )
-@click.option(
-    "--weights",
-    help="Formats that weights alone may have, too.  [default: some where --flash or --latency-us ask for them]",
+@option.text(
+    "--weights", "Formats that weights alone may have, too.  [default: some where --flash or --latency-us ask for them]"
 )
-@click.option(
-    "--evaluations",
-    type=click.IntRange(min=1),
-    default=200,
-    show_default=True,
-    help="Stop after so many, or one more.",
-)
-@click.option("--seconds", type=common.Finite(min=0), help="Stop so many after the start.")
-@click.option("--target", type=click.IntRange(min=0), help="Stop when no more samples disagree with the float model.")
-@click.option("--samples", type=click.IntRange(min=1), help="Search on so many training samples, evenly spread.")
-@click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="For strategies that draw."
-)
-@click.option("--inputs", type=click.Path(path_type=Path), help="Search on its first half, report on its second.")
-@click.option(
-    "--held-out", type=click.Path(path_type=Path), help="Report on these; search and calibrate on all of --inputs."
-)
+@option.count("--evaluations", "Stop after so many, or one more.", default=200)
+@option.number("--seconds", "Stop so many after the start.")
+@option.count("--target", "Stop when no more samples disagree with the float model.", least=0)
+@option.count("--samples", "Search on so many training samples, evenly spread.")
+@option.count("--seed", "For strategies that draw.", least=0, most=2**32 - 1, default=0)
+@option.path("--inputs", "Search on its first half, report on its second.")
+@option.path("--held-out", "Report on these; search and calibrate on all of --inputs.")
 @common.CALIBRATE_OPTION
 @common.calibrate_by_option("minmax")
-@click.option(
+@option.choice(
+    ("engine", "reference"),
     "--evaluator",
-    type=click.Choice(["engine", "reference"]),
+    "The compiled host engine, or numpy: slower, and without a compiler.",
     default="engine",
-    show_default=True,
-    help="The compiled host engine, or numpy: slower, and without a compiler.",
 )
-@click.option(
+@option.text(
     "--board",
     "boards",
+    "Board that the firmware must fit, named as for `hil run`; repeated: one assignment for all of them.",
     multiple=True,
-    help="Board that the firmware must fit, named as for `hil run`; repeated: one assignment for all of them.",
 )
-@click.option("--each", is_flag=True, help="An assignment for each --board, evaluations shared; --out is a folder.")
-@click.option("--on-device", is_flag=True, help="Measure the finalists on --board; what it measures decides.")
-@click.option("--every", type=click.IntRange(min=1), help="Measure every so many full trials on the board, too.")
-@click.option("--finalists", type=click.IntRange(min=1), default=3, show_default=True, help="How many are measured.")
-@click.option(
-    "--device-samples", type=click.IntRange(min=1), default=50, show_default=True, help="Samples per measurement."
-)
+@option.flag("--each", "An assignment for each --board, evaluations shared; --out is a folder.")
+@option.flag("--on-device", "Measure the finalists on --board; what it measures decides.")
+@option.count("--every", "Measure every so many full trials on the board, too.")
+@option.count("--finalists", "How many are measured.", default=3)
+@option.count("--device-samples", "Samples per measurement.", default=50)
 @common.prefer_option(usual="ram; balanced where latency is limited or minimized and RAM is not")
-@click.option("--port", help="Serial port or pyserial URL of the board.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Accuracy against RAM, as .svg and .png of this name.")
-@click.option("--out", type=click.Path(path_type=Path), help="Assignment file; default: beside the trials.")
-@click.option(
-    "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for trials."
+@option.text("--port", "Serial port or pyserial URL of the board.")
+@option.path("--plot", "Accuracy against RAM, as .svg and .png of this name.")
+@option.path("--out", "Assignment file; default: beside the trials.")
+@option.path("--results", "Folder for trials.", default=Path("results"))
+@option.count("--train", "epochs", "Then train the weights for what was found, so many epochs.")
+@option.count(
+    "--rounds", "With --train: search and train in turn so often, unless the formats stay.", most=10, default=1
 )
-@click.option(
-    "--train", "epochs", type=click.IntRange(min=1), help="Then train the weights for what was found, so many epochs."
-)
-@click.option(
-    "--rounds",
-    type=click.IntRange(1, 10),
-    default=1,
-    show_default=True,
-    help="With --train: search and train in turn so often, unless the formats stay.",
-)
-@click.option(
+@option.choice(
+    ("haq", "hawq", "once"),
     "--schedule",
-    type=click.Choice(["haq", "hawq", "once"]),
-    default="haq",
-    show_default=True,
-    help="With --train. haq: the best answers are trained shortly, then the best of these; hawq: formats come in one "
+    "With --train. haq: the best answers are trained shortly, then the best of these; hawq: formats come in one "
     "after another; once: the answer is trained, that is all.",
+    default="haq",
 )
-@click.option(
+@option.flag(
     "--fine-tune",
-    is_flag=True,
-    help="With --train: train an epoch for each assignment before it is judged, as HAQ does; then only samples that "
+    "With --train: train an epoch for each assignment before it is judged, as HAQ does; then only samples that "
     "training holds back judge.",
 )
-@click.option(
+@option.number(
     "--augment",
-    type=common.Finite(0, 1),
+    "With --train: by so much each channel of each sample gets another gain and offset.",
+    most=1,
     default=0.0,
-    show_default=True,
-    help="With --train: by so much each channel of each sample gets another gain and offset.",
 )
 @common.correction_options("in the formats found")
-@click.option("--json", "as_json", is_flag=True, help="Print the result alone on stdout.")
-@click.option(
+@option.flag("--json", "as_json", "Print the result alone on stdout.")
+@option.count(
     "--workers",
-    type=click.IntRange(min=1, max=64),
-    help="Processes that share its questions in a journal below --results, where those of --assist find them, too.",
+    "Processes that share its questions in a journal below --results, where those of --assist find them, too.",
+    most=64,
 )
-@click.option("--assist", is_flag=True, help="Answer questions of this very search under way elsewhere, until it ends.")
+@option.flag("--assist", "Answer questions of this very search under way elsewhere, until it ends.")
 @common.bench_options
 def search(
     as_json: bool,

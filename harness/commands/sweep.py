@@ -8,25 +8,23 @@ from typing import Any
 
 import click
 
-from tinyhil.harness.commands import common
-from tinyhil.harness.commands.common import FILE, Finite, read_boards, say, write_result
+from tinyhil.harness.commands import common, option
+from tinyhil.harness.commands.common import FILE, read_boards, say, write_result
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--jobs", type=click.IntRange(min=1), help="Processes at once; default: one per processor.")
-@click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler, as tcp://lab:8786: cells run on its workers.")
-@click.option(
+@option.count("--jobs", "Processes at once; default: one per processor.")
+@option.text("--scheduler", "Dask scheduler, as tcp://lab:8786: cells run on its workers.", metavar="ADDRESS")
+@option.number(
     "--worker-timeout",
     "worker_timeout_s",
-    type=Finite(min=0),
+    "With --scheduler: seconds to wait for a worker that has the board of a cell.",
     default=300.0,
-    show_default=True,
-    help="With --scheduler: seconds to wait for a worker that has the board of a cell.",
 )
-@click.option("--out", "-o", type=FILE, help="Everything as one page, as `hil report` makes it.")
-@click.option("--md", type=FILE, help="The table as Markdown; -: to stdout, for $GITHUB_STEP_SUMMARY.")
-@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON, alone, on stdout.")
+@option.text("--out", "-o", "Everything as one page, as `hil report` makes it.", type=FILE)
+@option.text("--md", "The table as Markdown; -: to stdout, for $GITHUB_STEP_SUMMARY.", type=FILE)
+@option.flag("--json", "as_json", "Print the table as JSON, alone, on stdout.")
 @common.RESULTS_OPTION
 @common.BENCH_OPTION
 @common.BOARDS_OPTION

@@ -2,81 +2,56 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from tinyhil.harness.commands import common
-from tinyhil.harness.commands.common import Finite, say
+from tinyhil.harness.commands import common, option
+from tinyhil.harness.commands.common import say
 
 
 @click.command()
 @common.MODEL_OPTION
 @common.stream_options
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The trained model, an ONNX file.")
-@click.option("--data", type=click.Path(path_type=Path), help=".npz (x, y) to train on; default: the model's data set.")
-@click.option("--held-out", type=click.Path(path_type=Path), help="Report on these, which training never sees.")
+@option.path("--out", "The trained model, an ONNX file.", required=True)
+@option.path("--data", ".npz (x, y) to train on; default: the model's data set.")
+@option.path("--held-out", "Report on these, which training never sees.")
 @common.format_options
 @common.calibrate_by_option()
-@click.option("--epochs", type=click.IntRange(min=1), default=10, show_default=True, help="Passes over the samples.")
-@click.option("--batch", type=click.IntRange(min=1), default=64, show_default=True, help="Samples per step.")
-@click.option(
+@option.count("--epochs", "Passes over the samples.", default=10)
+@option.count("--batch", "Samples per step.", default=64)
+@option.number(
     "--rate",
-    type=Finite(min=0, min_open=True),
-    help="First learning rate, as a share of each tensor's size.  [default: by batch and bits of weights]",
+    "First learning rate, as a share of each tensor's size.  [default: by batch and bits of weights]",
+    above=True,
 )
-@click.option("--arithmetic", help="Train in fixed16:IL.FL or fp16, instead of in the formats: `hil docs training`.")
-@click.option(
-    "--rounding",
-    type=click.Choice(["nearest", "stochastic"]),
-    default="nearest",
-    show_default=True,
-    help="Of --arithmetic fixed16.",
+@option.text("--arithmetic", "Train in fixed16:IL.FL or fp16, instead of in the formats: `hil docs training`.")
+@option.choice(("nearest", "stochastic"), "--rounding", "Of --arithmetic fixed16.", default="nearest")
+@option.text("--loss-scale", "Of --arithmetic fp16: a number, or dynamic.", default="dynamic")
+@option.number("--teacher", "Share of the loss that the scores of the model as it was have.", most=1, default=0.0)
+@option.number(
+    "--augment", "Give each channel of each sample another gain and offset, by so much.", most=1, default=0.0
 )
-@click.option("--loss-scale", default="dynamic", show_default=True, help="Of --arithmetic fp16: a number, or dynamic.")
-@click.option(
-    "--teacher",
-    type=Finite(0, 1),
-    default=0.0,
-    show_default=True,
-    help="Share of the loss that the scores of the model as it was have.",
-)
-@click.option(
-    "--augment",
-    type=Finite(0, 1),
-    default=0.0,
-    show_default=True,
-    help="Give each channel of each sample another gain and offset, by so much.",
-)
-@click.option("--entries", is_flag=True, help="Weights of a codebook keep their entries, which are trained.")
-@click.option(
+@option.flag("--entries", "Weights of a codebook keep their entries, which are trained.")
+@option.text(
     "--learn-scales/--keep-scales",
+    "Train exponents, too, of fixed point of at most 8 bits.  [default: where weights have 4 bits or fewer]",
     default=None,
-    help="Train exponents, too, of fixed point of at most 8 bits.  [default: where weights have 4 bits or fewer]",
 )
-@click.option(
-    "--progressive",
-    is_flag=True,
-    help="Formats come in over the first half of the epochs, those that alone cost the most first.",
+@option.flag(
+    "--progressive", "Formats come in over the first half of the epochs, those that alone cost the most first."
 )
-@click.option(
-    "--device",
-    type=click.Choice(["auto", "cpu", "cuda"]),
-    default="auto",
-    show_default=True,
-    help="auto: a GPU if torch has one.",
-)
-@click.option(
+@option.choice(("auto", "cpu", "cuda"), "--device", "auto: a GPU if torch has one.", default="auto")
+@option.text(
     "--prune",
+    "So much of each matrix, or of this one, becomes zero, the smallest weights first; may be repeated.",
     multiple=True,
     metavar="[NAME=]SHARE",
-    help="So much of each matrix, or of this one, becomes zero, the smallest weights first; may be repeated.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Of all that is drawn.")
-@click.option("--samples", type=click.IntRange(min=10), help="Train on so many samples, evenly spread.")
-@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Of torch.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result alone on stdout.")
+@option.count("--seed", "Of all that is drawn.", least=0, most=2**32 - 1, default=0)
+@option.count("--samples", "Train on so many samples, evenly spread.", least=10)
+@option.count("--threads", "Of torch.", default=1)
+@option.flag("--json", "as_json", "Print the result alone on stdout.")
 def train(as_json: bool, format_: str, **options: Any) -> None:
     """Move the weights of a model so that its integers are right: straight-through gradients in its own formats."""
     import json

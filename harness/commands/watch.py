@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tinyhil.harness.commands import common
+from tinyhil.harness.commands import common, option
 from tinyhil.harness.commands.common import read_boards, say
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ EVERY_S = 2.0
 
 @click.command()
 @common.RESULTS_OPTION
-@click.option("--page", is_flag=True, help="A page in the browser instead, on 127.0.0.1 alone.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="Of the page.")
-@click.option("--runs", is_flag=True, help="With --page: records may be run again, by who has the token it prints.")
-@click.option("--once", is_flag=True, help="Print it once and end.")
-@click.option("--json", "as_json", is_flag=True, help="Print it once as one JSON object.")
-@click.option("--all", "every_board", is_flag=True, help="Emulated and absent boards, too.")
+@option.flag("--page", "A page in the browser instead, on 127.0.0.1 alone.")
+@option.count("--port", "Of the page.", least=0, most=65535, default=0, show_default="a free one")
+@option.flag("--runs", "With --page: records may be run again, by who has the token it prints.")
+@option.flag("--once", "Print it once and end.")
+@option.flag("--json", "as_json", "Print it once as one JSON object.")
+@option.flag("--all", "every_board", "Emulated and absent boards, too.")
 @common.BENCH_OPTION
 @common.BOARDS_OPTION
 def watch(
