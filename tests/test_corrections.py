@@ -140,6 +140,10 @@ def test_a_search_corrects_its_answer(tmp_path: Path) -> None:
         refused = hil("search", *options, "--correct-bias", *more, cwd=tmp_path)
         assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
         assert "exclude each other" in refused.stderr
+    for more in (["--train", 1], ["--correct-bias"]):
+        refused = hil("search", *options, "--assist", *more, cwd=tmp_path)
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+        assert "leave --train and corrections to the search it helps" in refused.stderr
 
 
 def test_clipped_weights_are_not_clipped_again(tmp_path: Path) -> None:

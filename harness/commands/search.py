@@ -143,7 +143,11 @@ def search(
 
     training = {name: options.pop(name) for name in ("epochs", "rounds", "schedule", "augment")}
     how = None if training["epochs"] is None else Afterwards(**training)
-    if how is None and options["fine_tune"]:
+    if assist and (how is not None or corrections):
+        raise ConfigError(
+            "search: --assist answers questions, nothing more; leave --train and corrections to the search it helps"
+        )
+    if how is None and options["fine_tune"] and not assist:
         raise ConfigError("search: --fine-tune needs --train EPOCHS, which trains and writes the weights of the answer")
     request = SearchRequest(**options, board=boards[0] if boards else None, also=boards[1:])
     if corrections:
