@@ -187,6 +187,18 @@ def test_a_cell_that_fails_says_so_and_the_others_go_on(tmp_path: Path) -> None:
     assert len(cells_in(tmp_path)) == 2, "a failure is tried again"
 
 
+def test_a_degraded_cell_says_why(tmp_path: Path) -> None:
+    np.save(tmp_path / "loud.npy", np.full((4, 1, 8, 8), 1000, np.float32))
+    text = "models: [{model: digits_mlp, inputs: loud.npy}]\nboards: [host]\nformats: [fixed8]\n"
+    done = sweep(tmp_path, text, "--md", "table.md")
+    assert done.returncode == 0, done.stderr
+    table = (tmp_path / "table.md").read_text()
+    assert "degraded" in table.split("\n")[2]
+    assert "- digits_mlp on host, fixed8: degraded: " in table
+    assert "of the inputs clipped" in table
+    assert "of the inputs clipped" in done.stderr
+
+
 @pytest.mark.parametrize(
     "damage",
     [

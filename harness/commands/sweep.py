@@ -62,6 +62,6 @@ def sweep(out: Path | None, md: Path | None, as_json: bool, **options: Any) -> N
         click.echo(json.dumps({"cells": cells, "known": swept.known, "failed": swept.failed}))
     elif str(md) != "-":
         table.print_table(swept.rows, None if sys.stdout.isatty() else 200)
-    for line in table.failures(swept.rows):
+    for line in table.reasons(swept.rows):
         click.echo(f"hil: {line}", err=True)
     sys.exit(worst_code(row.exit_code for row in swept.rows))

@@ -69,6 +69,13 @@ class Row:
         return str(verdict_of(self.record)["verdict"])
 
     @property
+    def reasons(self) -> list[str]:
+        """Why it failed or, of a record that is no valid one, its issues."""
+        if self.record is None or self.error:
+            return [self.error] if self.error else []
+        return [f"{issue['severity']}: {issue['text']}" for issue in verdict_of(self.record)["issues"]]
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """Under TITLES."""
         cell = self.cell
@@ -103,25 +110,25 @@ class Row:
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
-    """For a pull request or $GITHUB_STEP_SUMMARY; why a cell failed follows below."""
+    """For a pull request or $GITHUB_STEP_SUMMARY; why a cell failed or is degraded follows below."""
     right = ["---:" if title in FIGURES else "---" for title in TITLES]
     lines = [f"| {' | '.join(TITLES)} |", f"|{'|'.join(right)}|"]
     for row in rows:
         mark = MARKS["invalid"] if row.error else MARKS[row.result]
         *texts, result = map(markdown, row.texts)
         lines.append(f"| {' | '.join(texts)} | {mark} {result} |")
-    notes = [f"- {markdown(line)}" for line in failures(rows)]
+    notes = [f"- {markdown(line)}" for line in reasons(rows)]
     return "\n".join([*lines, *(["", *notes] if notes else [])]) + "\n"
 
 
-def failures(rows: Sequence[Row]) -> list[str]:
-    """Why cells failed: each reason once, with the first cell that has it and how many others do."""
+def reasons(rows: Sequence[Row]) -> list[str]:
+    """Why cells failed or are no valid ones: each reason once, with the first cell that has it and how many others."""
     cells: dict[str, list[str]] = {}
     for row in rows:
-        if row.error:
-            cells.setdefault(row.error, []).append(row.cell.title)
-    more = {error: f" and {len(titles) - 1} more" if len(titles) > 1 else "" for error, titles in cells.items()}
-    return [f"{titles[0]}{more[error]}: {error}" for error, titles in cells.items()]
+        for reason in row.reasons:
+            cells.setdefault(reason, []).append(row.cell.title)
+    more = {reason: f" and {len(titles) - 1} more" if len(titles) > 1 else "" for reason, titles in cells.items()}
+    return [f"{titles[0]}{more[reason]}: {reason}" for reason, titles in cells.items()]
 
 
 def as_html(rows: Sequence[Row]) -> str:
@@ -139,7 +146,7 @@ def as_html(rows: Sequence[Row]) -> str:
         texts = row.texts
         return [Shown(text, key) for text, key in zip(texts, keys, strict=True)]
 
-    why = [escape(line) for line in failures(rows)]
+    why = [escape(line) for line in reasons(rows)]
     failed = sum(bool(row.error) for row in rows)
     said = f'<p class="verdict">{failed} of {len(rows)} cells failed.</p>' if failed else ""
     listed = f"<ul>{''.join(f'<li>{line}</li>' for line in why)}</ul>" if why else ""
