@@ -85,6 +85,12 @@ def test_every_page_is_printed_and_an_unknown_one_answered() -> None:
     assert set(pages()) >= {"agents", "cli", "glossary", "questions", "tutorials/arduino", "papers"}
     assert hil("docs", "arduino", cwd=ROOT).stdout == (ROOT / "docs/tutorials/arduino.md").read_text()
     assert page_text("docs/fit.md") == (ROOT / "docs/fit.md").read_text()
+    for path in pages().values():
+        for link in re.findall(r"\]\((?!https?:)([^)\s]+\.md(?:#[^)\s]*)?)\)", path.read_text()):
+            target = path.parent / link.partition("#")[0]
+            if target.resolve() in {page.resolve() for page in pages().values()}:
+                typed = page_text(link)  # as a reader does who sees the link alone
+                assert typed == target.read_text() or path.parent != ROOT / "docs", f"{path.name}: `hil docs {link}`"
     check_failure(hil("docs", "glosary", cwd=ROOT), ConfigError.exit_code, "did you mean glossary", "hil docs")
     assert "cli:1: # The command `hil`" in hil("docs", "--find", "the COMMAND `hil`", cwd=ROOT).stdout.splitlines()
     assert "glossary:5:" in hil("docs", "--find", "width wide", cwd=ROOT).stdout

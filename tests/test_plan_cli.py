@@ -255,7 +255,11 @@ def test_a_plan_for_a_board_has_the_scratch_of_its_blocks(capsys: pytest.Capture
 
 @pytest.mark.parametrize(
     ("name", "board"),
-    [*(("digits_cnn", board) for board in ("uno", "due", "h747")), ("lenet5_mnist", "due"), ("fastgrnn_har", "uno")],
+    [
+        *(("digits_cnn", board) for board in ("uno", "due", "h747", "reram")),
+        ("lenet5_mnist", "due"),
+        ("fastgrnn_har", "uno"),
+    ],
 )
 def test_where_the_sample_lies_is_decided_once(name: str, board: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What `hil plan` shows, what the build does and what the search counts."""
@@ -268,6 +272,8 @@ def test_where_the_sample_lies_is_decided_once(name: str, board: str, capsys: py
         assert with_input(arranged_for(built.lowered, spec), spec, prefer).input_in_arena is lies[prefer]
     _, out, _ = hil(capsys, "--model", name, "--format", "fixed8", "--board", board)
     assert ("(in the arena)" in out) is lies[BALANCED]
+    _, out, _ = hil(capsys, "--model", name, "--format", "fixed8", "--board", board, "--prefer", "ram")
+    assert f"peak {built.plan.peak_bytes} B, " in out
 
 
 def test_what_dead_channels_win(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ from tinyhil.preference import Wish
 from tinyhil.search.space import Choice, make_space
 
 
-@pytest.mark.parametrize("board", ["due", "h747", "nucleo_g0b1"])
+@pytest.mark.parametrize("board", ["due", "h747", "nucleo_g0b1", "reram"])
 def test_a_search_plans_the_arena_that_is_compiled(board: str, tmp_path: Path) -> None:
     """Scratch of the chip's own kernels included."""
     boards = load_boards()

@@ -383,7 +383,7 @@ def test_a_tutorial_s_commands_are_typed_as_they_are(page: str, tmp_path: Path) 
     """Every line of its blocks that calls hil or pytest, from an empty folder, but for those with folders of one's own.
     tests/test_new_format.py types those of own.md, which extend the sources."""
     typed = typed_lines((DOCS / "tutorials" / f"{page}.md").read_text())
-    own = [line for line in typed if "results/before" in line or "/dev/" in line]
+    own = [line for line in typed if " compare before after" in line or "/dev/" in line]
     typed = [line for line in typed if line not in own]
     assert len(typed) >= 2
     assert len(own) <= 1

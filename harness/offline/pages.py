@@ -42,8 +42,10 @@ def page_text(topic: str) -> str:
     ConfigError names near topics, and how to search the pages.
     """
     known = pages()
-    wanted = topic.removeprefix("docs/").removesuffix(".md").lower()
-    wanted = "index" if wanted == "readme" else wanted
+    wanted = topic.partition("#")[0].lower().removeprefix("docs/").removesuffix(".md")
+    while wanted.startswith("../"):
+        wanted = wanted.removeprefix("../")
+    wanted = "index" if wanted == "readme" else wanted.removesuffix("/readme")
     ends = [name for name in known if name.rpartition("/")[2] == wanted]
     name = wanted if wanted in known else ends[0] if len(ends) == 1 else None
     if name is None:

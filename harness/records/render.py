@@ -40,7 +40,19 @@ def tables_of(found: Sequence[Compared], alone: Sequence[str], form: str, equal:
     return "\n".join([*parts, *alone])
 
 
-SUMMARY = ("verdict", "median", "max", "RAM", "static", "flash B", "accuracy", "outputs", "largest", "disagreements")
+SUMMARY = (
+    "verdict",
+    "median",
+    "max",
+    "RAM at",
+    "RAM B",
+    "static",
+    "flash B",
+    "accuracy",
+    "outputs",
+    "largest",
+    "disagreements",
+)
 
 
 def summary(rows: Sequence[Row]) -> list[Row]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyhil.harness.records.figures import at_worst
 from tinyhil.harness.records.reals import real_outputs
 from tinyhil.harness.records.verdict import verdict_of
 
@@ -120,10 +121,14 @@ def _latency(pair: _Pair) -> Iterator[Row]:
 
 
 def _memory(pair: _Pair) -> Iterator[Row]:
-    bounded = all(record["memory"].get("stack_limit_bytes") is not None for record in (pair.before, pair.now))
+    worst = [at_worst(record["memory"]) for record in (pair.before, pair.now)]
+    bounded = None not in worst
+    if bounded:
+        yield _row("RAM at worst B", worst[0], worst[1], pair.build)
     for name, title in RAM.items():
-        row = _number(f"{title} B", pair, ("memory", name), pair.build)
-        by_chance = bounded and name in ("total_bytes", "stack_bytes") and row.status in (BETTER, WORSE)
+        measured = bounded and name in ("total_bytes", "stack_bytes")
+        row = _number(f"{title} measured B" if measured else f"{title} B", pair, ("memory", name), pair.build)
+        by_chance = measured and row.status in (BETTER, WORSE)
         yield replace(row, status=APART, why=BY_CHANCE) if by_chance else row
     if any(record["memory"].get("stack_limit_unknown") for record in (pair.before, pair.now)):
         yield _text("stack at worst unknown", pair, lambda record: record["memory"].get("stack_limit_unknown"))
@@ -217,7 +222,17 @@ def _number(
     show: Callable[[float], str] = _whole,
 ) -> Row:
     """The figure at a.b.c of both. `better` 1: less is better; -1: more is."""
-    before, now = _at(pair.before, keys), _at(pair.now, keys)
+    return _row(what, _at(pair.before, keys), _at(pair.now, keys), why, better, show)
+
+
+def _row(
+    what: str,
+    before: float | None,
+    now: float | None,
+    why: str,
+    better: int = 1,
+    show: Callable[[float], str] = _whole,
+) -> Row:
     left, right = ("" if value is None else show(value) for value in (before, now))
     if before is None or now is None:
         unknown = "" if before is now else f"unknown {'before' if before is None else 'now'}"

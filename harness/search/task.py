@@ -16,6 +16,7 @@ from tinyhil.codegen.profile_calls import constant_bytes
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.errors import ConfigError, Infeasible, ModelError
 from tinyhil.harness.boards.locate import EMULATED
+from tinyhil.harness.build.pipeline import arranged_for, left_out
 from tinyhil.harness.job.inputs import about_labels
 from tinyhil.harness.job.job import Opened, Request, conditions, open_model
 from tinyhil.harness.measure.run import find_place
@@ -30,15 +31,13 @@ from tinyhil.harness.search.tuning import fine_tuning, judged_on
 from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.language.program import Program
 from tinyhil.memplan import Budget as PlanBudget
-from tinyhil.memplan import Plan, plan
+from tinyhil.memplan import plan
 from tinyhil.memplan.arena.floor import floor_bytes
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.placement_preference import chosen
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.passes.arrange import arrange
 from tinyhil.passes.row_pairs import for_time
 from tinyhil.preference import LEAST, Wish
-from tinyhil.reram.mapping import WITHOUT
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.engine.library import load_engine
 from tinyhil.search.engine.restart import work_of
@@ -117,8 +116,9 @@ class Task:
         return self.request.results / "search" / self.opened.source.name
 
     def stem(self, *limit_bytes: int) -> str:
-        """`limit_bytes`: of each board."""
-        return f"{self.strategy.name}-{'-'.join(map(str, limit_bytes))}-{self.key[:8]}"
+        """`limit_bytes`: of each board that has one."""
+        limits = [str(limit) for limit in limit_bytes if limit < UNLIMITED]
+        return "-".join((self.strategy.name, *limits, self.key[:8]))
 
     @property
     def timed_samples(self) -> int:
@@ -224,7 +224,7 @@ def _read(request: SearchRequest, boards: Boards | None, say: Say, phases: Phase
         say("search: calibrating on all of --inputs, as `--calibrate` does")
         request = replace(request, calibrate=request.inputs)
     ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
-    space = make_space(opened.model.graph, ranges, names, () if hardware is None else WITHOUT)
+    space = make_space(opened.model.graph, ranges, names, left_out(board))
     split = affordable(split, request.samples, request.seconds, _products(space), say)
     if split.y_held_out is not None and (alike := about_labels(split.y_held_out, split.y_held_out, None)):
         say(f"search: held out: {alike}")
@@ -337,15 +337,18 @@ def memory_of(
         press()
         if board is None:
             return program
-        own = for_time(arrange(program, board.chip.core), board.chip.core, prefer)
+        own = arranged_for(program, board)
+        own = own if board.hardware is not None else for_time(own, board.chip.core, prefer)
         return own if request.arena is not None else with_input(own, board, prefer)
 
+    without = left_out(board)
+    computes_again = request.computes_again and not without
     return Memory(
         space,
-        lambda program: placed(arranged(program), ram_bytes, prefer),
-        lambda program: quick_plan(arranged(program)),
+        lambda program: placed(arranged(program), ram_bytes, prefer, without),
+        lambda program: plan(problem_of(arranged(program)), budget=PlanBudget(nodes=PLAN_NODES)),  # without passes
         lambda program: floor_bytes(arranged(program), again=prefer == LEAST),
-        Again(arranged, request.more_time / 100) if request.computes_again else None,
+        Again(arranged, request.more_time / 100) if computes_again else None,
         option="--ram" if request.arena is None else "--arena",
         beside="" if ram_bytes is None or request.arena is not None else " of arena, beside stack and static data",
     )
@@ -456,14 +459,9 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
     )
 
 
-def placed(program: Program, ram_bytes: int | None, prefer: str) -> Placement:
+def placed(program: Program, ram_bytes: int | None, prefer: str, without: Collection[str] = ()) -> Placement:
     """The arena as `hil run` plans it: bounds first, then simple planners, then a short exact search."""
-    return chosen(program, Wish(prefer), ram_bytes, budget=PlanBudget(nodes=PLAN_NODES))
-
-
-def quick_plan(program: Program) -> Plan:
-    """A plan without the passes that take time: the arena is never larger."""
-    return plan(problem_of(program), budget=PlanBudget(nodes=PLAN_NODES))
+    return chosen(program, Wish(prefer), ram_bytes, without, budget=PlanBudget(nodes=PLAN_NODES))
 
 
 def write_assignment(path: Path, space: Space, trial: Trial, prefer: str, arena_bytes: int | None = None) -> None:

@@ -74,14 +74,16 @@ class ChipSpec(WithCrossbars):
     emulated_as: Name  # a chip that ships, which its emulator knows: itself, or the one it is like
     core: Literal["avr", "cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "host"]
     machine: Machine = ""  # the compiler's options for the core
-    flash_bytes: PositiveInt | None = None
-    flash_start: PositiveInt | None = None  # address of the program, where a boot loader says so
-    ram_bytes: PositiveInt | None = None
-    stack_reserve_bytes: PositiveInt | None = None
-    regions: dict[Name, PositiveInt] = Field(default_factory=dict)  # memories beside ram_bytes, for tensors alone
-    hot: HotSpec | None = None
-    clock_hz: PositiveInt
-    other_clocks_hz: tuple[PositiveInt, ...] = ()  # that a board may choose instead
+    flash_bytes: PositiveInt | None = Field(None, description="that a program may use")
+    flash_start: PositiveInt | None = Field(None, description="address of the program, where a boot loader says so")
+    ram_bytes: PositiveInt | None = Field(None, description="of static data and the stack together")
+    stack_reserve_bytes: PositiveInt | None = Field(None, description="of ram_bytes, that no static data may take")
+    regions: dict[Name, PositiveInt] = Field(
+        default_factory=dict, description="bytes of memories beside ram_bytes, for tensors alone"
+    )
+    hot: HotSpec | None = Field(None, description="where constants that are read most are copied to")
+    clock_hz: PositiveInt = Field(description="what the firmware of the chip (hal) sets up; on AVR the crystal's")
+    other_clocks_hz: tuple[PositiveInt, ...] = Field((), description="that a chip or board may choose as its clock_hz")
     compiler: Literal["avr-gcc", "arm-none-eabi-gcc", "g++"]
     load: Literal["hex", "bin", "uf2", "elf"]
     tick: Literal["cycles", "instructions", "nanoseconds"]
