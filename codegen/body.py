@@ -10,7 +10,7 @@ from tinyhil.codegen.identifiers import comment
 from tinyhil.codegen.kernel_calls import as_codes, call_of, kernel_call, loaded_operand, result_of, wrapped
 from tinyhil.codegen.profile_calls import number_of, timed
 from tinyhil.codegen.value_log import is_logged, log_call
-from tinyhil.language.program import Loop, Op, Program, Role
+from tinyhil.language.program import Body, Loop, Op, Program, Role
 from tinyhil.memplan import Plan
 from tinyhil.memplan.arena.regions import symbol_of
 from tinyhil.memplan.arena.views import is_done_by_plan
@@ -29,7 +29,7 @@ class Where:
     reports: str
 
 
-def statements(laid: Laid, body: tuple[Op | Loop, ...], names: Mapping[str, str], where: Where) -> list[str]:
+def statements(laid: Laid, body: Body, names: Mapping[str, str], where: Where) -> list[str]:
     """The lines of C++ that carry out `body`, in order."""
     program, plan = laid.program, laid.plan
     indent = "    " * where.depth
@@ -121,7 +121,7 @@ def _shared(program: Program, chain: Chain) -> list[str]:
     return [name for name, times in Counter(found).items() if times > 1 and name not in made]
 
 
-def tensors_of(laid: Laid, body: tuple[Op | Loop, ...]) -> dict[str, None]:
+def tensors_of(laid: Laid, body: Body) -> dict[str, None]:
     """The names of all tensors that lie in memory and that the statements of `body` name, each once."""
     found: dict[str, None] = {}
     for item in laid.items(body):

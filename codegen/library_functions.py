@@ -22,7 +22,7 @@ from tinyhil.codegen.exported_library import (
     zero_of,
 )
 from tinyhil.codegen.kernel_calls import operand_of
-from tinyhil.language.program import Loop, Op, Role, walk
+from tinyhil.language.program import Body, Role, walk
 from tinyhil.passes.stored import c_type
 
 
@@ -56,7 +56,7 @@ def computation(library: Library, names: Mapping[str, str]) -> list[str]:
     return [*lines, *_part(library, names, program.body[at + 1 :]), "}", ""]
 
 
-def _part(library: Library, names: Mapping[str, str], body: tuple[Op | Loop, ...]) -> list[str]:
+def _part(library: Library, names: Mapping[str, str], body: Body) -> list[str]:
     lines = [] if library.arena == STATIC else ["    (void)hil_arena;"]
     lines += pointer_lines(library.program, library.plan, names, tensors_of(library.laid, body))
     return [*lines, *statements(library.laid, body, names, Where(1, ""))]

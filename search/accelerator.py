@@ -11,7 +11,8 @@ from typing import Any
 from tinyhil.crossbars.hardware import Hardware
 from tinyhil.errors import ConfigError, Infeasible, ModelError
 from tinyhil.formats import named
-from tinyhil.reram.cost import Cost, LayerCost, cost_of, crossbar_mw, executed, layer_cost, total_cost
+from tinyhil.language.program import executions
+from tinyhil.reram.cost import Cost, LayerCost, cost_of, crossbar_mw, layer_cost, total_cost
 from tinyhil.reram.mapping import Matrix, matrix_of
 from tinyhil.search.anchor import least
 from tinyhil.search.space import Candidate, Choice, Space, stored_names
@@ -179,7 +180,7 @@ def layer_sites(space: Space) -> Iterator[Site]:
     """The layers of constant weights of a model, whatever the board."""
     program = space.lower(space.uniform(space.high))
     number = {name: index for index, group in enumerate(space.groups) for name in stored_names(group.members)}
-    for op, times in executed(program.body):
+    for op, times in executions(program.body):
         matrix = matrix_of(program, op)
         if matrix is None:
             continue

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from tinyhil.formats import named
-from tinyhil.language.program import Op, Program, Role
-from tinyhil.memplan.arena.row_costs import executions, products_of_op
+from tinyhil.language.program import Op, Program, Role, executions
+from tinyhil.memplan.arena.row_costs import products_of_op
 from tinyhil.ops import KERNEL_OF
 
 CYCLES_PER_PRODUCT: Mapping[str, float] = {"avr": 4.0, "cortex-m3": 1.0, "cortex-m4": 0.5, "cortex-m7": 0.5}

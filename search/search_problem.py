@@ -10,11 +10,10 @@ import numpy as np
 
 from tinyhil.errors import ModelError
 from tinyhil.formats.codec import dequantize
-from tinyhil.language.program import Program, Role
+from tinyhil.language.program import Program, Role, executions
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.costs import Costs
 from tinyhil.search.evaluator import Evaluator, Score
-from tinyhil.search.executions import executions
 from tinyhil.search.journal import Journal, Query
 from tinyhil.search.memory import UNLIMITED, Memory, Placement
 from tinyhil.search.monotone import Known
@@ -279,7 +278,7 @@ class SearchProblem:
 
 
 def _executed_bytes(program: Program) -> int:
-    return 2 * sum(program.tensors[name].count for name in executions(program.body))
+    return 2 * sum(times * program.tensors[op.output].count for op, times in executions(program.body))
 
 
 def _real_values(program: Program, integers: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinyhil.memplan.arena.row_costs import executions, products_of_op
+from tinyhil.language.program import executions
+from tinyhil.memplan.arena.row_costs import products_of_op
 from tinyhil.search.layerwise_errors import layerwise_losses
 from tinyhil.search.monotone import storage_bytes
 from tinyhil.search.search_problem import Ask, SearchProblem

@@ -11,14 +11,13 @@ import pytest
 from kernel_cases import Case
 
 from tinyhil.formats.codec import storage_dtype
-from tinyhil.language.program import Loop, Op
+from tinyhil.language.program import Body, Op
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.views import PLACES, is_done_by_plan
 from tinyhil.ops import KERNEL_OF
 from tinyhil.ops.movement import indices
 from tinyhil.references.reference import operand
 
-Body = tuple[Op | Loop, ...]
 Written = dict[str, list[list[int]]]  # every value a tensor takes on, in order
 
 

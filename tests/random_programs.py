@@ -6,11 +6,10 @@ import numpy as np
 
 from tinyhil.formats.fixed import Fixed
 from tinyhil.language.form import Form
-from tinyhil.language.program import Loop, Op, Program, Role, Tensor
+from tinyhil.language.program import Body, Loop, Op, Program, Role, Tensor
 
 COUNT = 2
 FORMAT = Fixed(16, 0)
-Body = tuple[Op | Loop, ...]
 
 
 class Writing:

@@ -18,7 +18,7 @@ from test_rows import MODELS, Chain
 from test_views import dense_block, gates, slices, twice
 
 from tinyhil.codegen.kernel_calls import name_of
-from tinyhil.language.program import Loop, Op, Program, Role, walk
+from tinyhil.language.program import Body, Op, Program, Role, walk
 from tinyhil.memplan.arena.floor import floor_bytes
 from tinyhil.memplan.arena.order import given_peak, reorder
 from tinyhil.memplan.arena.placement import Placement, placements
@@ -69,7 +69,7 @@ def params(found: Mapping[str, int]) -> str:
     return ", ".join(f"{name}={value}" for name, value in sorted(found.items()) if name not in RANGES)
 
 
-def body(items: tuple[Op | Loop, ...], indent: str = "  ") -> Iterator[str]:
+def body(items: Body, indent: str = "  ") -> Iterator[str]:
     for item in items:
         if isinstance(item, Op):
             scratch = f" with {item.scratch}" if item.scratch else ""

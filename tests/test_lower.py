@@ -19,7 +19,7 @@ from tinyhil.formats.fixed import Fixed
 from tinyhil.language.assignment import Assignment, format_name, load_assignment
 from tinyhil.language.form import Form
 from tinyhil.language.graph import Graph
-from tinyhil.language.program import Loop, Op, Program, Role, Tensor, walk
+from tinyhil.language.program import Body, Loop, Op, Program, Role, Tensor, walk
 from tinyhil.memplan import Plan, check, plan
 from tinyhil.memplan.arena.liveness import live_ranges
 from tinyhil.memplan.arena.tensors import problem_of
@@ -346,7 +346,7 @@ class Machine:
             return self.program.constants[name]
         return self.rows[name] if name in self.rows else self.view(name)
 
-    def _body(self, body: tuple[Op | Loop, ...]) -> None:
+    def _body(self, body: Body) -> None:
         for item in body:
             if isinstance(item, Loop):
                 for step in range(item.count):

@@ -1,4 +1,6 @@
-"""Who is told what something waits for: set once by who listens, so that the way there needs no parameter for it."""
+"""Lines for whoever waits: where one goes, and who is told what something waits for, set once by who listens, so that
+the way there needs no parameter for it.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-_listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
+Say = Callable[[str], None]  # takes a line for the user
+_listener: ContextVar[Say | None] = ContextVar("listener", default=None)
 
 
 @contextmanager
-def telling(say: Callable[[str], None]) -> Iterator[None]:
+def telling(say: Say) -> Iterator[None]:
     """Meanwhile `say` gets the lines."""
     token = _listener.set(say)
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from tinyhil.errors import DeviceCrashed, LinkError
@@ -10,8 +10,7 @@ from tinyhil.harness.boards.flash import BoardRefused
 from tinyhil.harness.boards.locate import Place
 from tinyhil.harness.boards.locks import LockFolder
 from tinyhil.harness.settings.bench_file import Locks
-
-Say = Callable[[str], None]
+from tinyhil.notice import Say
 
 
 @contextmanager

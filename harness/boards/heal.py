@@ -22,14 +22,13 @@ from tinyhil.harness.settings.bench_file import Power
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.harness.wire.link import Link, reason
 from tinyhil.harness.wire.stream import greet
+from tinyhil.notice import Say
 from tinyhil.processes import run
 
 RESET_HOLD_S = 0.1
 HELLO_S = 3.0
 RETURN_S = 20.0  # for a port to come back after the power was off
 POWER_DEADLINE_S = 30.0
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

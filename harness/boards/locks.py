@@ -15,7 +15,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,12 +27,12 @@ from pydantic import AfterValidator, Field, FiniteFloat, TypeAdapter, Validation
 from tinyhil import files
 from tinyhil.errors import BoardError, ConfigError, DataError
 from tinyhil.harness.settings.bench_file import Locks
+from tinyhil.notice import Say
 from tinyhil.quoting import printable
 
 POLL_S = 0.1
 END_S = 20.0  # an interrupted run keeps its samples and switches its board off
 MOST_BYTES = 10_000
-Say = Callable[[str], None]
 Line = Annotated[str, AfterValidator(lambda text: printable(text, 300))]  # it is shown, and others have written it
 Time = Annotated[FiniteFloat, Field(ge=0, lt=1 << 40)]
 

@@ -9,13 +9,14 @@ from pathlib import Path
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.errors import DoesNotFit
 from tinyhil.frontend.listing import Model
-from tinyhil.harness.build.compile import Log, build
+from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import Image, check_arena, check_fits, misplaced_bytes
 from tinyhil.harness.build.pipeline import Compiled, compile_model, place_for
 from tinyhil.harness.build.weights import ADVICE
 from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.language.assignment import Assignment
 from tinyhil.memplan.arena.regions import arrays
+from tinyhil.notice import Say
 from tinyhil.preference import Wish
 
 
@@ -33,7 +34,7 @@ def compile_for(
     return compile_model(model, assignment, ranges, list(boards.entries.values()), {board.name}, without, wish)
 
 
-def build_firmware(compiled: Compiled, board: BoardSpec, *, cache_dir: Path, log: Log) -> Image:
+def build_firmware(compiled: Compiled, board: BoardSpec, *, cache_dir: Path, log: Say) -> Image:
     """The image. BuildError if a compiler refuses it or links another arena than the plan's; DoesNotFit if the chip is
     too small for it, with what to try."""
     try:

@@ -13,7 +13,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -35,6 +35,7 @@ from tinyhil.harness.build.toolchain import (
     platformio_environment,
 )
 from tinyhil.harness.settings.config import BoardSpec
+from tinyhil.notice import Say
 from tinyhil.processes import run
 from tinyhil.quoting import plain_path
 
@@ -55,7 +56,6 @@ HOST_FLAGS = (
     ),
 )
 
-Log = Callable[[str], None]
 Step = list[str] | Path  # a command, or the ELF file that is given its identity
 
 
@@ -71,7 +71,7 @@ class Recipe:
     load_path: Path
 
 
-def build(sources: Mapping[str, Source], board: BoardSpec, *, cache_dir: Path, log: Log) -> Image:
+def build(sources: Mapping[str, Source], board: BoardSpec, *, cache_dir: Path, log: Say) -> Image:
     """The image of `sources` (project-relative path -> content) for `board`; built only if it is not there yet.
 
     BuildError if it fails or another build holds the project.
@@ -146,7 +146,7 @@ def _write_sources(sources: Mapping[str, Source], project: Path) -> bool:
     return changed
 
 
-def _build_anew(sources: Mapping[str, Source], recipe: Recipe, log: Log) -> None:
+def _build_anew(sources: Mapping[str, Source], recipe: Recipe, log: Say) -> None:
     # SCons does not notice outputs that were altered: none may be left.
     for path in (recipe.project_dir / STAMP, recipe.elf, recipe.load_path):
         path.unlink(missing_ok=True)

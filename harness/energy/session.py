@@ -13,8 +13,9 @@ from tinyhil.harness.energy.decomposition import InParts, layers_in_parts
 from tinyhil.harness.energy.sample_energy import Energy, OperationEnergy, energy_of
 from tinyhil.harness.energy.technology import Technology, find_technology
 from tinyhil.harness.energy.what_if import Sensitivity, sensitivities
-from tinyhil.harness.job.job import Say, Streamed, load_job, method_of, open_model
+from tinyhil.harness.job.job import Streamed, load_job, method_of, open_model
 from tinyhil.harness.settings.config import Boards
+from tinyhil.notice import Say
 from tinyhil.references.reference import quantize_inputs
 
 ENOUGH_SAMPLES = 20  # to know how many values are zero

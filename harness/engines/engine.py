@@ -18,8 +18,9 @@ from tinyhil.codegen.model import Source
 from tinyhil.errors import ConfigError, ModelError
 from tinyhil.harness.build.toolchain import Compiler
 from tinyhil.harness.engines.port import Port
-from tinyhil.harness.job.job import Opened, Say
+from tinyhil.harness.job.job import Opened
 from tinyhil.harness.settings.config import BoardSpec
+from tinyhil.notice import Say
 from tinyhil.processes import run
 
 VARIABLE = "HIL_ENGINES"

@@ -16,12 +16,13 @@ from tinyhil.harness.engines import published
 from tinyhil.harness.engines.firmware_file import WIRE, FirmwareFile, read_firmware
 from tinyhil.harness.engines.measurement import Asked, EngineName, Measurement, make_record
 from tinyhil.harness.job.inputs import Inputs, read_inputs
-from tinyhil.harness.job.job import Request, Say, open_model
+from tinyhil.harness.job.job import Request, open_model
 from tinyhil.harness.measure.record import latency_of, write_record
 from tinyhil.harness.measure.run import Answers, Clock, Progress, Sessions, find_place, is_simulated, stream_all
 from tinyhil.harness.measure.talk import flash_unless_running
 from tinyhil.harness.records.partial import require_writable
 from tinyhil.harness.settings.config import Boards
+from tinyhil.notice import Say
 
 NOISE_SEED = 0
 UNKNOWN = "not told"

@@ -18,13 +18,14 @@ from tinyhil.harness.engines.engine_project import served_sources
 from tinyhil.harness.engines.engine_run import built_for, engine_job
 from tinyhil.harness.engines.firmware_run import Bench
 from tinyhil.harness.engines.port import Port
-from tinyhil.harness.job.job import Request, Say, open_model
+from tinyhil.harness.job.job import Request, open_model
 from tinyhil.harness.mlperf.benchmarks import benchmark_of
 from tinyhil.harness.mlperf.evaluation_sets import evaluation
 from tinyhil.harness.mlperf.firmware import for_energy, refusal
 from tinyhil.harness.mlperf.session import Ready, Wanted
 from tinyhil.harness.settings.config import Boards
 from tinyhil.language.program import Role, Tensor
+from tinyhil.notice import Say
 
 
 def prepare_engine(

@@ -16,12 +16,13 @@ from tinyhil.harness.fit.core_costs import Estimate, costs_of
 from tinyhil.harness.fit.features import flash_constants
 from tinyhil.harness.fit.needs import needs_of, ram_of
 from tinyhil.harness.job.inputs import about_labels, read_inputs
-from tinyhil.harness.job.job import Opened, Request, Say, Streamed, method_of, open_model
+from tinyhil.harness.job.job import Opened, Request, Streamed, method_of, open_model
 from tinyhil.harness.offline.plan import planning_ranges
 from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.program import Program
 from tinyhil.memplan.arena.placement import place
+from tinyhil.notice import Say
 from tinyhil.preference import RAM, Wish
 from tinyhil.references.classes import class_count
 from tinyhil.search.engine.library import load_engine

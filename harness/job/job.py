@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib import metadata
 from pathlib import Path
@@ -21,11 +21,10 @@ from tinyhil.harness.job.zoo import ModelSource, find_model
 from tinyhil.harness.settings.limits import AtLeast, OneOf, require
 from tinyhil.language.assignment import Assignment, Conditions, format_name, load_assignment, load_conditions
 from tinyhil.language.graph import element_count
-from tinyhil.notice import telling
+from tinyhil.notice import Say, telling
 from tinyhil.ops.quantize import stated
 from tinyhil.preference import BALANCED, PREFERENCES, Wish
 
-Say = Callable[[str], None]
 MODES, UARTS, LOADS = ("quiet", "stream"), ("lifted", "true"), ("direct", "flash")
 CALIBRATED_SAMPLES = 500  # of the training part, where values are looked at, not their ends alone
 

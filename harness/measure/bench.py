@@ -10,7 +10,7 @@ from typing import Any
 
 from tinyhil.errors import DataError
 from tinyhil.harness.boards.locate import locate
-from tinyhil.harness.job.job import Request, Say
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.record import make_record, write_record
 from tinyhil.harness.measure.run import Outcome, Progress, run
 from tinyhil.harness.records.bench_stats import Summary, Times, bootstrap
@@ -19,6 +19,7 @@ from tinyhil.harness.records.figures import figures
 from tinyhil.harness.records.schema import read_record
 from tinyhil.harness.records.verdict import invalid_because
 from tinyhil.harness.settings.config import Boards
+from tinyhil.notice import Say
 
 RESETS, INFERENCES, WARM_UP = 3, 30, 1
 

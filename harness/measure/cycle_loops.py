@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tinyhil.harness.measure.run import check_tools, find_place
 from tinyhil.harness.measure.variant import Device, run_reporting
 from tinyhil.harness.settings.assets import asset
 from tinyhil.harness.settings.config import Boards, BoardSpec
+from tinyhil.notice import Say
 
 CORES = ("cortex-m3", "cortex-m4", "cortex-m33")  # loops of 32-bit Thumb, and no cache between code and RAM
 TURNS = 2000
@@ -45,8 +45,6 @@ uint8_t *sample_in_arena();
 void run(const uint8_t *input, uint8_t *output);
 }  // namespace model
 """
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

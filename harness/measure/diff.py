@@ -5,7 +5,7 @@ The first tensor that differs is where board and host part: what follows differs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,9 @@ from tinyhil.harness.settings.config import Boards
 from tinyhil.harness.wire.protocol import Values
 from tinyhil.language.program import Loop, Op, Program
 from tinyhil.memplan.arena.views import is_done_by_plan
+from tinyhil.notice import Say
 from tinyhil.references.evaluate import shape_inputs
 from tinyhil.references.reference import quantize_inputs, run_reference
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

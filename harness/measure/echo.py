@@ -25,13 +25,12 @@ from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.protocol import QUIET, Result
 from tinyhil.harness.wire.stream import Options, stream
 from tinyhil.language.assignment import Assignment
+from tinyhil.notice import Say
 
 VALUES = 64  # of 16 bits: a sample fills one frame, and an Uno has room for two
 ROUND = 50  # samples per session
 LIMIT = 32767 / 32768
 DEADLINE_S = 5.0
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

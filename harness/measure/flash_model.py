@@ -13,10 +13,11 @@ from tinyhil.harness.boards.flash import confirm, flash
 from tinyhil.harness.boards.simulated import check_loader, connect_flashed
 from tinyhil.harness.build.board_image import build_firmware, compile_for
 from tinyhil.harness.build.image import Image
-from tinyhil.harness.job.job import Request, Say, method_of, open_model
+from tinyhil.harness.job.job import Request, method_of, open_model
 from tinyhil.harness.measure.run import check_tools, find_place, wish_of
 from tinyhil.harness.measure.talk import log_folder
 from tinyhil.harness.settings.config import Boards, BoardSpec
+from tinyhil.notice import Say
 
 
 @dataclass(frozen=True, slots=True)

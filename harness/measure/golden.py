@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,6 +34,7 @@ from tinyhil.harness.records.side_by_side import Row, changes
 from tinyhil.harness.records.verdict import invalid_because
 from tinyhil.harness.settings.config import Boards
 from tinyhil.harness.settings.limits import AtLeast, OneOf, require
+from tinyhil.notice import Say
 from tinyhil.preference import PREFERENCES
 
 FOLDER = Path("results/golden")
@@ -45,8 +46,6 @@ PROVENANCE_FIELDS = ("compiler", "model_sha256")
 STREAMED = ("states", "steps")
 PHYSICAL = ".physical"  # between name and suffix of a physical board's record
 UPDATE = "if the change is meant: hil golden update"
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ import click
 
 from tinyhil import errors
 from tinyhil.harness.settings.progress import TO_PARENT, Progress, read_line
+from tinyhil.notice import Say
 from tinyhil.processes import Started
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 END_S = 15.0  # an interrupted run switches its board off and keeps its samples
 PREFIX = "hil: "
 SHARED = "HIL_SHARED"  # a folder of the processes of one run, for what one of them computes for all
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

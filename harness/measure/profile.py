@@ -7,7 +7,7 @@ What reading the clock costs is measured by empty operations at the start of eve
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -33,9 +33,9 @@ from tinyhil.harness.settings.config import Boards
 from tinyhil.harness.wire.protocol import Timed
 from tinyhil.harness.wire.trace import END
 from tinyhil.language.program import Op, Program, walk
+from tinyhil.notice import Say
 from tinyhil.passes.chains import Chain, carried_out
 
-Say = Callable[[str], None]
 OPERATION_TAG = 0x10000  # firmware/wire/session.cpp: above the numbers of samples
 
 

@@ -27,7 +27,7 @@ from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.build.toolchain import find_compiler, platformio_command
 from tinyhil.harness.build.weights import weigh
 from tinyhil.harness.job.inputs import Inputs, about_labels, check_labels
-from tinyhil.harness.job.job import LOADS, Request, Say, load_job, method_of, open_model, preferred, wish_for
+from tinyhil.harness.job.job import LOADS, Request, load_job, method_of, open_model, preferred, wish_for
 from tinyhil.harness.job.prompts import teller
 from tinyhil.harness.job.zoo import ModelSource
 from tinyhil.harness.measure.counter import check_sample, check_session, compare_clocks
@@ -44,6 +44,7 @@ from tinyhil.harness.wire.stream import Distrusted, Options, stream
 from tinyhil.harness.wire.trace import SampleTrace, TraceReader
 from tinyhil.language.graph import Graph
 from tinyhil.language.program import Program
+from tinyhil.notice import Say
 from tinyhil.preference import Wish
 from tinyhil.references.classes import class_count, classes_of
 from tinyhil.references.evaluate import shape_inputs

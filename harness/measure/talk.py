@@ -15,13 +15,14 @@ from tinyhil.harness.boards.connection import Connection, Session
 from tinyhil.harness.boards.flash import flash, runs
 from tinyhil.harness.build.compile import cache_full
 from tinyhil.harness.build.image import Image
-from tinyhil.harness.job.job import Request, Say
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.crash import explain_crash
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.harness.wire.deadline import Starved
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.protocol import Hello
 from tinyhil.harness.wire.stream import check_identity, greet, hear
+from tinyhil.notice import Say
 
 L = TypeVar("L", bound=Link)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,11 +26,10 @@ from tinyhil.harness.wire.deadline import Starved
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.protocol import Message, Result, Timed, Values
 from tinyhil.harness.wire.stream import Options, stream
+from tinyhil.notice import Say
 from tinyhil.passes.laid import ONE_BY_ONE, laid_out
 
 MOST_MESSAGES = 200_000  # values or operations of one sample; a board that says more computes nothing
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

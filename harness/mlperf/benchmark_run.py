@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -20,8 +20,8 @@ from tinyhil.harness.mlperf.listening import HOP, SECONDS, Heard, listen, some_s
 from tinyhil.harness.mlperf.runner_protocol import Device
 from tinyhil.harness.mlperf.session import Ready, Running, switched_on
 from tinyhil.harness.settings.config import Boards
+from tinyhil.notice import Say
 
-Say = Callable[[str], None]
 PERFORMANCE, ACCURACY, ENERGY, STREAM = "performance", "accuracy", "energy", "stream"
 QUIET_S = 0.3
 EMULATED = "emulated: not a measurement, and no submission to MLCommons"

@@ -22,8 +22,8 @@ from tinyhil.harness.mlperf.evaluation_sets import evaluation, official_folder
 from tinyhil.harness.mlperf.listening import sound_of
 from tinyhil.harness.mlperf.session import Ready, Wanted, prepare, switched_on
 from tinyhil.harness.settings.config import Boards
+from tinyhil.notice import Say
 
-Say = Callable[[str], None]
 USUAL = (PERFORMANCE, ACCURACY)
 LOOK_S = 0.5  # at the board that is served
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import wave
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,13 +18,13 @@ from tinyhil.frontend.tflite_sound import BANDS, BESIDE, CLASSES, HOP, RATE_HZ, 
 from tinyhil.harness.mlperf.benchmarks import WAKE_SCALE, WAKE_ZERO
 from tinyhil.harness.mlperf.runner_protocol import Device, ProtocolError, elapsed_us
 from tinyhil.language.program import Program
+from tinyhil.notice import Say
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
 
 SECONDS, SEED = 2.0, 36
 RESULT = (1 / 256, -128)  # scale and zero point of what the board says of classes
 SHOWN = 115  # a code above is a detection, by the reference firmware
 STRIDE_S = HOP / RATE_HZ
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -11,6 +10,7 @@ from statistics import median
 from tinyhil.errors import LinkError
 from tinyhil.harness.mlperf.runner_protocol import Device, Inference
 from tinyhil.harness.settings.config import BoardSpec
+from tinyhil.notice import Say
 
 RUNS, SECONDS, WARM_UP = 5, 10.0, 10
 MARGIN = 1.02  # more inferences than the trial run says are needed
@@ -18,8 +18,6 @@ LEAST_INFERENCES = 10
 TRIAL_US = 200_000  # of device time: long enough to say how long an inference takes
 INFER_S = 3600.0  # of the host's time: an emulated run of ten seconds takes as long as it takes
 MOST_INFERENCES = 999_999
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tinyhil.errors import ConfigError
 from tinyhil.harness.build.pipeline import write_sources
 from tinyhil.harness.job.job import method_of, open_model
@@ -12,8 +10,7 @@ from tinyhil.harness.mlperf.firmware import OUR_SESSION, compile_mlperf
 from tinyhil.harness.mlperf.session import ranges_at_hand
 from tinyhil.harness.offline.generate import Project, check_project_folder, say_left_out
 from tinyhil.harness.settings.config import Boards
-
-Say = Callable[[str], None]
+from tinyhil.notice import Say
 
 
 def generate_mlperf(wanted: Project, boards: Boards, say: Say) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,9 +33,8 @@ from tinyhil.harness.mlperf.firmware import compile_mlperf, for_energy
 from tinyhil.harness.mlperf.listening import SECONDS, records, some_sound
 from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.language.program import Program
+from tinyhil.notice import Say
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -40,12 +40,12 @@ from tinyhil.harness.records.verdict import invalid_because
 from tinyhil.harness.settings.assets import asset
 from tinyhil.harness.settings.config import Boards, BoardSpec, ChipSpec, load_boards
 from tinyhil.harness.settings.limits import AtLeast, OneOf, require
+from tinyhil.notice import Say
 from tinyhil.passes.laid import laid_out
 from tinyhil.preference import PREFERENCES
 from tinyhil.quoting import markdown
 from tinyhil.references.classes import deciding, ends_in_argmax
 
-Say = Callable[[str], None]
 MAX_PREFIX = 48
 SKETCHES = (ARDUINO, PLATFORMIO)  # packages whose example stands on Arduino's core
 USUAL = "uno"  # board of a sketch, where none is named

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,8 +11,7 @@ from tinyhil.harness.build.pipeline import Compiled, compile_model, write_source
 from tinyhil.harness.job.inputs import calibrated, read_inputs, training_part
 from tinyhil.harness.job.job import NO_STREAM, Streamed, method_of, open_model, say_other_ranges, wish_for
 from tinyhil.harness.settings.config import Boards
-
-Say = Callable[[str], None]
+from tinyhil.notice import Say
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,14 @@ from tinyhil.compiler_pass import watched
 from tinyhil.errors import ConfigError
 from tinyhil.frontend.listing import Model
 from tinyhil.harness.build.pipeline import compile_model
-from tinyhil.harness.job.job import NO_STREAM, Say, Streamed, open_model
+from tinyhil.harness.job.job import NO_STREAM, Streamed, open_model
 from tinyhil.harness.offline.plan import planning_ranges
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.language.graph import Graph
 from tinyhil.language.program import Loop, Op, Program
 from tinyhil.memplan import Alias
 from tinyhil.memplan.arena.passes import Candidates
+from tinyhil.notice import Say
 from tinyhil.passes.chains import Chain, Item
 from tinyhil.passes.laid import Laid
 

@@ -13,9 +13,10 @@ from string import Template
 
 from tinyhil import files
 from tinyhil.errors import ConfigError
-from tinyhil.harness.job.job import Say, open_model
+from tinyhil.harness.job.job import open_model
 from tinyhil.harness.settings.assets import asset
 from tinyhil.harness.settings.config import Boards
+from tinyhil.notice import Say
 
 TEMPLATES = Path(__file__).parent / "project"
 PLACES = {

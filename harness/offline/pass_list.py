@@ -9,10 +9,10 @@ import click
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError
 from tinyhil.harness.build.pipeline import arranged_for
-from tinyhil.harness.job.job import Say
 from tinyhil.harness.offline.plan import Wanted, planning_ranges
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.memplan.arena.placement import place
+from tinyhil.notice import Say
 from tinyhil.passes.every import PASSES
 from tinyhil.passes.laid import PLANNED
 

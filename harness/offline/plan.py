@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,10 +28,10 @@ from tinyhil.memplan.arena.regions import SYMBOL, arrays
 from tinyhil.memplan.arena.schedules import cheapest_within
 from tinyhil.memplan.arena.transfer import Transfer, belongs_in_arena
 from tinyhil.memplan.csv import read_problem
+from tinyhil.notice import Say
 from tinyhil.passes.row_pairs import for_time
 from tinyhil.preference import LEAST, RAM, Wish, planned_by
 
-Say = Callable[[str], None]
 NODES_WITHIN_SECONDS = 10**12  # the clock stops the search, not the count
 READINGS = 4  # reading, the checker, the map and Python's start together take so many times what reading does
 LEAST_S = 1e-3

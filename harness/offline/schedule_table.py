@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyhil.errors import ConfigError
-from tinyhil.harness.offline.plan import MODELLED_FOR, PLANS_PER_MODEL, Say, Wanted, arranged_program
+from tinyhil.harness.offline.plan import MODELLED_FOR, PLANS_PER_MODEL, Wanted, arranged_program
 from tinyhil.harness.settings.config import Boards
 from tinyhil.memplan.arena.placement_preference import input_bytes
 from tinyhil.memplan.arena.schedules import Scheduled, front
+from tinyhil.notice import Say
 
 
 def find_front(wanted: Wanted, boards: Boards | None, say: Say) -> list[Scheduled]:

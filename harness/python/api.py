@@ -28,8 +28,8 @@ from tinyhil.harness.settings.arguments import request
 from tinyhil.harness.settings.bench_file import default_bench
 from tinyhil.harness.settings.config import Boards, load_boards
 from tinyhil.harness.settings.own_project import boards_file as project_boards
+from tinyhil.notice import Say
 
-Say = Callable[[str], None]
 LONGEST_NAME = 200  # of a file, in bytes less its end
 MOST_STEPS = 1 << 24
 Formats = str | Mapping[str, Any] | os.PathLike[str]

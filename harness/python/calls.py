@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.job.job import Request, Say
+from tinyhil.harness.job.job import Request
 from tinyhil.harness.settings.config import Boards
+from tinyhil.notice import Say
 
 if TYPE_CHECKING:
     from tinyhil.codegen.exported_library import Library

@@ -9,10 +9,9 @@ from typing import Any
 
 from tinyhil.errors import DataError
 from tinyhil.harness.records.figures import at_worst, share_of
-from tinyhil.harness.records.verdict import verdict_of
+from tinyhil.harness.records.verdict import RecordLike, verdict_of
 from tinyhil.quoting import csv_cell, markdown
 
-RecordLike = Mapping[str, Any]
 COLUMNS = (
     *("board", "model", "format", "number", "name", "kernel", "output", "executions", "elements", "macs", "ticks"),
     *("weight_bytes", "activation_bytes", "saturations", "error", "sensitivity", "accumulator_bits"),

@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyhil.harness.records.figures import at_worst
 from tinyhil.harness.records.reals import real_outputs
-from tinyhil.harness.records.verdict import verdict_of
+from tinyhil.harness.records.verdict import RecordLike, verdict_of
 
 RAM = {
     "total_bytes": "RAM",
@@ -22,7 +22,6 @@ RAM = {
 }
 EQUAL, BETTER, WORSE, CHANGED, APART = "equal", "better", "worse", "changed", "not comparable"
 BY_CHANCE = "measured: by when bytes arrived; stack at worst tells"
-RecordLike = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

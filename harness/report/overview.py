@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from tinyhil.harness.records.figures import share_of
-from tinyhil.harness.records.verdict import VALID, verdict_of
+from tinyhil.harness.records.verdict import VALID, RecordLike, verdict_of
 from tinyhil.harness.report.html import escape
 from tinyhil.harness.report.sentence import percent, time_of
 
-RecordLike = Mapping[str, Any]
 ABOUT = "A card per board and format; bars are shares of that board's RAM and flash. A card leads to all that is known."
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tinyhil.harness.records.band import band
 from tinyhil.harness.records.figures import at_worst, share_of
 from tinyhil.harness.records.terminal import copied
-from tinyhil.harness.records.verdict import verdict_of
+from tinyhil.harness.records.verdict import RecordLike, verdict_of
 from tinyhil.harness.report import charts
 from tinyhil.harness.report.graph_picture import draw_graph
 from tinyhil.harness.report.html import Cell, chart, escape, number, pairs, section, table
@@ -16,7 +16,6 @@ from tinyhil.harness.report.sentence import sentence, time_of
 from tinyhil.harness.report.time_bar import time_bar
 from tinyhil.harness.report.worst_samples import worst_samples
 
-RecordLike = Mapping[str, Any]
 UNTIMED = "Cycles of each operation are in a record of hil profile."
 UNFELT = (
     " No sensitivity: it takes a run of the float model for each operation, which is too much beside a run of a model "

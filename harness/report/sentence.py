@@ -7,9 +7,8 @@ from typing import Any
 
 from tinyhil.harness.records.figures import share_of
 from tinyhil.harness.records.side_by_side import APART, EQUAL, changes
-from tinyhil.harness.records.verdict import DEGRADED, INVALID, ISSUES, verdict_of
+from tinyhil.harness.records.verdict import DEGRADED, INVALID, ISSUES, RecordLike, verdict_of
 
-RecordLike = Mapping[str, Any]
 MEANINGS = {issue.code: issue.meaning for issue in ISSUES}
 AS_GOOD = "No worse than the strategy's own answer is one format for all tensors,"
 UNFIT = {"ram-exceeded", "stack-could-overflow", "flash-exceeded"}

@@ -24,11 +24,10 @@ from tinyhil.harness.measure.run import Outcome, run
 from tinyhil.harness.measure.variant import Device
 from tinyhil.harness.records.verdict import gate_line
 from tinyhil.harness.settings.config import Boards
+from tinyhil.notice import Say
 from tinyhil.search.costs import Limits
 from tinyhil.search.space import Candidate, Space
 from tinyhil.search.trial import Trial, TrialLog, unjudged
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from typing import Any
 from tinyhil.errors import ConfigError, HilError
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.session import SearchOutcome, run_search
-from tinyhil.harness.search.task import Progress, Say
+from tinyhil.harness.search.task import Progress
 from tinyhil.harness.settings.config import Boards
+from tinyhil.notice import Say
 from tinyhil.search.trial import writing_into
 
 

@@ -18,7 +18,7 @@ from tinyhil.harness.search.again import Again
 from tinyhil.harness.search.device import Measured, left_out
 from tinyhil.harness.search.first_answer import TooLate
 from tinyhil.harness.search.request import SearchRequest
-from tinyhil.harness.search.task import FOR_FLASH, FOR_LATENCY, Say, Task
+from tinyhil.harness.search.task import FOR_FLASH, FOR_LATENCY, Task
 from tinyhil.harness.search.uniform import (
     Uniform,
     beside_answer,
@@ -28,6 +28,7 @@ from tinyhil.harness.search.uniform import (
     uniform_instead,
 )
 from tinyhil.harness.settings.config import Boards
+from tinyhil.notice import Say
 from tinyhil.search.costs import Limits
 from tinyhil.search.memory import Memory
 from tinyhil.search.offer import formats_on_offer

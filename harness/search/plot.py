@@ -9,7 +9,6 @@ from typing import Any
 from tinyhil.errors import ConfigError
 from tinyhil.harness.offline.labels import name_points, renderer_of
 from tinyhil.harness.report.search_sections import RESOURCES, front_of, points_of
-from tinyhil.harness.search.request import SearchRequest
 
 LOOKS = {  # marker, colour, size, label
     "tried": ("o", "0.7", 5, "tried"),
@@ -22,9 +21,7 @@ NEAR = 1.3  # times the largest point: a limit further off is said, not drawn
 PANEL = (5.2, 4.2)  # inches
 
 
-def plot_search(
-    request: SearchRequest, record: Mapping[str, Any], float_accuracy: float | None, path: Path
-) -> tuple[Path, Path]:
+def plot_search(record: Mapping[str, Any], float_accuracy: float | None, path: Path) -> tuple[Path, Path]:
     """Writes `path` with the suffixes .svg and .png; ConfigError without matplotlib."""
     figure = draw_search(record, float_accuracy)
     made = path.with_suffix(".svg"), path.with_suffix(".png")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import filelock
 
@@ -34,7 +34,6 @@ from tinyhil.harness.search.rounds import minimized, search_once, searched_on_de
 from tinyhil.harness.search.splits import as_named
 from tinyhil.harness.search.task import (
     Progress,
-    Say,
     Task,
     load_task,
     make_bench,
@@ -55,6 +54,7 @@ from tinyhil.harness.search.uniform import (
 )
 from tinyhil.harness.search.workers import helped
 from tinyhil.harness.settings.config import Boards
+from tinyhil.notice import Say
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.memory import UNLIMITED
 from tinyhil.search.search_loop import Found
@@ -91,38 +91,44 @@ class SearchOutcome:
         return {key: self.record[key] for key in (*PRINTED, *more)}
 
 
+Made = TypeVar("Made", SearchOutcome, ParetoOutcome)
+
+
 def run_search(
     request: SearchRequest, cache_dir: Path, say: Say, progress: Progress, boards: Boards | None = None
 ) -> SearchOutcome:
     """Search, measure on the board if asked, evaluate on held-out data, write the assignment and the record."""
-    since = began()
-
-    def attempt(wanted: SearchRequest) -> SearchOutcome:
-        task = load_task(wanted, cache_dir, say, progress, boards, since, look)
-        with _alone(task), helped(task) as shared:
-            return _searched(shared)
-
-    request.check()
-    return with_all_offers(request, boards, attempt, say)
+    return _outcome(_searched, request, cache_dir, say, progress, boards)
 
 
 def run_pareto(
     request: SearchRequest, cache_dir: Path, say: Say, progress: Progress, boards: Boards | None = None
 ) -> ParetoOutcome:
     """Sweep the limits, measure the front on the board if one is named, write an assignment for every point."""
+    return _outcome(_swept, request, cache_dir, say, progress, boards)
+
+
+def _outcome(
+    find: Callable[[Task], Made],
+    request: SearchRequest,
+    cache_dir: Path,
+    say: Say,
+    progress: Progress,
+    boards: Boards | None,
+) -> Made:
     since = began()
 
-    def attempt(wanted: SearchRequest) -> ParetoOutcome:
+    def attempt(wanted: SearchRequest) -> Made:
         task = load_task(wanted, cache_dir, say, progress, boards, since, look)
         with _alone(task), helped(task) as shared:
-            return _swept(shared)
+            return find(shared)
 
     request.check()
     outcome = with_all_offers(request, boards, attempt, say)
     if request.plot is not None:
         from tinyhil.harness.search.plot import plot_search
 
-        plot_search(request, outcome.record, outcome.search_float_accuracy, request.plot)
+        plot_search(outcome.record, outcome.search_float_accuracy, request.plot)
     return outcome
 
 
@@ -220,14 +226,7 @@ def _searched(task: Task) -> SearchOutcome:
     if over_limit:
         raise TooLate(over_limit)
     examples = task.problem.evaluator.examples
-    outcome = SearchOutcome(
-        request, task.problem.space, found, len(examples), examples.float_accuracy, record, measured
-    )
-    if request.plot is not None:
-        from tinyhil.harness.search.plot import plot_search
-
-        plot_search(request, outcome.record, outcome.search_float_accuracy, request.plot)
-    return outcome
+    return SearchOutcome(request, task.problem.space, found, len(examples), examples.float_accuracy, record, measured)
 
 
 def _replaced(task: Task, own: Trial) -> dict[str, Any]:

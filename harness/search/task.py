@@ -36,6 +36,7 @@ from tinyhil.memplan.arena.floor import floor_bytes
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.placement_preference import chosen
 from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.notice import Say
 from tinyhil.passes.row_pairs import for_time
 from tinyhil.preference import LEAST, Wish
 from tinyhil.search.accelerator import AcceleratorCosts
@@ -51,7 +52,6 @@ from tinyhil.search.strategies import make_strategy
 from tinyhil.search.strategies.single_format import SingleFormat
 from tinyhil.search.trial import Trial, TrialLog
 
-Say = Callable[[str], None]
 Progress = Callable[[Trial, Trial | None], None]
 FOR_FLASH, FOR_LATENCY = ("fixed8pc", "fixed6", "fixed4pc", "kmeans16"), ("fixed8pc",)  # for weights alone
 USUAL, USUAL_ON_CROSSBARS = "fixed8,fixed16", ",".join(f"fixed{bits}" for bits in range(2, 9))

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import Task, load_task
 from tinyhil.harness.settings.config import Boards
+from tinyhil.notice import Say
 from tinyhil.processes import Started
 from tinyhil.search.journal import Journal
 from tinyhil.search.search_loop import answered
@@ -24,7 +25,6 @@ POLL_S = 0.02
 WAIT_S = 60.0  # of one who comes before the search that it is to help
 END_S = 5.0
 COMMAND = (sys.executable, "-P", "-m", "tinyhil.harness.search.workers")
-Say = Callable[[str], None]
 
 
 @contextmanager

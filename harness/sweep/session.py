@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,8 +15,7 @@ from tinyhil.harness.sweep.file import read_sweep
 from tinyhil.harness.sweep.here import Here
 from tinyhil.harness.sweep.table import Row
 from tinyhil.harness.sweep.work import finished
-
-Say = Callable[[str], None]
+from tinyhil.notice import Say
 
 
 class Executor(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,18 +22,24 @@ FIRST = TITLES.index(FIGURES[0])
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A cell with what became of it. `folder`: where its files are. `record` None: it failed before there was one."""
+    """A cell with what became of it. `folder`: where its files are. `record` None: it failed before there was one.
+    `replaced`: whether a format for all tensors stands in place of what the strategy chose."""
 
     cell: Cell
     outcome: Mapping[str, Any]
     folder: Path
     record: Mapping[str, Any] | None
+    replaced: bool = False
 
     @classmethod
     def of(cls, cell: Cell, outcome: Mapping[str, Any], folder: Path) -> Row:
-        """The row of an outcome, its record read from `folder`."""
-        record = outcome.get("record")
-        return cls(cell, outcome, folder, None if record is None else read_record(folder / record, Run))
+        """The row of an outcome, its records read from `folder`."""
+        record, search, replaced = outcome.get("record"), outcome.get("search"), None
+        if search is not None:
+            with suppress(OSError, ValueError, AttributeError):  # of another version, or cut off
+                replaced = json.loads((folder / search).read_text(encoding="utf-8")).get("replaced")
+        read = None if record is None else read_record(folder / record, Run)
+        return cls(cell, outcome, folder, read, replaced is not None)
 
     @property
     def exit_code(self) -> int:
@@ -49,17 +56,6 @@ class Row:
     def prefer(self) -> str | None:
         """What its plan of memory is of."""
         return None if self.record is None else (self.record.get("plan") or {}).get("prefer")
-
-    @property
-    def replaced(self) -> bool:
-        """Whether a format for all tensors stands in place of what the strategy chose."""
-        path = self.outcome.get("search")
-        if path is None:
-            return False
-        try:
-            return json.loads((self.folder / path).read_text(encoding="utf-8")).get("replaced") is not None
-        except (OSError, ValueError, AttributeError):  # of another version, or cut off
-            return False
 
     @property
     def result(self) -> str:

@@ -13,7 +13,7 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
@@ -33,7 +33,7 @@ from tinyhil.harness.settings.bench_file import default_bench
 from tinyhil.harness.settings.config import Boards, load_boards
 from tinyhil.harness.settings.failure import failure
 from tinyhil.harness.sweep.cell import SCHEMA_VERSION, code_digest, compiler
-from tinyhil.notice import tell
+from tinyhil.notice import Say, tell
 from tinyhil.sealed import Damaged, sealed, unsealed
 
 FINISHED, SEARCH = "cell.json", "search.json"
@@ -41,7 +41,6 @@ FILES = ("record", "search", "assignment")
 DONE = (errors.EXIT_OK, errors.EXIT_FLAKY)
 PATHS = ("inputs", "calibrate", "held_out")
 NAMES = {"timeout": "timeout_s", "wait": "wait_s"}
-Say = Callable[[str], None]
 
 
 def finished(folder: Path, key: str) -> dict[str, Any] | None:

@@ -8,16 +8,16 @@ import queue
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from tinyhil import errors
+from tinyhil.notice import Say
 from tinyhil.processes import Started
 
 COMMAND = (sys.executable, "-P", "-m", "tinyhil.harness.sweep.work")
 END_S = 15.0  # an interrupted run switches its board off and keeps its samples
-Say = Callable[[str], None]
 
 
 class Worker:

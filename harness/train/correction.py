@@ -15,8 +15,9 @@ from tinyhil.compiler.calibrate import save_ranges
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.frontend.dead_channels import READ
 from tinyhil.harness.job.inputs import read_inputs, spread_over, training_part
-from tinyhil.harness.job.job import Opened, Say, method_of, open_model
+from tinyhil.harness.job.job import Opened, method_of, open_model
 from tinyhil.harness.train.session import require_torch, unclipped_only
+from tinyhil.notice import Say
 from tinyhil.search.engine.library import load_engine
 from tinyhil.search.evaluator import Evaluator, Score
 

@@ -17,9 +17,10 @@ from tinyhil.compiler.calibrate import save_ranges
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.frontend.dead_channels import READ
 from tinyhil.harness.job.inputs import read_inputs
-from tinyhil.harness.job.job import Opened, Say, Streamed, method_of, open_model
+from tinyhil.harness.job.job import Opened, Streamed, method_of, open_model
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.graph import Graph
+from tinyhil.notice import Say
 from tinyhil.references.evaluate import shape_inputs
 from tinyhil.search.engine.library import load_engine
 from tinyhil.train.pace import SCALED_BITS, batch_for, rate_for, weight_bits

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tinyhil.language.program import Loop, Op, Program, Role
+from tinyhil.language.program import Body, Loop, Op, Program, Role
 from tinyhil.memplan.arena.tensors import overwritable
 from tinyhil.ops.scan import COPY
 
@@ -148,7 +148,7 @@ class Level:
         return max(floors)
 
 
-def level_of(program: Program, body: tuple[Op | Loop, ...], weights: tuple[int, ...], is_top: bool) -> Level:
+def level_of(program: Program, body: Body, weights: tuple[int, ...], is_top: bool) -> Level:
     """`weights`: of each loop, the most its body needs at once, everything it touches included."""
     sequence_of = _sequences(program.body)
     touches = [_touches(program, item, sequence_of) for item in body]
@@ -181,7 +181,7 @@ def level_of(program: Program, body: tuple[Op | Loop, ...], weights: tuple[int, 
 Touches = tuple[frozenset[str], frozenset[str]]  # read, written
 
 
-def _sequences(body: tuple[Op | Loop, ...]) -> dict[str, str]:
+def _sequences(body: Body) -> dict[str, str]:
     """Every row tensor and the sequence it shows a part of, rows of rows traced back."""
     found: dict[str, str] = {}
     for item in body:
@@ -214,7 +214,7 @@ def _names(item: Op | Loop, sequence_of: dict[str, str]) -> Iterator[tuple[str, 
         yield from _names(inner, sequence_of)
 
 
-def _touch_counts(body: tuple[Op | Loop, ...], sequence_of: dict[str, str]) -> dict[str, int]:
+def _touch_counts(body: Body, sequence_of: dict[str, str]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for item in body:
         for name, _ in _names(item, sequence_of):

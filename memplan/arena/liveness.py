@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinyhil.language.program import Loop, Op, Program, Role, walk
+from tinyhil.language.program import Body, Op, Program, Role, walk
 
 BEFORE = -1  # the instant at which the sample is received
 
@@ -46,7 +46,7 @@ def live_ranges(program: Program) -> tuple[LiveRange, ...]:
 
 def _number(
     program: Program,
-    body: tuple[Op | Loop, ...],
+    body: Body,
     now: int,
     touched: dict[str, list[int]],
     loops: list[tuple[int, int]],

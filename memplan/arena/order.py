@@ -13,12 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from tinyhil.language.program import Loop, Op, Program
+from tinyhil.language.program import Body, Loop, Op, Program
 from tinyhil.memplan.arena.level import Level, level_of
 
 MOST_EXPANSIONS = 200_000  # of one level: about two seconds
-
-Body = tuple[Op | Loop, ...]
 
 
 @dataclass(frozen=True, slots=True)

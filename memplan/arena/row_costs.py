@@ -16,10 +16,9 @@ M7 (35.4k and 217k cycles; on an AVR 316k and 1408k).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 from tinyhil.formats.format import INTEGER
-from tinyhil.language.program import Loop, Op, Program, Role
+from tinyhil.language.program import Loop, Op, Program, Role, executions
 from tinyhil.memplan.arena.attention_rows import packed_again
 from tinyhil.memplan.arena.row_wise import rows_made
 
@@ -112,12 +111,3 @@ def products_again(program: Program, lowered: Program) -> float:
     """Products of the layers that a planned program computes again, as a share of those there are."""
     products = layer_products(lowered)
     return max(0.0, layer_products(program) / products - 1) if products else 0.0
-
-
-def executions(body: tuple[Op | Loop, ...], times: int = 1) -> Iterator[tuple[Op, int]]:
-    """Every operation with how often it is carried out."""
-    for item in body:
-        if isinstance(item, Loop):
-            yield from executions(item.body, times * item.count)
-        else:
-            yield item, times

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tinyhil.language.program import Loop, Op
+from tinyhil.language.program import Body, Op
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Step:
 
 
 def steps_of(
-    body: tuple[Op | Loop, ...],
+    body: Body,
     loops: tuple[int, ...],
     sequence_of: dict[str, str],
     constants: Mapping[str, np.ndarray] = MappingProxyType({}),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tinyhil.language.program import Loop, Op, Program, Role, reads_of
+from tinyhil.language.program import Body, Loop, Op, Program, Role, reads_of
 from tinyhil.memplan.arena.channel_groups import MAPPED
 from tinyhil.names import free_name
 from tinyhil.ops import rows
@@ -73,7 +73,7 @@ def _chain(program: Program, name: str, makers: dict[str, Op], readers: dict[str
     return tuple(reversed(chain[:best]))
 
 
-def _begin_of(body: tuple[Op | Loop, ...], at: int) -> int:
+def _begin_of(body: Body, at: int) -> int:
     """Where what reads a map begins: with the numbers that are spread over its planes."""
     reader, before = body[at], body[at - 1]
     spreads = isinstance(before, Op) and isinstance(reader, Op) and before.output in reader.inputs

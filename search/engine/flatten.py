@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyhil.formats.format import INTEGER, SINGLE
 from tinyhil.language.form import Form
-from tinyhil.language.program import Loop, Op, Program, Role, walk
+from tinyhil.language.program import Body, Loop, Op, Program, Role, walk
 from tinyhil.ops.real_functions import LOOKUP
 from tinyhil.search.engine import batch_sums, elements, integer_functions
 from tinyhil.search.engine.elements import TABULATED, table_of
@@ -85,7 +85,7 @@ class Flattening:
         call = Call(kernel, [array.itemsize], data=(array.ctypes.data,))
         return row_of(call, out=self.operands.number(name), count=self.program.tensors[name].count)
 
-    def _body(self, body: tuple[Op | Loop, ...]) -> tuple[list[tuple[object, ...]], list[str]]:
+    def _body(self, body: Body) -> tuple[list[tuple[object, ...]], list[str]]:
         rows: list[tuple[object, ...]] = []
         logged: list[str] = []
         for item in body:

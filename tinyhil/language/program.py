@@ -147,7 +147,10 @@ class Loop:
     name: str
     count: int
     slices: tuple[tuple[str, str], ...]  # (sequence tensor, slice tensor)
-    body: tuple[Op | Loop, ...]
+    body: Body
+
+
+Body = tuple[Op | Loop, ...]  # in the order of execution
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,7 +190,7 @@ class Program:
     name: str
     tensors: Mapping[str, Tensor]
     constants: Mapping[str, np.ndarray]
-    body: tuple[Op | Loop, ...]
+    body: Body
     input: str
     output: str
     input_shape: tuple[int, ...]
@@ -220,7 +223,7 @@ class Program:
         return None
 
 
-def reads_of(body: tuple[Op | Loop, ...]) -> list[str]:
+def reads_of(body: Body) -> list[str]:
     """Every tensor an operation or a loop of any level reads, once per reader and operand."""
     names: list[str] = []
     for item in body:
@@ -240,17 +243,26 @@ def loops_of(body: Sequence[Op | Loop]) -> Iterator[Loop]:
             yield from loops_of(item.body)
 
 
-def mapped(body: tuple[Op | Loop, ...], change: Callable[[Op], Op]) -> tuple[Op | Loop, ...]:
+def mapped(body: Body, change: Callable[[Op], Op]) -> Body:
     """`body` with each operation changed, those of loops too."""
     return tuple(
         replace(item, body=mapped(item.body, change)) if isinstance(item, Loop) else change(item) for item in body
     )
 
 
-def walk(body: tuple[Op | Loop, ...]) -> Iterator[Op]:
+def walk(body: Body) -> Iterator[Op]:
     """All operations in order, loop bodies once."""
     for item in body:
         if isinstance(item, Loop):
             yield from walk(item.body)
         else:
             yield item
+
+
+def executions(body: Body, times: int = 1) -> Iterator[tuple[Op, int]]:
+    """Every operation with how often it is carried out."""
+    for item in body:
+        if isinstance(item, Loop):
+            yield from executions(item.body, times * item.count)
+        else:
+            yield item, times

@@ -15,12 +15,12 @@ import numpy as np
 
 from tinyhil.formats.affine import MULTIPLIER_BITS, multiplier, rescale, rescale_wide
 from tinyhil.language.graph import Node, Shape, element_count
+from tinyhil.language.kernel import Arrays
 from tinyhil.ops.affine_softmax import INTEGER_BITS, ONE, SUM_DROP, exp_factor, exp_table_of, reciprocal_of
 from tinyhil.ops.cells import clipped
 from tinyhil.ops.operator import refuse
 from tinyhil.ops.whole import Params, Routine, Table, pair_shape, period_of
 
-Arrays = Sequence[np.ndarray]
 MOST_INNER = 1 << 15  # products of bytes in one sum of 32 bits
 ROOT_HALF, LN_2 = 1518500250, 1488522236  # with 31 fraction bits
 

@@ -16,10 +16,10 @@ import numpy as np
 from tinyhil.formats.affine import rescale, rescale_wide
 from tinyhil.formats.format import float_bits
 from tinyhil.language.graph import Node, Shape, element_count
+from tinyhil.language.kernel import Arrays
 from tinyhil.ops.operator import refuse
 from tinyhil.ops.whole import Params, Routine, Table
 
-Arrays = Sequence[np.ndarray]
 ONE_UNIT_MORE = (
     *(4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 34, 35, 37, 39, 40, 41, 43, 44, 45, 46, 49),
     *(50, 54, 62, 63, 64, 66, 82, 86, 93, 100, 103, 112, 116, 135, 255),

@@ -13,11 +13,11 @@ import numpy as np
 
 from tinyhil.formats.affine import rescale
 from tinyhil.language.graph import Node, Shape, element_count
+from tinyhil.language.kernel import Arrays
 from tinyhil.ops.affine_softmax import MAX_COUNT, exp_table_of, softmax_codes
 from tinyhil.ops.operator import refuse
 from tinyhil.ops.whole import Params, Routine, Table, same_shape
 
-Arrays = Sequence[np.ndarray]
 LINES, WORD_MOST, WORDS = 512, (1 << 15) - 1, (1 << 16) - 1
 FACTOR = ("multiplier", "power")
 MOST_WORDS = 1 << 16  # exponentials of 15 bits in one sum of 31

@@ -101,7 +101,7 @@ def aligned(op: Op, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
     return scaled(a, p["a_shift"]), scaled(b, p["b_shift"])
 
 
-def _execute_sum(sign: int) -> Callable[[Op, Arrays, Format], tuple[np.ndarray, np.ndarray]]:
+def _execute_sum(sign: int) -> Execute:
     def execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
         a, b = aligned(op, arrays)
         return requantize(plus(a, b if sign > 0 else -b), op.params["shift"], out)

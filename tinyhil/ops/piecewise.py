@@ -18,6 +18,7 @@ from tinyhil.formats.format import AFFINE, INTEGER, SINGLE, Format
 from tinyhil.language.arithmetic import like
 from tinyhil.language.form import Form
 from tinyhil.language.graph import Node, Shape
+from tinyhil.language.kernel import Execute
 from tinyhil.language.lowering_context import Lowering
 from tinyhil.language.program import Op
 from tinyhil.ops import real_functions
@@ -39,7 +40,6 @@ from tinyhil.ops.operator import (
 MAX_FRACTION_BITS = 40
 END_ERROR = 2.0**-8  # of Clip's ends, relative to the larger: beyond that they are no integers of the operand's scale
 MOST_SINGLE_BITS = 60  # where an operand's own scale is small
-Execute = Callable[[Op, Arrays, Format], tuple[np.ndarray, np.ndarray]]
 
 
 def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:

@@ -16,8 +16,6 @@ from tinyhil.ops import affine_moves, reciprocal, window
 from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, accumulator_bits, attr, by_domain, refuse
 from tinyhil.ops.window import Window
 
-Execute = Callable[[Op, Arrays, Format], tuple[np.ndarray, np.ndarray]]
-
 
 def _window(node: Node, shape: Shape) -> Window:
     if node.op.startswith("Global"):

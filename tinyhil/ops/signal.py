@@ -14,10 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinyhil.language.graph import Node, Shape, element_count
+from tinyhil.language.kernel import Arrays
 from tinyhil.ops.operator import refuse
 from tinyhil.ops.whole import Params, Routine, Table, same_shape
 
-Arrays = Sequence[np.ndarray]
 WORD, LONG = (1 << 16) - 1, (1 << 32) - 1
 GAINS = 125  # entries of a table of gains: two, one, and three for each of 30 octaves, in four places
 LN2 = 45426  # ln 2 in units of 2**-16

@@ -14,7 +14,7 @@ from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
 from tinyhil.language.form import Arithmetic
-from tinyhil.language.program import Loop, Op, Program, Role, Tensor, loops_of, mapped, walk
+from tinyhil.language.program import Body, Op, Program, Role, Tensor, loops_of, mapped, walk
 from tinyhil.names import free_name
 from tinyhil.ops import activation, affine, curve, division, exponential, piecewise
 from tinyhil.ops.code_table import CODE_TABLE
@@ -42,7 +42,7 @@ class Tables:
         self.tensors: dict[str, Tensor] = {}
         self.tables: dict[str, np.ndarray] = {}
 
-    def within(self, body: tuple[Op | Loop, ...]) -> Program:
+    def within(self, body: Body) -> Program:
         """The program of `body` with these tables, without the tensors and constants that nobody reads any more."""
         program = self._program
         used = {name for op in walk(body) for name in op.tensors} | {program.input, program.output}

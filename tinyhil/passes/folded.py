@@ -15,7 +15,7 @@ import numpy as np
 
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
-from tinyhil.language.program import Loop, Op, Program, Role, Tensor, reads_of, walk
+from tinyhil.language.program import Body, Loop, Op, Program, Role, Tensor, reads_of, walk
 from tinyhil.ops.code_table import CODE_TABLE, SUM_TABLE
 from tinyhil.ops.elementwise import ADD, MUL, SUB
 from tinyhil.ops.real_functions import LOOKUP
@@ -27,7 +27,6 @@ MOST_CONSTANT = 255  # of what is added to a byte
 NO_LIMIT = 511  # beyond every index of a sum of two bytes
 LOOK_UPS = (CODE_TABLE.form, LOOKUP.form)
 SUMS = (ADD.form, SUB.form)
-Body = tuple[Op | Loop, ...]
 
 
 def folded(program: Program) -> Program:

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tinyhil.language.program import Program
+from tinyhil.language.program import Program, executions
 from tinyhil.memplan import Plan
-from tinyhil.memplan.arena.row_costs import executions, products_of_op
+from tinyhil.memplan.arena.row_costs import products_of_op
 from tinyhil.memplan.arena.transfer import Transfer
 from tinyhil.memplan.problem import ARENA
 from tinyhil.passes.stored import stored_bytes

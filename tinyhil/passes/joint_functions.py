@@ -15,7 +15,7 @@ import numpy as np
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.fixed import Fixed
 from tinyhil.language.form import Form
-from tinyhil.language.program import Loop, Op, Program, Role, Tensor, reads_of, walk
+from tinyhil.language.program import Body, Loop, Op, Program, Role, Tensor, reads_of, walk
 from tinyhil.ops import affine
 from tinyhil.ops.code_table import CODE_TABLE, COUNTED_TABLE
 from tinyhil.ops.elementwise import ADD, MUL, SUB
@@ -29,7 +29,6 @@ LOOK_UPS = (CODE_TABLE.form, LOOKUP.form)
 PERIODS = ("a_period", "b_period")
 MOST_OPS = 16
 COUNTED = Fixed(16, 0)  # a result and how often it is clipped
-Body = tuple[Op | Loop, ...]
 
 
 def with_joint_functions(program: Program) -> Program:

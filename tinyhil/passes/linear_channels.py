@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from tinyhil.formats.fixed import Fixed
-from tinyhil.language.program import Loop, Op, Program, Role, Tensor, reads_of
+from tinyhil.language.program import Body, Op, Program, Role, Tensor, reads_of
 from tinyhil.names import free_name
 from tinyhil.ops.affine import PRODUCT, SUM, is_affine
 from tinyhil.ops.code_table import LINEAR_CHANNELS
@@ -28,7 +28,6 @@ RIGHTS = range(16, 22)  # bits below the point of a result
 LARGEST = 1 << 30  # of a sum, less than half of 32 bits
 FEWEST_ROWS = 2
 BEYOND = 128  # the first result that is clipped
-Body = tuple[Op | Loop, ...]
 
 
 def with_linear_channels(program: Program) -> Program:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tinyhil.formats.affine import MULTIPLIER_BITS
 from tinyhil.formats.fixed import Fixed
-from tinyhil.language.program import Loop, Op, Program, Role, Tensor
+from tinyhil.language.program import Body, Op, Program, Role, Tensor
 from tinyhil.names import free_name
 from tinyhil.ops.affine import ADD_LIFT, SUM, is_affine, units_of_sum
 from tinyhil.ops.code_table import LINEAR_TABLE
@@ -26,7 +26,6 @@ RIGHTS = range(16, 22)  # bits below the point of an index; 16 are free on an AV
 LARGEST = 1 << 30  # of a sum, less than half of 32 bits
 MOST_ENTRIES = 1 << 10
 NO_LIMIT = (1 << 14) - 1  # beyond every index
-Body = tuple[Op | Loop, ...]
 Results = tuple[np.ndarray, np.ndarray]  # of all codes of an operand, and which are clipped
 
 

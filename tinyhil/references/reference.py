@@ -10,7 +10,7 @@ import numpy as np
 from tinyhil import time_limit
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.language.arithmetic import load
-from tinyhil.language.program import Loop, Op, Program, Role
+from tinyhil.language.program import Body, Op, Program, Role
 from tinyhil.ops import KERNEL_OF
 
 Watch = Callable[[str, np.ndarray], None]
@@ -48,7 +48,7 @@ def _in_planes(inputs: np.ndarray, channels: int) -> np.ndarray:
 
 def _run(
     program: Program,
-    body: tuple[Op | Loop, ...],
+    body: Body,
     values: dict[str, np.ndarray],
     saturations: np.ndarray,
     watchers: tuple[Watch | None, Observe | None],

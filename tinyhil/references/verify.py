@@ -13,7 +13,7 @@ import numpy as np
 
 from tinyhil.compiler_pass import verified
 from tinyhil.language.graph import Graph, element_count
-from tinyhil.language.program import Loop, Op, Program, Role, Tensor, loops_of, walk
+from tinyhil.language.program import Body, Loop, Op, Program, Role, Tensor, loops_of, walk
 
 STORED = (Role.CONSTANT, Role.TABLE)
 Made = TypeVar("Made", Graph, Program)
@@ -120,9 +120,7 @@ def _is_held(codes: np.ndarray, tensor: Tensor) -> bool:
     return codes.size == 0 or (lowest <= int(codes.min()) and int(codes.max()) <= highest)
 
 
-def _faults_of_body(
-    program: Program, body: tuple[Op | Loop, ...], written: set[str], rows: frozenset[str]
-) -> Iterator[str]:
+def _faults_of_body(program: Program, body: Body, written: set[str], rows: frozenset[str]) -> Iterator[str]:
     """Order of writing. What a loop carries is written before the loop, so its first step meets a value."""
     for item in body:
         if isinstance(item, Loop):
@@ -182,7 +180,7 @@ def _faults_of_writers(program: Program) -> Iterator[str]:
         writers.setdefault(op.output, []).append(loops)
 
 
-def _with_loops(body: tuple[Op | Loop, ...], loops: tuple[int, ...]) -> Iterator[tuple[Op, tuple[int, ...]]]:
+def _with_loops(body: Body, loops: tuple[int, ...]) -> Iterator[tuple[Op, tuple[int, ...]]]:
     """Every operation with the identities of the loops around it."""
     for item in body:
         if isinstance(item, Loop):

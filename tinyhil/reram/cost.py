@@ -10,12 +10,12 @@ all arrays at work, each layer on a sample of its own as in ISAAC's pipeline: wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 from tinyhil.crossbars.hardware import NOMINAL_ADC_BITS, NOMINAL_ROWS, Hardware
-from tinyhil.language.program import Loop, Op, Program
+from tinyhil.language.program import Program, executions
 from tinyhil.reram.mapping import Matrix, matrix_of, require_held
 
 
@@ -67,7 +67,7 @@ def cost_of(program: Program, hardware: Hardware) -> Cost:
     """ModelError names a layer that crossbars can not hold."""
     require_held(program)
     layers = []
-    for op, times in executed(program.body):
+    for op, times in executions(program.body):
         matrix = matrix_of(program, op)
         if matrix is not None:
             layers.append(layer_cost(op.name, matrix, hardware, times))
@@ -100,15 +100,6 @@ def cells_mw(hardware: Hardware) -> float:
 def crossbar_mw(hardware: Hardware) -> float:
     """Of one array at work, all its rows and columns in use."""
     return converter_mw(hardware) + hardware.rows * row_mw(hardware) + cells_mw(hardware)
-
-
-def executed(body: tuple[Op | Loop, ...], times: int = 1) -> Iterator[tuple[Op, int]]:
-    """All operations, and how often a sample executes each."""
-    for item in body:
-        if isinstance(item, Loop):
-            yield from executed(item.body, times * item.count)
-        else:
-            yield item, times
 
 
 def layer_cost(name: str, matrix: Matrix, hardware: Hardware, times: int = 1) -> LayerCost:
