@@ -23,7 +23,7 @@ from wire_bench import ROOT, write_tiny_model
 from tinyhil import errors, files
 from tinyhil.data.fetch import attempt
 from tinyhil.harness.cli import GROUPS
-from tinyhil.harness.commands.common import Finite
+from tinyhil.harness.commands.option import Finite
 from tinyhil.harness.measure.parallel import BoardResult, print_table
 from tinyhil.harness.report.page import EXTRA
 from tinyhil.harness.search.request import SearchRequest
