@@ -28,6 +28,11 @@ class Choice:
         """Bits per element."""
         return named(self.format).bits
 
+    @property
+    def described(self) -> str:
+        """For people, as an assignment file writes it."""
+        return f"{self.format}, offset {self.offset:+d}" if self.offset else self.format
+
     def __str__(self) -> str:
         return f"{self.format}{self.offset:+d}" if self.offset else self.format
 

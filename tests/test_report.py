@@ -137,6 +137,19 @@ def test_the_page_says_all_that_the_record_knows(records: list[Path]) -> None:
     assert len(page.specs) == 5 + times  # map, parts, confusion, perhaps times; two panels of the search
 
 
+def test_shares_of_time_are_the_same_everywhere(records: list[Path]) -> None:
+    """In the bar, the graph and the table: of the operations and what lies between them."""
+    record = json.loads(records[0].read_text())
+    record["profile"]["outside"] = sum(cost["ticks"] for cost in record["profile"]["operations"])  # half of all
+    changed = records[0].with_name("outside.json")
+    changed.write_text(json.dumps(record))
+    text = " ".join(read(make_page([changed])).text)
+    assert "mix takes most: 50 % of " in text
+    assert " · 50 %" in text
+    assert " 50.0 % " in text
+    assert "100.0 %" not in text.partition("Memory over time")[0].partition("Layers")[2]
+
+
 def test_parts_of_the_record_are_consistent(records: list[Path]) -> None:
     """What the report adds up is what the run measured."""
     record = json.loads(records[0].read_text())
@@ -395,7 +408,9 @@ def test_exports(records: list[Path], tmp_path: Path) -> None:
     text = exports.as_markdown([record, {**record, "bit_exact": False, "model": "a|b"}])
     assert "✅ valid | tiny | uno (emulated)" in text
     assert "❌ invalid | a\\|b" in text
-    assert "`not-bit-exact`" in text
+    assert "- a|b on uno, fixed16: `not-bit-exact`".replace("|", "\\|") in text
+    record["provenance"]["command"] += " --assignment 'results/my search/a.yaml'"
+    assert "| mixed by my search/a.yaml |" in exports.as_markdown([{**record, "format": "mixed"}])
 
 
 def test_of_a_folder_the_newest_runs_are_shown(records: list[Path], tmp_path: Path) -> None:

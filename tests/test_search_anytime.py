@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +16,13 @@ from rich.console import Console
 from search_models import network_problem
 
 from tinyhil import data, time_limit
-from tinyhil.errors import EXIT_BUILD, ConfigError
+from tinyhil.errors import EXIT_BUILD, ConfigError, Infeasible
 from tinyhil.harness.build.compile import _run
 from tinyhil.harness.search import each
 from tinyhil.harness.search.first_answer import TooLate
 from tinyhil.harness.search.phases import OutOfTime, Phases
 from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.resource_limits import MOST_PILOTS
 from tinyhil.harness.search.session import SearchOutcome, run_pareto, run_search
 from tinyhil.harness.search.show import Watch, print_outcome
 from tinyhil.harness.settings.config import load_boards
@@ -343,13 +345,13 @@ def test_what_the_table_puts_beyond_a_limit_is_no_first_answer(tmp_path: Path) -
 class Late(Interrupting):
     """The time is over as this phase begins."""
 
-    def __init__(self, phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, phase: str, monkeypatch: pytest.MonkeyPatch, by: float = 1e6) -> None:
         super().__init__()
-        self.at, self.patch = phase, monkeypatch
+        self.at, self.patch, self.by = phase, monkeypatch, by
 
     def phase(self, name: str) -> None:
         if name == self.at:
-            now = time.monotonic() + 1e6
+            now = time.monotonic() + self.by
             self.patch.setattr(time, "monotonic", lambda: now)
 
 
@@ -370,6 +372,19 @@ def test_a_limit_that_nothing_is_known_to_keep_is_refused_when_the_time_is_over(
     assert ("nothing was measured yet" in str(caught.value)) == (not measured)
     assert not any("int8" in line for line in said)
     assert not any("an answer after" in line for line in said)
+
+
+def test_nothing_is_called_infeasible_before_all_is_profiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the time is left for the search; a refusal takes that for what was left out."""
+    request = SearchRequest(
+        "digits_mlp", board="uno", latency_us=1100, samples=60, evaluations=2, results=tmp_path, seconds=3600
+    )
+    said: list[str] = []
+    with pytest.raises(Infeasible, match="1,100 us for the worst sample are not feasible on uno") as caught:
+        run_search(request, default_cache_dir(), said.append, Late("profiling", monkeypatch, by=2000), load_boards())
+    assert not isinstance(caught.value, TooLate)
+    profiled = [int(count) for count in re.findall(r"search: (\d+) profiled in ", "\n".join(said))]
+    assert profiled == [1, MOST_PILOTS - 1]
 
 
 def test_the_limit_that_the_nearest_format_exceeds_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

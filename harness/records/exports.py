@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tinyhil.errors import DataError
-from tinyhil.harness.records.figures import at_worst, share_of
+from tinyhil.harness.records.figures import at_worst, formats_by, share_of, title_of
 from tinyhil.harness.records.verdict import RecordLike, verdict_of
 from tinyhil.quoting import csv_cell, markdown
 
@@ -34,7 +34,7 @@ def as_trace(record: RecordLike) -> dict[str, Any]:
     live = live_bytes(record["plan"]) if record.get("plan") else {}
     per_us = (clock_hz or 1e6) / 1e6  # instructions have no clock: one a microsecond
     thread = {"pid": 1, "tid": 1}
-    name = f"{record['model']} on {record['board']}, {record['format']}"
+    name = title_of(record)
     found: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": name}}]
     inside = 0
     for number, ticks, outside in events:
@@ -93,14 +93,14 @@ def as_markdown(records: Sequence[RecordLike]) -> str:
         lines.append(
             f"| {MARKS[found['verdict']]} {found['verdict']} | " + " | ".join(map(markdown, _cells(record))) + " |"
         )
-        name = markdown(f"{record['model']} on {record['board']}")
+        name = markdown(title_of(record))
         notes += [f"- {name}: `{issue['code']}` {markdown(issue['text'])}" for issue in found["issues"]]
     return "\n".join([*lines, *(["", *notes] if notes else [])]) + "\n"
 
 
 def _cells(record: RecordLike) -> list[str]:
     board = record["board"] + (" (emulated)" if record["emulator"] else "")
-    return [record["model"], board, record["format"], *figures_of(record)]
+    return [record["model"], board, record["format"] + formats_by(record), *figures_of(record)]
 
 
 def figures_of(record: RecordLike) -> list[str]:

@@ -63,7 +63,7 @@ class Figures:
 def figures(record: Mapping[str, Any]) -> Figures:
     """The figures of a record."""
     raw, memory, provenance = record["raw"], record["memory"], record["provenance"]
-    compiler, command = provenance["compiler"], str(provenance.get("command"))
+    compiler = provenance["compiler"]
     return Figures(
         board=record["board"],
         model=record["model"],
@@ -87,8 +87,19 @@ def figures(record: Mapping[str, Any]) -> Figures:
         median_ticks=record["latency"]["median"],
         invalid=invalid_because(record),
         data=str((record.get("data") or {}).get("sha256") or ""),
-        by="".join(f" by {'/'.join(Path(name).parts[-2:])}" for name in ASSIGNED.findall(command)),
+        by=formats_by(record),
     )
+
+
+def formats_by(record: Mapping[str, Any]) -> str:
+    """ " by FOLDER/FILE" of the assignment that gave a run its formats; empty without one."""
+    command = str((record.get("provenance") or {}).get("command"))
+    return "".join(f" by {'/'.join(Path(name.strip(chr(39))).parts[-2:])}" for name in ASSIGNED.findall(command))
+
+
+def title_of(record: Mapping[str, Any]) -> str:
+    """What it is of, in a line."""
+    return f"{record['model']} on {record['board']}, {record['format']}{formats_by(record)}"
 
 
 def is_candidate(path: Path, folder: Path) -> bool:

@@ -79,7 +79,8 @@ def _wire(record: RecordLike) -> str | None:
     return f"{damaged} damaged frames, {lost} bytes lost" if damaged or lost else None
 
 
-def _collapsed(record: RecordLike) -> str | None:
+def collapsed(record: RecordLike) -> str | None:
+    """What of accuracy is lost against float, where that is no rounding; else None."""
     accuracy, wanted = record["accuracy"], record.get("float_accuracy")
     if accuracy is None or wanted is None or accuracy >= wanted - COLLAPSED:
         return None
@@ -114,7 +115,7 @@ ISSUES = (
     Issue("stack-could-overflow", DEGRADED, "the deepest stack that the image can need does not fit", _could_overflow),
     Issue("stack-unbounded", DEGRADED, "how deep the stack can get is not known", _unbounded),
     Issue("float-disagrees", DEGRADED, "a tensor is further from the float model than its formats explain", _off_float),
-    Issue("accuracy-collapsed", DEGRADED, "5 points of accuracy or more are lost against float", _collapsed),
+    Issue("accuracy-collapsed", DEGRADED, "5 points of accuracy or more are lost against float", collapsed),
     Issue("inputs-clipped", DEGRADED, "more than 1 % of the inputs is beyond the calibrated range", _clipped),
     Issue("flaky", DEGRADED, "the run passed only after a retry", _flaky),
     Issue("wire-damaged", DEGRADED, "frames were damaged or bytes lost; they were sent again", _wire),

@@ -12,8 +12,8 @@ MARGIN = 12
 LETTERS = 27  # of a line in a box
 
 
-def draw_graph(layers: Sequence[Mapping[str, Any]], ticks: Sequence[float | None], unit: str) -> str:
-    """One box per operation; `ticks` are those of the layers, None where they were not measured."""
+def draw_graph(layers: Sequence[Mapping[str, Any]], ticks: Sequence[float | None], total: float, unit: str) -> str:
+    """One box per operation; `ticks` are those of the layers, None where they were not measured, of `total`."""
     if not layers:
         return ""
     before = _before(layers)
@@ -22,7 +22,6 @@ def draw_graph(layers: Sequence[Mapping[str, Any]], ticks: Sequence[float | None
     across = max(place[0] for place in places) + 1
     wide = 2 * MARGIN + across * (WIDE + BESIDE) - BESIDE
     high = 2 * MARGIN + (max(ranks) + 1) * (HIGH + BETWEEN) - BETWEEN
-    total = sum(tick for tick in ticks if tick is not None) or 1.0
     lines = [_edge(places[i], places[j]) for j, sources in enumerate(before) for i in sources]
     boxes = [
         _box(number, place, layer, tick, total, unit)
@@ -92,10 +91,10 @@ def _box(
 ) -> str:
     x, y = _corner(place)
     clipped = layer["saturations"]
-    cost = "" if tick is None else f"{tick:,.0f} {unit} · {100 * tick / total:.0f} %"
+    cost = "" if tick is None or not total else f"{tick:,.0f} {unit} · {100 * tick / total:.0f} %"
     format_ = layer["formats"].get(layer["output"], "")
     tooltip = f"{layer['name']}: {layer['kernel']}, {format_}, {cost or 'time not measured'}, {clipped} saturations"
-    heat = 0.0 if tick is None else tick / total
+    heat = 0.0 if tick is None or not total else tick / total
     texts = [
         ("name", 18, _cut(layer["name"])),
         ("", 35, _cut(layer["kernel"])),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.errors import ConfigError
+from tinyhil.harness.records.figures import title_of
 from tinyhil.harness.records.render import as_html
 from tinyhil.harness.records.render import shown as shown_rows
 from tinyhil.harness.records.schema import read_any, read_record
@@ -42,7 +43,11 @@ def make_page(paths: Sequence[Path], head: str = "", against: Path | None = None
     other = None if against is None else read_record(against)
     times = distinct_times([record for _, _, record in runs])
     articles = [
-        (anchor, " ".join([_name(record), time]).strip(), run_article(record, source, anchor, _against(record, other)))
+        (
+            anchor,
+            " ".join([title_of(record), time]).strip(),
+            run_article(record, source, anchor, _against(record, other)),
+        )
         for (anchor, source, record), time in zip(runs, times, strict=True)
     ]
     articles += [
@@ -59,10 +64,6 @@ def make_page(paths: Sequence[Path], head: str = "", against: Path | None = None
     )
 
 
-def _name(record: Mapping[str, Any]) -> str:
-    return f"{record['model']} on {record['board']}, {record['format']}"
-
-
 def _closed(name: str, article: str) -> str:
     return f'<details class="record"><summary>{escape(name)}</summary>{article}</details>'
 
@@ -72,10 +73,10 @@ def _against(record: Mapping[str, Any], other: Mapping[str, Any] | None) -> str:
     if other is None or record == other:
         return ""
     if _image(record) is not None and _image(record) == _image(other):
-        return section("Against", f"<p>{escape(_name(other))}: the same image; there is nothing to compare.</p>")
+        return section("Against", f"<p>{escape(title_of(other))}: the same image; there is nothing to compare.</p>")
     said = f'<p class="verdict">{escape(against_sentence(record, other))}</p>'
     rows = [row for row in shown_rows(changes(other, record)) if row.why or (row.before and row.now)]
-    return section("Against", said + as_html(f"{_name(other)} → {_name(record)}", rows), APART_SAYS)
+    return section("Against", said + as_html(f"{title_of(other)} → {title_of(record)}", rows), APART_SAYS)
 
 
 def _image(record: Mapping[str, Any]) -> tuple[str, str] | None:

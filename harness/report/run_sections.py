@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyhil.harness.records.band import band
-from tinyhil.harness.records.figures import at_worst, share_of
+from tinyhil.harness.records.figures import at_worst, share_of, title_of
 from tinyhil.harness.records.terminal import copied
 from tinyhil.harness.records.verdict import RecordLike, verdict_of
 from tinyhil.harness.report import charts
@@ -28,7 +28,7 @@ COLUMNS: tuple[str | tuple[str, str], ...] = (
     ("format", "of the result"),
     ("products", "multiplications summed into results, of one sample"),
     ("time", "mean per sample"),
-    "share",
+    ("share", "of all operations and what lies between them"),
     ("per product", "ticks per product"),
     ("at least", "the fewest cycles per product that the core's instructions allow"),
     ("weights B", "constants in flash"),
@@ -65,7 +65,7 @@ def _head(record: RecordLike, found: Mapping[str, Any], source: str) -> str:
     badge = f'<span class="badge {found["verdict"]}">{found["verdict"]}</span>'
     issues = "".join(f"<li><code>{escape(i['code'])}</code> {escape(i['text'])}</li>" for i in found["issues"])
     emulated = f" (emulated by {record['emulator']['name']})" if record["emulator"] else ""
-    title = f"{record['model']} on {record['board']}, {record['format']}"
+    title = title_of(record)
     listed = f'<ul class="issues">{issues}</ul>' if issues else ""
     return (
         f'<h2>{escape(title)} {badge}</h2><p class="verdict">{escape(sentence(record))}</p>'
@@ -138,13 +138,18 @@ def ticks_of(record: RecordLike) -> list[float | None]:
     return [operation["ticks"] for operation in operations]
 
 
-def _time_bar(record: RecordLike) -> str:
+def _summed(record: RecordLike) -> float:
+    """Ticks of all layers and what lies between them: what every share of time is of."""
     outside = (record.get("profile") or {}).get("outside") or 0.0
-    return time_bar(record.get("layers") or [], ticks_of(record), outside, record["latency"]["unit"])
+    return sum(tick for tick in ticks_of(record) if tick is not None) + max(0.0, outside)
+
+
+def _time_bar(record: RecordLike) -> str:
+    return time_bar(record.get("layers") or [], ticks_of(record), _summed(record), record["latency"]["unit"])
 
 
 def _graph(record: RecordLike) -> str:
-    return draw_graph(record.get("layers") or [], ticks_of(record), record["latency"]["unit"])
+    return draw_graph(record.get("layers") or [], ticks_of(record), _summed(record), record["latency"]["unit"])
 
 
 def _about_graph(record: RecordLike) -> str:
@@ -156,7 +161,7 @@ def _layers(record: RecordLike) -> str:
     layers, ticks = record.get("layers") or [], ticks_of(record)
     if not layers:
         return ""
-    total = sum(tick for tick in ticks if tick is not None) or 1.0
+    total = _summed(record)
     rows = [_layer(place, layer, tick, total) for place, (layer, tick) in enumerate(zip(layers, ticks, strict=True))]
     return table(COLUMNS, rows, layers=True)
 
@@ -179,7 +184,7 @@ def _layer(place: int, layer: Mapping[str, Any], tick: float | None, total: floa
         Cell(layer["formats"].get(layer["output"], ""), note=formats),
         number(macs),
         number(tick),
-        number(None if tick is None else 100 * tick / total, 1, " %"),
+        number(None if tick is None or not total else 100 * tick / total, 1, " %"),
         number(each, 1),
         number(limit, 2),
         number(layer["weight_bytes"]),

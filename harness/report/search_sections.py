@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -119,7 +120,8 @@ def _sensitivity(record: Mapping[str, Any]) -> str:
         errors = (row["errors"].get(choice) for choice in choices)
         shares = (number(None if error is None else 100 * error, 3, " %") for error in errors)
         rows.append((Cell(row["tensor"]), Cell(row["kind"]), number(row["elements"]), *shares))
-    return table(("tensor", "kind", "elements", *choices), rows)
+    titles = (re.sub(r"([+-]\d+)$", r", offset \1", choice) for choice in choices)  # as assignment files say it
+    return table(("tensor", "kind", "elements", *titles), rows)
 
 
 def _phases(record: Mapping[str, Any]) -> str:

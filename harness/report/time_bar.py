@@ -10,17 +10,18 @@ from tinyhil.harness.report.html import escape
 HUES = 47  # degrees between the colours of two neighbours
 
 
-def time_bar(layers: Sequence[Mapping[str, Any]], ticks: Sequence[float | None], outside: float, unit: str) -> str:
-    """One part per operation in the order of execution, the rest at the end; nothing without a profile."""
+def time_bar(layers: Sequence[Mapping[str, Any]], ticks: Sequence[float | None], total: float, unit: str) -> str:
+    """One part per operation in the order of execution, what lies between them of `total` at the end; nothing without a
+    profile."""
     known = [(place, layer, tick) for place, (layer, tick) in enumerate(zip(layers, ticks, strict=True)) if tick]
-    total = sum(tick for _, _, tick in known) + max(0.0, outside)
+    outside = total - sum(tick for _, _, tick in known)
     if not known or not total:
         return ""
     spans = [
         _span(layer["name"], tick, total, unit, f' data-layer="{place}"', HUES * place % 360)
         for place, layer, tick in known
     ]
-    if outside > 0:
+    if outside >= 0.5:
         spans.append(_span("between operations", outside, total, unit, " disabled", None))
     slowest = max(known, key=lambda one: one[2])
     about = f"{slowest[1]['name']} takes most: {100 * slowest[2] / total:.0f} % of {total:,.0f} {unit}. "

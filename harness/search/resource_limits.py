@@ -19,6 +19,7 @@ from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.cost_table import CostTable, Version, describer, rows_of
 from tinyhil.harness.search.device import left_out
+from tinyhil.harness.search.first_answer import too_late
 from tinyhil.harness.search.task import Task, make_bench
 from tinyhil.language.program import walk
 from tinyhil.passes.stored import bytes_in_flash
@@ -44,7 +45,8 @@ Pair = tuple[str, int, int, str, str]
 @dataclass(slots=True)
 class Meter:
     """Measured costs of one search. `phase` grows with every decision that rests on new measurements, so that a resumed
-    search decides by what was known at the time. `confirmed`: microseconds of candidates timed on many samples."""
+    search decides by what was known at the time. `confirmed`: microseconds of candidates timed on many samples.
+    `is_cut`: pilots were left out, to leave time for the search."""
 
     task: Task
     table: CostTable
@@ -52,6 +54,7 @@ class Meter:
     phase: int = 0
     margin: float = 0.0
     refused: str = ""  # why the first assignment that was left out does not run
+    is_cut: bool = False
     _describe: Callable[[Candidate], Described] = field(init=False)
     confirmed: dict[Candidate, float] = field(default_factory=dict)
 
@@ -180,10 +183,12 @@ def _make_meter(task: Task) -> Meter:
     return meter
 
 
-def _profile_pilots(meter: Meter) -> None:
+def _profile_pilots(meter: Meter, leave: float = PILOTS_LEAVE) -> None:
     """Each format for all tensors, or for all weights; then mixtures until every pair of formats of two operands was
-    measured of each operation that counts (`_counting`), or MOST_PILOTS were."""
-    task, table = meter.task, meter.table
+    measured of each operation that counts (`_counting`), or MOST_PILOTS were, or no more than the share `leave` of
+    `--seconds` is left."""
+    task, table, phase = meter.task, meter.table, meter.phase
+    meter.is_cut = False
     assert task.board is not None
     space, random = task.problem.space, np.random.default_rng(task.request.seed)
     seen: set[Pair] = set()
@@ -195,10 +200,11 @@ def _profile_pilots(meter: Meter) -> None:
     wanted = set().union(*(_wanted(space, candidate) for candidate in first))
     while number < MOST_PILOTS and (number < len(first) or not wanted <= seen):
         left = task.phases.seconds_left(task.request.seconds)
-        if left is not None and left < PILOTS_LEAVE * (task.request.seconds or 0.0) and table.runs(0):
+        if left is not None and left <= leave * (task.request.seconds or 0.0) and table.runs(phase):
+            meter.is_cut = True
             break
         if number == len(first):
-            names = _counting(table)
+            names = _counting(table, phase)
             wanted = {pair for pair in wanted if pair[0] in names}
             if wanted <= seen:
                 break
@@ -211,20 +217,20 @@ def _profile_pilots(meter: Meter) -> None:
             if measured == 1:
                 task.say(f"search: profiling up to {MOST_PILOTS} assignments on {task.board.name}")
             meter.measure(candidate)
-        if table.ran(candidate, 0):
+        if table.ran(candidate, phase):
             seen |= _pairs(space, candidate) or set()
     if measured:
         covered = f"{len(wanted & seen)} of {len(wanted)} pairs of formats covered"
         task.say(f"search: {measured} profiled in {time.monotonic() - begin:.0f} s, {covered}")
-    if all(run.worst == float("inf") for run in table.runs(0)):
+    if all(run.worst == float("inf") for run in table.runs(phase)):
         why = meter.refused or "an earlier search has measured and left them out; --results elsewhere measures anew"
         raise BuildError(f"search: none of {number} assignments runs on {task.board.name}: {why}")
 
 
-def _counting(table: CostTable) -> set[str]:
-    """Operations that took MATTERS of the time of one of the images measured before the search, or more."""
-    most = max((run.summed for run in table.runs(0)), default=0.0)
-    rows = table.rows(0)
+def _counting(table: CostTable, phase: int) -> set[str]:
+    """Operations that took MATTERS of the time of one of the images measured so far, or more."""
+    most = max((run.summed for run in table.runs(phase)), default=0.0)
+    rows = table.rows(phase)
     return {row.operation.name for row in rows if row.ticks * row.operation.executions >= MATTERS * most}
 
 
@@ -288,7 +294,7 @@ def joined(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: 
 def anchored(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> SearchProblem:
     """The problem with a candidate that keeps all limits, by measurement where estimates are against it.
 
-    Infeasible with the least values found, if there is none.
+    Infeasible with the least values found, if there is none; TooLate where time has left too little measured to say so.
     """
     if not meters and not task.others:
         return joined(task, meters, limits, rams)
@@ -303,6 +309,12 @@ def anchored(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams
             meter.measure(candidate)
     for meter in meters:
         meter.recall()
+    if cut := [meter for meter in meters if meter.is_cut]:
+        for meter in cut:
+            _profile_pilots(meter, leave=0.0)
+        if any(meter.is_cut for meter in cut):
+            raise too_late(task)
+        return anchored(task, meters, limits, rams)
     refused = refusal(task, meters, limits, rams)
     problem = joined(task, meters, limits, rams)  # with what was measured to find the reason
     for run in (run for meter in meters for run in meter.costs(Limits()).runs):

@@ -15,6 +15,7 @@ import filelock
 from tinyhil.errors import BuildError, Infeasible
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.measure.record import here
+from tinyhil.harness.records.verdict import collapsed
 from tinyhil.harness.search.board_fit import ram_of, require_fit
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.earlier import with_earlier
@@ -211,6 +212,10 @@ def _searched(task: Task) -> SearchOutcome:
     with task.phases.of("evaluating held-out samples"):
         record = _record(task, found, measured)
         record["uniform"] = as_records(task, beside)
+    if lost := collapsed(record):
+        task.say(
+            f"search: on held-out samples {lost}: a run of it is degraded; raise a limit, or offer other --formats"
+        )
     record["replaced"] = None if replaced is None else _replaced(task, replaced)
     record["held_out_latency_us"] = None if over or not measured else _held_out_latency_us(task, found.best)
     record["sensitivity"] = sensitivity_of(task, ask=not over)

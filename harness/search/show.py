@@ -71,7 +71,7 @@ def print_outcome(outcome: SearchOutcome | ParetoOutcome, console: Console) -> N
     for group, choice in zip(outcome.space.groups, best.candidate, strict=True):
         tied = f" (+ {len(group.members) - 1} tied)" if len(group.members) > 1 else ""
         error = alone.get(group.name, {}).get(narrow)
-        cells = group.name + tied, group.role, str(group.elements), str(choice)
+        cells = group.name + tied, group.role, str(group.elements), choice.described
         table.add_row(*cells, "" if error is None else f"{100 * error:.2f} %")
     console.print(table)
     lines = {

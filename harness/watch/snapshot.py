@@ -10,7 +10,7 @@ from typing import Any
 from tinyhil.errors import HilError
 from tinyhil.files import read_json
 from tinyhil.harness.boards.survey import Seen, survey
-from tinyhil.harness.records.figures import is_candidate
+from tinyhil.harness.records.figures import is_candidate, title_of
 from tinyhil.harness.records.schema import read_any
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.report.sentence import search_sentence, sentence, time_of
@@ -116,7 +116,7 @@ def _of_engine(record: Mapping[str, Any]) -> Plain:
 def _run(record: Mapping[str, Any]) -> Plain:
     known = record["provenance"]
     return {
-        "title": f"{record['model']} on {record['board']}, {record['format']}",
+        "title": title_of(record),
         "verdict": verdict_of(record)["verdict"],
         "said": sentence(record),
         "latency": time_of(record["latency"]),
