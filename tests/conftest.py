@@ -17,6 +17,7 @@ import direct_build
 import pytest
 from given_data import absent, folder_of, ships
 from hypothesis import HealthCheck, settings
+from sweeps import beside_the_diagonals
 
 settings.register_profile(
     "tinyhil", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
@@ -60,6 +61,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             missing = absent(*names)
             if missing:
                 item.add_marker(pytest.mark.skip(reason=f"HIL_DATA has no {missing[0]}"))
+    for item in beside_the_diagonals(item for item in items if not item.get_closest_marker("slow")):
+        item.add_marker(pytest.mark.slow)
     chosen, drawn_by = list(items), config.getoption("--a-tenth")
     if drawn_by:
         ranks = {item: hashlib.sha256(f"{drawn_by} {item.nodeid}".encode()).digest() for item in items}

@@ -42,6 +42,7 @@ def layers(kind: str, scales: tuple[float, ...]):  # type: ignore[no-untyped-def
     return simple(nodes, {"x": (1, 3, 5, 5)}, {"w": scaled_rows(shape, scales), "b": bias})
 
 
+@pytest.mark.every_cell
 @pytest.mark.parametrize("scales", [(1.0, 0.0, 1e-30), (1e-30,), (0.0,), (1e-9, 1.0)], ids=str)
 @pytest.mark.parametrize("kind", ["conv", "depthwise", "dense"])
 @pytest.mark.parametrize("name", [*CLOSE, "fp8e4m3", "fp8e4m3pc", "posit8es2", "nf4"])

@@ -70,6 +70,7 @@ def inputs_of(name: str) -> np.ndarray:
     return drawn.astype(kind)
 
 
+@pytest.mark.every_cell
 @pytest.mark.parametrize("fmt", FORMATS)
 @pytest.mark.parametrize("name", MODELS)
 def test_results_are_those_of_onnxruntime(name: str, fmt: str, tmp_path: Path) -> None:

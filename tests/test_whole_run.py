@@ -133,6 +133,7 @@ WHOLE_X = np.rint(np.random.default_rng(2).normal(size=(16, *ROWS)) * 4).astype(
 LARGEST = {"fixed16": 5e-4, "int8": 0.08, "fixed8": 0.08, "posit16es1": 2e-3, "float32": 5e-6}
 
 
+@pytest.mark.every_cell
 @pytest.mark.parametrize("key", WHOLE)
 @pytest.mark.parametrize("name", QUICK)
 def test_whole_operands_give_what_is_not_whole(name: str, key: str, tmp_path: Path) -> None:
