@@ -52,16 +52,19 @@ def test_a_board_of_ones_own_goes_with_the_project(tmp_path: Path) -> None:
         "boards:\n  ourboard: {title: Ours, chip: atmega328p, reset: on_open, upload: arduino}\n"
     )
     options = ("--model", "tiny.onnx", "--inputs", "x.npy", "--board", "ourboard", "--boards-file", "own.yaml")
+    options += ("--format", "fixed8")
     done = hil("new", "pump", *options, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "pump"
     assert (folder / "boards.yaml").read_bytes() == (tmp_path / "own.yaml").read_bytes()
     (typed,) = [line for line in (folder / "README.md").read_text().splitlines() if line.startswith("hil run")]
     assert "\nhil fit models/tiny.onnx --boards-file boards.yaml\n" in (folder / "README.md").read_text()
-    assert typed == "hil run --board ourboard --model models/tiny.onnx --inputs data/x.npy --boards-file boards.yaml"
+    options = "--model models/tiny.onnx --inputs data/x.npy --format fixed8 --boards-file boards.yaml"
+    assert typed == f"hil run --board ourboard {options}"
     for more in (["--hil-update"], []):
         ran = forked_pytest("-q", "-p", "no:cacheprovider", *more, cwd=folder)
         assert ran.returncode == 0, ran.stdout
+    assert [path.name for path in (folder / "golden/ourboard").iterdir()] == ["tiny-fixed8.json"]
 
 
 def test_commands_in_a_project_find_its_records_and_its_boards(tmp_path: Path) -> None:
@@ -112,6 +115,7 @@ def test_a_project_that_says_nothing_of_golden_records(tmp_path: Path) -> None:
         (("new", "--model", "text.onnx", "--inputs", "text.onnx"), "text.onnx"),
         (("new", "--model", "text.onnx"), "text.onnx: its test needs samples to run on; give --inputs test.npz"),
         (("new", "--inputs", "text.onnx"), "name it by --model"),
+        (("new", "--format", "fixed99x"), "unknown number format 'fixed99x'"),
     ],
 )
 def test_what_it_refuses_leaves_nothing_behind(options: tuple[str, ...], words: str, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
 
 import pytest
 from sweeps import Cell, on_the_diagonal
@@ -38,9 +37,9 @@ def test_what_a_hole_hides_is_shown_beside_it(hole: tuple[int, int]) -> None:
 
 
 def test_pytest_leaves_the_others_to_the_slow_suite(pytester: pytest.Pytester) -> None:
-    here = Path(__file__).parent
+    pytester.makeini("[pytest]\nmarkers =\n    slow: in the slow suite\n    every_cell: all of a sweep\n")
     pytester.makeconftest(
-        f"import sys; sys.path.insert(0, {str(here)!r})\nimport pytest\nfrom sweeps import beside_the_diagonals\n"
+        "import pytest\nfrom sweeps import beside_the_diagonals\n"
         "def pytest_collection_modifyitems(items):\n"
         "    for item in beside_the_diagonals(items):\n        item.add_marker(pytest.mark.slow)\n"
     )

@@ -20,6 +20,7 @@ SAMPLES = click.Path(path_type=Path, dir_okay=False)
 @option.text("--inputs", "Samples to test with: .npz (x, and labels y if any) or .npy.", type=SAMPLES)
 @option.text("--calibrate", "Samples to calibrate the ranges on.", type=SAMPLES)
 @option.text("--board", "names", "A board; may be repeated.", multiple=True, default=("uno",))
+@option.text("--format", "format_", "Format that is tested, see `hil fit`.", default="fixed16", show_default=True)
 @common.BOARDS_OPTION
 @common.BENCH_OPTION
 def new(
@@ -28,6 +29,7 @@ def new(
     inputs: Path | None,
     calibrate: Path | None,
     names: tuple[str, ...],
+    format_: str,
     boards_file: Path | None,
     bench_file: Path | None,
 ) -> None:
@@ -37,7 +39,7 @@ def new(
 
     from tinyhil.harness.offline.new import NewProject, write_project
 
-    wanted = NewProject(folder, model, inputs, calibrate, tuple(dict.fromkeys(names)), boards_file)
+    wanted = NewProject(folder, model, inputs, calibrate, tuple(dict.fromkeys(names)), boards_file, format_)
     written = write_project(wanted, read_boards(boards_file, bench_file), say)
     for path in written:
         click.echo(folder / path)

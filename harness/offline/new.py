@@ -26,6 +26,7 @@ PLACES = {
     "boards.yml.in": ".github/workflows/boards.yml",
 }
 BOARDS_FILE = "boards.yaml"
+USUAL = "fixed16"  # format of runs and tests that name none
 SAMPLES = 60  # of the test, or all there are
 IGNORED = "results/\n__pycache__/\n.pytest_cache/\n"
 
@@ -40,17 +41,19 @@ class NewProject:
     calibrate: Path | None = None
     boards: Sequence[str] = ("uno",)
     boards_file: Path | None = None  # beside the boards known, copied into the project
+    format: str = USUAL
 
 
 def write_project(wanted: NewProject, boards: Boards, say: Say) -> list[Path]:
     """Write the project's files; they, relative to its folder. ConfigError for a folder that holds something, an
-    unknown board, samples without a model or a model without samples; ModelError for a model that cannot be read."""
+    unknown board or format, samples without a model or a model without samples; ModelError for one that can not be
+    read."""
     if wanted.folder.exists() and (not wanted.folder.is_dir() or any(wanted.folder.iterdir())):
         raise ConfigError(f"{wanted.folder}: there is something already; name a folder that is new or empty")
     for name in wanted.boards:
         boards.board(name)
     model, inputs, calibrate = _sources(wanted)
-    open_model(str(model), say)
+    open_model(str(model), say).assignment(None, wanted.format)
     texts = _texts(wanted, model, inputs, calibrate)
     copies = {f"models/{model.name}": model}
     copies |= {f"data/{path.name}": path for path in (inputs, calibrate) if path is not None}
@@ -87,6 +90,7 @@ def _texts(wanted: NewProject, model: Path, inputs: Path | None, calibrate: Path
     given = [(n, p) for n, p in (("inputs", inputs), ("calibrate", calibrate)) if p is not None]
     own = wanted.boards_file is not None
     own_boards = f" --boards-file {BOARDS_FILE}" if own else ""
+    other = wanted.format != USUAL
     values = {
         "name": wanted.folder.resolve().name,
         "package": re.sub(r"[^a-z0-9]+", "-", wanted.folder.resolve().name.lower()).strip("-") or "model",
@@ -97,10 +101,13 @@ def _texts(wanted: NewProject, model: Path, inputs: Path | None, calibrate: Path
         "quoted_boards": ", ".join(f'"{name}"' for name in wanted.boards),
         "model_word": shlex.quote(f"models/{model.name}"),
         "quoted_model": json.dumps(f"models/{model.name}"),
-        "options": "".join(f" --{name} {shlex.quote(f'data/{path.name}')}" for name, path in given) + own_boards,
+        "options": "".join(f" --{name} {shlex.quote(f'data/{path.name}')}" for name, path in given)
+        + (f" --format {wanted.format}" if other else "")
+        + own_boards,
         "own_boards": own_boards,
         "boards_file": BOARDS_FILE if own else "",
         "arguments": "".join(f", {name}={json.dumps(f'data/{path.name}')}" for name, path in given)
+        + (f", format={json.dumps(wanted.format)}" if other else "")
         + ("" if inputs is None else f", samples={SAMPLES}"),
     }
     texts = {
