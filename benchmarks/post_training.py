@@ -1,20 +1,35 @@
-"""What needs no training: equalized layers, corrected biases, learned roundings (a table of benchmarks/training.py).
+"""What needs no training: equalized layers, corrected biases, learned roundings (tables of benchmarks/training.py).
 
-ResNet-8 and MobileNetV1 of MLPerf Tiny in 8 and 4 bits: the share of test samples that the integers decide as the float
-model does, in the formats as they are and with each correction, on samples of the calibration set.
+ResNet-8 and MobileNetV1 of MLPerf Tiny: the share of test samples that the integers decide as the float model does,
+with each correction, on samples of the calibration set. `rows`: formats as they are, 8 and 4 bits; `searched`: those
+that a search finds under a limit.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
 from benchmarks.bench import Row
+from benchmarks.given import given_data
+from benchmarks.quiet import quiet
 from benchmarks.trained_networks import note
 from benchmarks.unsigned import CALIBRATED, TINY, Network, calibrated_on, networks
 from tinyhil.compiler.lower import lower
+from tinyhil.frontend.dead_channels import READ
+from tinyhil.harness.job.job import method_of, open_model
+from tinyhil.harness.python import calls
+from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.session import SearchOutcome
+from tinyhil.harness.search.splits import load_split
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.harness.train.after_search import assignments
 from tinyhil.language.assignment import Assignment
 from tinyhil.native import default_cache_dir
 from tinyhil.search.engine.library import load_engine
@@ -58,4 +73,83 @@ def agreeing(one: Network, inputs: np.ndarray, fmt: str, way: Corrections) -> fl
     note(found.constants)
     program = lower(with_constants(one.graph, found.constants), judge.assignment, found.ranges)
     score = Evaluator(engine, make_examples(one.graph, one.x, one.y)).score(program)
+    return 1 - score.disagreements / score.samples
+
+
+# ---- for what a search finds
+
+EVALUATIONS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What `hil search` is asked: `formats` on offer, and `weights` in fewer bits, within so much flash of a Due."""
+
+    model: str
+    formats: str
+    flash: int
+    weights: str | None = None
+
+    def request(self, folder: Path) -> SearchRequest:
+        """On the samples that are calibrated on, reported on those that `networks` tests."""
+        (one,) = networks(self.model)
+        inputs, tested = folder / f"{self.model}.npz", folder / f"{self.model}.tested.npz"
+        np.savez(inputs, x=calibrated_on(self.model))
+        np.savez(tested, x=one.x)
+        return SearchRequest(
+            str(given_data() / "models" / f"mlperftiny_{self.model}.onnx"),
+            inputs=inputs,
+            held_out=tested,
+            formats=self.formats,
+            weights=self.weights,
+            flash=self.flash,
+            board="due",
+            evaluations=EVALUATIONS,
+            results=folder,
+        )
+
+
+SEARCHES = (
+    Searched(TINY["ic01"], "fixed8u,fixed16", flash=105_000),
+    Searched(TINY["ic01"], "fixed8u", weights="fixed4", flash=75_000),
+    Searched(TINY["vww01"], "fixed8u,fixed16", flash=62_000),
+    Searched(TINY["vww01"], "fixed8u", weights="fixed4", flash=45_000),
+)
+
+
+def searched() -> Iterator[Row]:
+    """A row for each search: its answer as it is, and corrected as `hil search --equalize ...` does."""
+    for one in SEARCHES:
+        begin = time.process_time()
+        with TemporaryDirectory() as folder:
+            request = one.request(Path(folder))
+            found = calls.search(request, load_boards(), quiet, quiet_progress)
+            offered = one.formats if one.weights is None else f"{one.formats}; weights {one.weights}"
+            row: Row = {"model": one.model, "on offer": offered.replace(",", ", "), "flash, B": f"{one.flash:,}"}
+            row |= {"bits of weights": mean_bits(found, True), "of values": mean_bits(found, False)}
+            row |= {title: kept(found, way) for title, way in WAYS.items()}
+        yield {**row, "seconds": round(time.process_time() - begin)}
+
+
+def quiet_progress(trial: Any, best: Any) -> None:
+    """Says nothing."""
+
+
+def mean_bits(found: SearchOutcome, weights: bool) -> str:
+    """Of an element of the answer's weights, or of its other values."""
+    pairs = zip(found.space.groups, found.found.best.candidate, strict=True)
+    sizes = [(group.elements, choice.bits) for group, choice in pairs if group.is_matrix == weights]
+    return f"{sum(size * bits for size, bits in sizes) / sum(size for size, _ in sizes):.1f}"
+
+
+def kept(found: SearchOutcome, way: Corrections) -> float:
+    """Share of the decisions held out. Learned roundings clip no weights, as the command's."""
+    path = Path(found.record["assignment_file"]) if way.rounding is None else assignments(found, 1)[0][0]
+    opened = open_model(found.request.model, None, without=[one.name for one in READ])
+    split = load_split(opened, found.request.inputs, found.request.held_out, quiet)
+    engine = load_engine(default_cache_dir())
+    judge = Judge(opened.model.graph, opened.assignment(path, "fixed8"), split.x, engine, method_of(path, None))
+    made = corrected(judge, way)
+    note(made.constants)
+    score = Evaluator(engine, split.held_out(opened.model.graph)).score(judge.program(made.constants, made.ranges))
     return 1 - score.disagreements / score.samples

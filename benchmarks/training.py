@@ -147,6 +147,7 @@ TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "arithmetic_cnn": partial(gupta.rows, "8-16-128-10, convolutions 5 x 5"),
     "halves": halves,
     "post_training": post_training.rows,
+    "post_training_search": post_training.searched,
     "pruning": pruning.rows,
     "rivals": rivals.rows,
     "unsigned": unsigned.trained,

@@ -62,6 +62,16 @@ def test_channels_of_neighbours_come_to_be_of_one_size() -> None:
     assert np.allclose(evaluate(with_constants(graph, found), x), evaluate(graph, x), atol=1e-4)
 
 
+def test_a_channel_of_its_bias_alone_stays_what_it_is() -> None:
+    """Its weights vanish; made as large as others they would make its bias 10^8 times as large, too."""
+    constants = GRAPH.all_constants()
+    weights, bias = constants["conv1_w"].copy(), constants["conv1_b"]
+    weights[3] *= 1e-16
+    found = equalized(with_constants(GRAPH, {"conv1_w": weights}))
+    assert found["conv1_b"][3] == bias[3]
+    assert np.abs(found["conv1_b"]).max() < 100 * np.abs(bias).max()
+
+
 @pytest.mark.parametrize(
     ("wanted", "more"),
     [

@@ -19,6 +19,7 @@ LAYERS = frozenset({"Conv", "Gemm"})
 # f(s x) = s f(x) for s > 0, channel by channel
 HOMOGENEOUS = frozenset({"AveragePool", "GlobalAveragePool", "Identity", "LeakyRelu", "MaxPool", "Relu"})
 ROUNDS, ENOUGH = 30, 1.001  # until no channel is moved by more
+VANISHING = 2.0**-24  # of the largest channel: what is smaller is a constant, whose bias the scale would blow up
 Arrays = dict[str, np.ndarray]
 
 
@@ -100,12 +101,13 @@ def _inputs(pair: Pair, constants: Arrays) -> np.ndarray:
 
 
 def _scales(pair: Pair, constants: Arrays) -> np.ndarray:
-    """By which each channel is divided in front, so that its weights reach as far on both sides."""
+    """By which each channel is divided in front, so that its weights reach as far on both sides; 1 where they vanish on
+    one."""
     front, behind = (
         np.abs(side.reshape(len(side), -1)).max(axis=1).astype(np.float64)
         for side in (_outputs(pair, constants), _inputs(pair, constants))
     )
-    used = (front > 0) & (behind > 0)
+    used = (front > VANISHING * front.max()) & (behind > VANISHING * behind.max())
     return np.where(used, np.sqrt(np.where(used, front, 1.0) / np.where(used, behind, 1.0)), 1.0)
 
 
