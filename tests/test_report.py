@@ -414,15 +414,19 @@ def test_exports(records: list[Path], tmp_path: Path) -> None:
 
 
 def test_of_a_folder_the_newest_runs_are_shown(records: list[Path], tmp_path: Path) -> None:
-    record = json.loads(records[0].read_text())
+    profile = json.loads(records[0].read_text())
+    record = {key: value for key, value in profile.items() if key != "profile"}
     for number, (board, flash) in enumerate([("uno", 1111), ("uno", 2222), ("due", 3333)]):
         path = tmp_path / "results" / board / f"2026111{number}T000000Z-0.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({**record, "board": board, "flash_bytes": flash}))
+    later = tmp_path / "results" / "uno" / "20261119T000000Z-0.json"
+    later.write_text(json.dumps({**profile, "board": "uno", "flash_bytes": 5555}))
     done = hil("report", "results", "--md", "-", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     shown = done.stdout.replace(",", "").replace("\N{NO-BREAK SPACE}", "")
-    assert [number in shown for number in ("1111", "2222", "3333")] == [False, True, True]
+    assert [number in shown for number in ("1111", "2222", "3333", "5555")] == [False, True, True, False]
+    assert "results: left out: 1 profiles; name their files" in done.stderr
     tried = tmp_path / "results" / "search" / "net" / CANDIDATES
     tried.mkdir(parents=True)
     (tried / "later.json").write_text(json.dumps({**record, "board": "due", "flash_bytes": 4444}))
@@ -430,7 +434,7 @@ def test_of_a_folder_the_newest_runs_are_shown(records: list[Path], tmp_path: Pa
         (tmp_path / f"results/{name}.json").write_text(json.dumps({**record, **more}))
     again = hil("report", "results", "--md", "-", cwd=tmp_path)
     assert again.stdout == done.stdout
-    assert "left out: 1 searches and 1 records of other firmware" in again.stderr
+    assert "left out: 1 searches and 1 records of other firmware and 1 profiles" in again.stderr
     (tmp_path / "empty").mkdir()
     refused = hil("report", "empty", cwd=tmp_path)
     assert (refused.returncode, refused.stderr.strip()) == (2, "hil: empty: no records below")

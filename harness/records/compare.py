@@ -15,7 +15,7 @@ from typing import Any
 from tinyhil.errors import DataError
 from tinyhil.files import read_json
 from tinyhil.harness.records.bench_stats import Times, compare_times
-from tinyhil.harness.records.figures import SIZES, Figures, figures, is_candidate, read_figures
+from tinyhil.harness.records.figures import SIZES, Figures, figures, is_candidate
 from tinyhil.harness.records.schema import read_record, required
 from tinyhil.harness.records.side_by_side import Row, changes
 
@@ -179,24 +179,25 @@ def compared(before: Path, now: Path, better_is_fine: bool = False) -> Compared:
 
 
 def newest(folder: Path) -> dict[tuple[str, str, str], Path]:
-    """The newest record of each board, model and format (or file of formats) under `folder`, of candidates of a search
-    none. DataError without a record."""
-    found: dict[tuple[str, str, str], Path] = {}
+    """The newest record of each board, model and format (or file of formats) under `folder`: a profile, which is of few
+    samples, only where nothing else is; of candidates of a search none. DataError without a record."""
+    found: dict[bool, dict[tuple[str, str, str], Path]] = {True: {}, False: {}}  # profiles, and the others
     for path in sorted(folder.rglob("*.json"), key=lambda path: path.name):
         if is_candidate(path, folder):
             continue
         with suppress(DataError):
-            seen = read_figures(path)
-            found[*seen.key[:2], f"{seen.key[2]}{seen.by}"] = path
-    if not found:
+            record = read_record(path)
+            seen = figures(record)
+            found["profile" in record][*seen.key[:2], f"{seen.key[2]}{seen.by}"] = path
+    if not any(found.values()):
         raise DataError(f"{folder}: no records below")
-    return found
+    return found[True] | found[False]
 
 
 def shown_of(folder: Path) -> tuple[tuple[Path, ...], str]:
     """What a page of a folder is of: the newest runs or, where there is none, its searches; and what is left out, empty
     if nothing. DataError without either."""
-    kinds: dict[str, list[Path]] = {"searches": [], "records of other firmware": []}
+    kinds: dict[str, list[Path]] = {"searches": [], "records of other firmware": [], "profiles": []}
     for path in sorted(folder.rglob("*.json")):
         try:
             data = read_json(path, "record")
@@ -204,6 +205,8 @@ def shown_of(folder: Path) -> tuple[tuple[Path, ...], str]:
             continue
         if isinstance(data, dict) and ("strategy" in data or "engine" in data):
             kinds["searches" if "strategy" in data else "records of other firmware"].append(path)
+        elif isinstance(data, dict) and "profile" in data and not is_candidate(path, folder):
+            kinds["profiles"].append(path)
     searches = kinds["searches"]
     try:
         runs = tuple(newest(folder).values())
@@ -211,9 +214,10 @@ def shown_of(folder: Path) -> tuple[tuple[Path, ...], str]:
         if not searches:
             raise DataError(f"{error}{' but those of other firmware' if any(kinds.values()) else ''}") from None
         runs = ()
+    kinds["profiles"] = [path for path in kinds["profiles"] if path not in runs]
     left = {kind: paths for kind, paths in kinds.items() if paths and (runs or paths is not searches)}
     said = " and ".join(f"{len(paths)} {kind}" for kind, paths in left.items())
-    what = "name the files of searches" if searches and runs else "a page is of tinyhil's runs"
+    what = "name their files" if runs and (searches or kinds["profiles"]) else "a page is of tinyhil's runs"
     return runs or tuple(searches), f"{folder}: left out: {said}; {what}" if said else ""
 
 

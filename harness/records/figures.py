@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tinyhil.harness.records.schema import read_record
 from tinyhil.harness.records.verdict import invalid_because
 
 CANDIDATES = "candidates"  # folder of a search, with what it has tried on boards
@@ -105,11 +104,6 @@ def title_of(record: Mapping[str, Any]) -> str:
 def is_candidate(path: Path, folder: Path) -> bool:
     """`path`, below `folder`, is of what a search has tried, no run that anybody asked for."""
     return CANDIDATES in path.relative_to(folder).parts
-
-
-def read_figures(path: Path) -> Figures:
-    """The figures of the record in `path`."""
-    return figures(read_record(path))
 
 
 def share_of(accuracy: float, samples: int, digits: int = 1) -> str:
