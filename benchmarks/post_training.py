@@ -127,7 +127,7 @@ def searched() -> Iterator[Row]:
             offered = one.formats if one.weights is None else f"{one.formats}; weights {one.weights}"
             row: Row = {"model": one.model, "on offer": offered.replace(",", ", "), "flash, B": f"{one.flash:,}"}
             row |= {"bits of weights": mean_bits(found, True), "of values": mean_bits(found, False)}
-            row |= {title: kept(found, way) for title, way in WAYS.items()}
+            row |= {title: agreement(found, way) for title, way in WAYS.items()}
         yield {**row, "seconds": round(time.process_time() - begin)}
 
 
@@ -142,7 +142,7 @@ def mean_bits(found: SearchOutcome, weights: bool) -> str:
     return f"{sum(size * bits for size, bits in sizes) / sum(size for size, _ in sizes):.1f}"
 
 
-def kept(found: SearchOutcome, way: Corrections) -> float:
+def agreement(found: SearchOutcome, way: Corrections) -> float:
     """Share of the decisions held out. Learned roundings clip no weights, as the command's."""
     path = Path(found.record["assignment_file"]) if way.rounding is None else assignments(found, 1)[0][0]
     opened = open_model(found.request.model, None, without=[one.name for one in READ])
