@@ -26,8 +26,8 @@ def beside_the_diagonals(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
         if len(cell) > 1:
             sweeps[item.nodeid.partition("[")[0]][item] = cell
     for cells in sweeps.values():
-        kept = on_the_diagonal(list(cells.values()))
-        yield from (item for item, cell in cells.items() if cell not in kept)
+        diagonal = on_the_diagonal(list(cells.values()))
+        yield from (item for item, cell in cells.items() if cell not in diagonal)
 
 
 def cell_of(item: pytest.Item) -> Cell:
@@ -44,14 +44,14 @@ def on_the_diagonal(cells: list[Cell]) -> set[Cell]:
     """Those on it, and those that show a value first which none of these has."""
     axes = [{value: n for n, value in enumerate(dict.fromkeys(values))} for values in zip(*cells, strict=True)]
     longest = max(range(len(axes)), key=lambda number: len(axes[number]))
-    kept, shown = set[Cell](), set[tuple[int, Value]]()
+    diagonal, shown = set[Cell](), set[tuple[int, Value]]()
     ranks = {cell: [axis[value] for axis, value in zip(axes, cell, strict=True)] for cell in cells}
     for cell, at in ranks.items():
         if all(rank == at[longest] % len(axis) for axis, rank in zip(axes, at, strict=True)):
-            kept.add(cell)
+            diagonal.add(cell)
             shown.update(enumerate(cell))
     for cell in cells:
         if not shown.issuperset(enumerate(cell)):
-            kept.add(cell)
+            diagonal.add(cell)
             shown.update(enumerate(cell))
-    return kept
+    return diagonal

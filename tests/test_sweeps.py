@@ -16,22 +16,22 @@ def cells(*lengths: int) -> list[Cell]:
 
 @pytest.mark.parametrize("lengths", [(1, 1), (4, 4), (5, 90), (6, 3, 6), (2, 10), (7, 13, 2, 3)], ids=str)
 def test_every_value_is_shown_by_as_few_cells_as_that_takes(lengths: tuple[int, ...]) -> None:
-    kept = on_the_diagonal(cells(*lengths))
-    for axis, length in zip(zip(*kept, strict=True), lengths, strict=True):
+    diagonal = on_the_diagonal(cells(*lengths))
+    for axis, length in zip(zip(*diagonal, strict=True), lengths, strict=True):
         assert len(set(axis)) == length
-    assert len(kept) == max(lengths)
+    assert len(diagonal) == max(lengths)
 
 
 def test_every_value_is_in_ever_other_company() -> None:
-    kept = on_the_diagonal(cells(3, 6))
-    assert {n: [m for (k,), (m,) in sorted(kept) if k == n] for n in range(3)} == {0: [0, 3], 1: [1, 4], 2: [2, 5]}
+    diagonal = on_the_diagonal(cells(3, 6))
+    assert {n: [m for (k,), (m,) in sorted(diagonal) if k == n] for n in range(3)} == {0: [0, 3], 1: [1, 4], 2: [2, 5]}
 
 
 @pytest.mark.parametrize("hole", [(0, 0), (1, 1), (2, 1), (1, 3)], ids=str)
 def test_what_a_hole_hides_is_shown_beside_it(hole: tuple[int, int]) -> None:
     left = [cell for cell in cells(3, 4) if cell != tuple((n,) for n in hole)]
-    kept = on_the_diagonal(left)
-    assert {(axis, value) for cell in kept for axis, value in enumerate(cell)} == {
+    diagonal = on_the_diagonal(left)
+    assert {(axis, value) for cell in diagonal for axis, value in enumerate(cell)} == {
         (axis, value) for cell in left for axis, value in enumerate(cell)
     }
 
