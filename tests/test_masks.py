@@ -50,6 +50,7 @@ def masked(kind: str, far: float) -> tuple[list[NodeProto], dict[str, np.ndarray
 KINDS = ("where", "where the other way", "where of several numbers", "add", "add to a bias", "behind a view")
 
 
+@pytest.mark.every_cell
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", LARGEST_ERROR)
 def test_a_mask_of_any_number_is_one_of_minus_infinity(name: str, kind: str, tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ def test_what_does_not_keep_the_limit_is_no_answer(tmp_path: Path) -> None:
     assert not record["search"]["finished"]
 
 
+@pytest.mark.every_cell
 @pytest.mark.parametrize("limit", ["ram", "arena"])
 @pytest.mark.parametrize("board", [None, "uno"])
 def test_ram_and_arena_mean_the_same_interrupted_or_not(board: str | None, limit: str, tmp_path: Path) -> None:
