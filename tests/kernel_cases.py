@@ -228,4 +228,5 @@ def collect(image: Image, board: BoardSpec, count: int) -> bytes:
             if not data:
                 port.write(b"!")
             data += port.read(count - len(data))
+        device.alive()  # what it does after the last byte counts, too
         return data

@@ -39,7 +39,7 @@ int main() {
         answered = 0;
         vectors::respond(received[2], reinterpret_cast<const vectors::Pair *>(received + 4), received[3]);
         // keep the image hash: the linker drops what nobody reads
-        if (hil_image_hash[0] == 0 && hil_image_hash[7] == 0 && received[3] > 200) hal::put(0);
+        if (hil::flash(const_cast<const uint8_t *>(hil_image_hash))[0] == 0 && received[3] > 200) hal::put(0);
         held = 2;  // before the host can know the answer
         for (uint8_t i = 0; i < answered; ++i) hal::put(answers[i]);
         hal::put(0xA5);

@@ -30,6 +30,6 @@ int main() {
         asked = false;
         run_cases();
         // keep the image hash: the linker drops what nobody reads
-        if (hil_image_hash[0] == 0 && hil_image_hash[7] == 0 && asked) report(0);
+        if (hil::flash(const_cast<const uint8_t *>(hil_image_hash))[0] == 0 && asked) report(0);
     }
 }
