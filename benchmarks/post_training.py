@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -78,57 +77,40 @@ def agreeing(one: Network, inputs: np.ndarray, fmt: str, way: Corrections) -> fl
 
 # ---- for what a search finds
 
-EVALUATIONS = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """What `hil search` is asked: `formats` on offer, and `weights` in fewer bits, within so much flash of a Due."""
-
-    model: str
-    formats: str
-    flash: int
-    weights: str | None = None
-
-    def request(self, folder: Path) -> SearchRequest:
-        """On the samples that are calibrated on, reported on those that `networks` tests."""
-        (one,) = networks(self.model)
-        inputs, tested = folder / f"{self.model}.npz", folder / f"{self.model}.tested.npz"
-        np.savez(inputs, x=calibrated_on(self.model))
-        np.savez(tested, x=one.x)
-        return SearchRequest(
-            str(given_data() / "models" / f"mlperftiny_{self.model}.onnx"),
-            inputs=inputs,
-            held_out=tested,
-            formats=self.formats,
-            weights=self.weights,
-            flash=self.flash,
-            board="due",
-            evaluations=EVALUATIONS,
-            results=folder,
-        )
-
-
-SEARCHES = (
-    Searched(TINY["ic01"], "fixed8u,fixed16", flash=105_000),
-    Searched(TINY["ic01"], "fixed8u", weights="fixed4", flash=75_000),
-    Searched(TINY["vww01"], "fixed8u,fixed16", flash=62_000),
-    Searched(TINY["vww01"], "fixed8u", weights="fixed4", flash=45_000),
-)
+EVALUATIONS, COSTS = 40, (0.75, 0.5)  # of the ReRAM accelerator, as a share of 8 bits everywhere
+ON_OFFER = ",".join(f"fixed{bits}u" for bits in range(2, 9))
 
 
 def searched() -> Iterator[Row]:
-    """A row for each search: its answer as it is, and corrected as `hil search --equalize ...` does."""
-    for one in SEARCHES:
-        begin = time.process_time()
-        with TemporaryDirectory() as folder:
-            request = one.request(Path(folder))
-            found = calls.search(request, load_boards(), quiet, quiet_progress)
-            offered = one.formats if one.weights is None else f"{one.formats}; weights {one.weights}"
-            row: Row = {"model": one.model, "on offer": offered.replace(",", ", "), "flash, B": f"{one.flash:,}"}
-            row |= {"bits of weights": mean_bits(found, True), "of values": mean_bits(found, False)}
-            row |= {title: agreement(found, way) for title, way in WAYS.items()}
-        yield {**row, "seconds": round(time.process_time() - begin)}
+    """A row for each network and cost: the answer as it is, and corrected as `hil search --equalize ...` does."""
+    for name in NETWORKS:
+        for cost in COSTS:
+            begin = time.process_time()
+            with TemporaryDirectory() as folder:
+                found = calls.search(request(name, cost, Path(folder)), load_boards(), quiet, quiet_progress)
+                row: Row = {"model": name, "cost at most": f"{cost:g}"}
+                row |= {"bits of weights": mean_bits(found, True), "of values": mean_bits(found, False)}
+                row |= {title: agreement(found, way) for title, way in WAYS.items()}
+            yield {**row, "seconds": round(time.process_time() - begin)}
+
+
+def request(name: str, cost: float, folder: Path) -> SearchRequest:
+    """On the samples that are calibrated on, reported on those that `networks` tests."""
+    (one,) = networks(name)
+    inputs, tested = folder / f"{name}.npz", folder / f"{name}.tested.npz"
+    np.savez(inputs, x=calibrated_on(name))
+    np.savez(tested, x=one.x)
+    return SearchRequest(
+        str(given_data() / "models" / f"mlperftiny_{name}.onnx"),
+        inputs=inputs,
+        held_out=tested,
+        formats=ON_OFFER,
+        board="reram",
+        cost=cost,
+        strategy="milp",
+        evaluations=EVALUATIONS,
+        results=folder,
+    )
 
 
 def quiet_progress(trial: Any, best: Any) -> None:
