@@ -257,9 +257,10 @@ def test_a_row_says_what_its_band_does_not_hold() -> None:
 
 
 def test_what_to_take() -> None:
-    def row(name: str, fits_: str, us: float, disagreements: int | None = None) -> Fit:
+    def row(name: str, fits_: str, us: float, disagreements: int | None = None, ram: int = 0) -> Fit:
         judged = None if disagreements is None else Agreement(100, disagreements, None, None, 100)
-        return Fit("uno", name, fits_, latency_us=Estimate(us, us, us), agreement=judged)
+        room = {"ram_bytes": Estimate(ram, ram, ram), "ram_limit_bytes": 720}
+        return Fit("uno", name, fits_, latency_us=Estimate(us, us, us), agreement=judged, **room)
 
     def taken(*rows: Fit) -> str:
         return next(one.format for one in _with_choice(rows, ["uno"], []) if one.chosen)
@@ -267,6 +268,9 @@ def test_what_to_take() -> None:
     assert taken(row("fixed8", YES, 5), row("int8", YES, 4), row("fixed16", YES, 9)) == "fixed16"
     assert taken(row("fixed8", YES, 5), row("int8", YES, 4), row("fixed16", TIGHT, 9)) == "int8"
     assert taken(row("fixed8", YES, 5, 3), row("int8", YES, 4, 7), row("fixed16", YES, 9, 3)) == "fixed8"
+    tight = row("fixed8", TIGHT, 5, 3, ram=697), row("int8", TIGHT, 4, 3, ram=697), row("fixed16", TIGHT, 9, 0, ram=793)
+    assert taken(*tight) == "int8"  # which fits but for what is kept for the stack
+    assert taken(row("fixed8", TIGHT, 5, ram=800), row("fixed16", TIGHT, 9, ram=793)) == "fixed16"
 
 
 @pytest.mark.parametrize(

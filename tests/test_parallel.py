@@ -44,8 +44,8 @@ def test_one_failure_leaves_the_others_their_results(tmp_path: Path) -> None:
     boards = ("--board", "host", "--board", "due@nobody", "--board", "nothing")
     done = hil("run", *boards, *SMALL, "--samples", 4, cwd=tmp_path)
     assert done.returncode == 3, done.stderr
-    header, *rows = [line.split() for line in done.stdout.splitlines()]
-    assert header[0] == "board"
+    title, header, *rows = [line.split() for line in done.stdout.splitlines()]
+    assert (title, header[0]) == (["digits_mlp,", "fixed16"], "board")
     assert [(row[0], row[-1]) for row in rows] == [("host", "0"), ("due@nobody", "3"), ("nothing", "3")]
     assert "yes: 4 of 4" in done.stdout
     failures = [line for line in done.stderr.splitlines() if line.startswith("hil: ")]

@@ -144,6 +144,14 @@ def test_the_command(folder: Path) -> None:
     assert data["difference"] == pytest.approx(data["whole"] - data["summed"])
     table = hil(*command, cwd=folder)
     assert table.returncode == 0, table.stderr
+    assert "degraded" not in table.stdout
+    loud = np.load(folder / "x.npz")["x"] * 100
+    np.savez(folder / "loud.npz", x=loud)
+    options = ("--model", "net.onnx", "--inputs", "loud.npz", "--calibrate", "x.npz", "--samples", 2)
+    for other in (("profile",), ("bench", "--resets", 2, "--inferences", 2)):
+        done = hil(other[0], "--board", "host", *options[: 6 if other[1:] else 8], *other[1:], cwd=folder)
+        assert done.returncode == 0, done.stderr
+        assert "degraded: inputs-clipped: " in done.stdout
     for word in ("dense", "fixed16, fixed16 → fixed16", "between operations", "without a profile"):
         assert word in table.stdout
 

@@ -30,7 +30,7 @@ def host() -> tinyhil.Record:
     return tinyhil.load("digits_mlp").run("host", X, Y, formats="fixed8")
 
 
-def test_a_record_is_attributes_dictionary_table_and_series(host: tinyhil.Record) -> None:
+def test_a_record_is_attributes_dictionary_table_and_series(host: tinyhil.Record, tmp_path: Path) -> None:
     assert (host.board, host.samples, host.bit_exact) == ("host", 12, True)
     assert host.latency.median == host["latency"]["median"] == host.to_dict()["latency"]["median"]
     assert host.to_pandas()["latency.median"] == host.latency.median
@@ -39,6 +39,8 @@ def test_a_record_is_attributes_dictionary_table_and_series(host: tinyhil.Record
     copy = host.to_dict()
     copy["samples"] = 0
     assert host.samples == 12
+    (tmp_path / "host.json").write_text(json.dumps(host.to_dict()))
+    assert tinyhil.compare(host, tmp_path / "host.json") == tinyhil.compare(str(tmp_path / "host.json"), host) == []
     with pytest.raises(AttributeError, match="no 'nothing' in this record"):
         _ = host.nothing
 

@@ -286,7 +286,9 @@ FAULTS: dict[str, dict[str, Any]] = {
     "stack-beyond-bound": {"memory": {"stack_limit_bytes": 1}},
     "stack-could-overflow": {"memory": {"stack_limit_bytes": 2047}},
     "stack-unbounded": {"memory": {"stack_limit_bytes": None, "stack_limit_unknown": "'sub sp, r3' at 0x80 in f"}},
-    "float-disagrees": {"degraded": [{"tensor": "h"}]},
+    "float-disagrees": {
+        "degraded": [{"tensor": "h", "node": "mix", "format": "fixed8", "error": 2, "allowed": 1, "elements": 1}]
+    },
     "accuracy-collapsed": {"accuracy": 0.5, "float_accuracy": 0.9},
     "inputs-clipped": {"input_saturations": 30},
     "flaky": {"flaky": True},

@@ -159,8 +159,7 @@ def _measured() -> str:
     lines = [
         f"`{formats.MODEL}` in {len(names)} formats. "
         f"Accuracy and changed decisions: {whole} test windows, on the host.",
-        f"Time, RAM and flash: {span} windows on each emulated board, "
-        f"{'every output bit-exact' if exact else 'NOT bit-exact'}.",
+        f"Time, RAM, flash: {span} windows, emulated, {'every output bit-exact' if exact else 'NOT bit-exact'}.",
         f"{clocks()} {line(tables.NAME)}",
         "",
         "| Format | Accuracy % | Changed | Uno: ms, RAM B, flash B | Due | H747 |",

@@ -74,6 +74,8 @@ def bench(
 
 
 def _table(record: dict[str, Any]) -> str:
+    from tinyhil.harness.records.verdict import issue_texts
+
     latency = record["latency"]
     fidelity = f" (emulated: {record['emulator']['fidelity']})" if record["emulator"] else ""
     low, high = latency["interval"]
@@ -85,6 +87,7 @@ def _table(record: dict[str, Any]) -> str:
     us = latency["median_us"]
     time = f"{latency['median']:,.0f} {latency['unit']}" if us is None else f"{us / 1000:,.3f} ms"
     lines.append(f"median   {time}; 95 % over resets: {low:,.0f} to {high:,.0f}")
+    lines += [f"verdict  {text}" for text in issue_texts(record)]
     return "\n".join(lines)
 
 

@@ -265,13 +265,19 @@ def _verdict(flash: Estimate | None, flash_limit: int, ram: Estimate, ram_limit:
 
 def _with_choice(rows: Sequence[Fit], boards: Sequence[str], formats: Sequence[str]) -> Iterator[Fit]:
     """By board; where samples tell, the format with the fewest disagreements that fits, the faster of equals; without
-    samples the most bits that fit, among equals the faster."""
+    samples the most bits that fit, among equals the faster. Where all may be too large: what is by least."""
     for board in boards:
         own = [row for row in rows if row.board == board]
         fitting = [row for row in own if row.fits == YES] or [row for row in own if row.fits == TIGHT]
-        best = min(fitting, key=_merit, default=None)
+        best = min(fitting, key=lambda row: (_beyond(row), _merit(row)), default=None)
         for row in own:
             yield replace(row, chosen=row is best)
+
+
+def _beyond(row: Fit) -> float:
+    """By which share of the limits the upper ends of its bands lie beyond them."""
+    pairs = ((row.flash_bytes, row.flash_limit_bytes), (row.ram_bytes, row.ram_limit_bytes))
+    return sum(max(0.0, found.high / limit - 1) for found, limit in pairs if found is not None and limit)
 
 
 def _merit(row: Fit) -> tuple[float, float]:

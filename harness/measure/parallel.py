@@ -146,16 +146,19 @@ def print_table(results: Sequence[BoardResult], console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from tinyhil.harness.records.terminal import issue_texts
+    from tinyhil.harness.records.verdict import issue_texts
 
     table = Table(box=None, pad_edge=False)
     for heading in ("board", "where", "bit-exact", "accuracy", "latency", "RAM", "flash", "seconds", "exit"):
         table.add_column(heading, overflow="fold")
+    first = next((result.record for result in results if result.record), None)
+    if first is not None:
+        console.print(Text(f"{first['model']}, {first['format']}", "italic"))
     for result in results:
         table.add_row(*map(Text, (result.board, *_cells(result.record), str(result.exit_code))))
     console.print(table)
     for result in results:
-        for text in issue_texts(result.record or {"issues": []}):
+        for text in issue_texts(result.record) if result.record else ():
             console.print(f"{result.board}: {text}", soft_wrap=True, markup=False)
 
 

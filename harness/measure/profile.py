@@ -29,6 +29,7 @@ from tinyhil.harness.measure.record import add_profile, store
 from tinyhil.harness.measure.rounding_sensitivity import MOST_OF_A_PROFILE
 from tinyhil.harness.measure.run import Outcome, Progress, run
 from tinyhil.harness.measure.variant import Device, Reported, run_variant
+from tinyhil.harness.records.verdict import issue_texts
 from tinyhil.harness.settings.config import Boards
 from tinyhil.harness.wire.protocol import Timed
 from tinyhil.harness.wire.trace import END
@@ -93,6 +94,7 @@ class Profile:
     flash_bytes: int
     record: str
     accelerator: dict[str, Any] | None = None  # of boards that are one, as in the record
+    issues: tuple[str, ...] = ()  # why the record is not valid
 
     @property
     def summed(self) -> float:
@@ -140,6 +142,7 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
         flash_bytes=outcome.image.flash_bytes,
         record=str(path),
         accelerator=record["accelerator"],
+        issues=tuple(issue_texts(record)),
     )
     if all(layer["sensitivity"] is None for layer in record["layers"]):
         record["layers"] = layers_of(outcome, MOST_OF_A_PROFILE)

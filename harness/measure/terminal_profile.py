@@ -49,7 +49,7 @@ def print_profile(found: Profile, console: Console) -> None:
         cost = found.accelerator
         lines["energy"] = f"{cost['energy_uj']:.4g} uJ, {cost['power_mw']:,.0f} mW with all layers at work"
         lines["crossbars"] = f"{cost['crossbars']:,} in {cost['tiles']:,} tiles"
-    for name, text in lines.items():
+    for name, text in (*lines.items(), *(("verdict", text) for text in found.issues)):
         console.print(f"{name:14} {text}", soft_wrap=True, markup=False)
 
 

@@ -410,16 +410,18 @@ def _needed(example: Any, what: str) -> Any:
 
 
 @worded_for_python
-def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Record]:
-    """What differs from record `a` in record `b`: `what`, `text`, `fails` (a gate would), `better`.
+def compare(a: Mapping[str, Any] | str | Path, b: Mapping[str, Any] | str | Path) -> list[Record]:
+    """What differs from record `a` in record `b`, or in their files: `what`, `text`, `fails` (a gate would), `better`.
 
     DataError if one is no record of a run.
     """
     from dataclasses import asdict
 
     from tinyhil.harness.records.compare import differences
+    from tinyhil.harness.records.schema import read_record
 
-    return [Record(asdict(found)) for found in differences(_plain(a), _plain(b))]
+    left, right = (read_record(Path(one)) if isinstance(one, str | Path) else _plain(one) for one in (a, b))
+    return [Record(asdict(found)) for found in differences(left, right)]
 
 
 def _named_if_given(x: Any, y: Any) -> tuple[str, ...]:

@@ -17,3 +17,8 @@ def band(latency: Mapping[str, Any]) -> str:
         return ""
     low, high = (time_text(1e6 * latency[end] / latency["clock_hz"]) for end in ("low", "high"))
     return f", on the chip between {low} and {high}"
+
+
+def us_text(us: float) -> str:
+    """Microseconds as a limit of them is typed: an accelerator takes one or two, an Uno a million."""
+    return f"{us:,.4g} us" if us < 100 else f"{us:,.0f} us"

@@ -82,6 +82,8 @@ def as_text(name: str, rows: Sequence[Row]) -> str:
 
 def as_markdown(name: str, rows: Sequence[Row]) -> str:
     """For a pull request or $GITHUB_STEP_SUMMARY."""
+    if not rows:
+        return f"### {markdown(name)}\n\nNothing has changed."
     lines = [f"### {markdown(name)}", "", "| | before | now | change | |", "|---|---:|---:|---:|---|"]
     lines += ["| " + " | ".join(markdown(cell) for cell in _cells(row)) + " |" for row in rows]
     return "\n".join(lines)

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from tinyhil.harness.records.band import band, time_text
 from tinyhil.harness.records.figures import at_worst
+from tinyhil.harness.records.verdict import issue_texts, off_float
 from tinyhil.harness.settings.text import in_short
 from tinyhil.preference import planned_by
 
@@ -47,11 +48,6 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def issue_texts(record: Mapping[str, Any]) -> list[str]:
-    """Why a record is not valid: severity, code and what was found; empty if it is."""
-    return [f"{issue['severity']}: {issue['code']}: {issue['text']}" for issue in record["issues"]]
-
-
 def _saturations(record: Mapping[str, Any]) -> str:
     """A value that clips in a halo counts as often as it is computed."""
     again = 100 * (record.get("plan") or {}).get("products_again", 0.0)
@@ -63,16 +59,7 @@ def agreement_text(record: Mapping[str, Any]) -> str:
     """Whether every operation agrees with the float model within the resolution of its formats."""
     check, found = record["float_check"], record["degraded"]
     if found:
-        first = found[0]
-        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-        tensor, node = in_short(first["tensor"]), in_short(first["node"])
-        where = f"tensor '{tensor}' (node '{node}', {first['format']})"
-        if first["node"] == "the whole run":  # of no node alone (tinyhil/agreement/whole_run.py)
-            where = f"{first['node']} ('{tensor}', {first['format']})"
-        off, explained = f"is off by {first['error']:.2g}", f"{first['allowed']:.2g}"
-        if first["error"] <= first["allowed"]:  # so coarse that any output would pass
-            return f"DEGRADED: {where} {off}; its formats explain {explained}, as far as samples lie apart{more}"
-        return f"DEGRADED: {where} {off}, its formats explain {explained}{more}"
+        return f"DEGRADED: {off_float(record)}"
     text = f"{check['tensors']} tensors of {check['samples']} samples within the resolution of their formats"
     names = [in_short(name) for name in check["unchecked"][:NAMES]]
     more = f" and {len(check['unchecked']) - NAMES} more" if len(check["unchecked"]) > NAMES else ""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinyhil.errors import EXIT_FLAKY, EXIT_GATE, EXIT_OK
+from tinyhil.harness.settings.text import in_short
 
 VALID, DEGRADED, INVALID = "valid", "degraded", "invalid"
 COLLAPSED = 0.05  # of accuracy lost against float, from which on it is no rounding
@@ -64,9 +65,20 @@ def _lost_results(record: RecordLike) -> str | None:
     return None if given == record["samples"] else f"{given} outputs of {record['samples']} samples"
 
 
-def _off_float(record: RecordLike) -> str | None:
+def off_float(record: RecordLike) -> str | None:
+    """Which tensor is further from the float model than its formats explain, and by how much; None if none is."""
     found = record.get("degraded") or []
-    return f"tensor '{found[0]['tensor']}', {len(found)} in all" if found else None
+    if not found:
+        return None
+    first, more = found[0], f", and {len(found) - 1} more" if len(found) > 1 else ""
+    tensor, node = in_short(first["tensor"]), in_short(first["node"])
+    where = f"tensor '{tensor}' (node '{node}', {first['format']})"
+    if first["node"] == "the whole run":  # of no node alone (tinyhil/agreement/whole_run.py)
+        where = f"{first['node']} ('{tensor}', {first['format']})"
+    off, explained = f"{where} is off by {first['error']:.2g}", f"{first['allowed']:.2g}"
+    if first["error"] <= first["allowed"]:
+        return f"{off}: rounding may do that ({explained}), but half of what sets samples apart is noise, or more{more}"
+    return f"{off}, its formats explain {explained}{more}"
 
 
 def _flaky(record: RecordLike) -> str | None:
@@ -114,7 +126,12 @@ ISSUES = (
     Issue("stack-beyond-bound", INVALID, "more stack was used than the image can need", _beyond_bound),
     Issue("stack-could-overflow", DEGRADED, "the deepest stack that the image can need does not fit", _could_overflow),
     Issue("stack-unbounded", DEGRADED, "how deep the stack can get is not known", _unbounded),
-    Issue("float-disagrees", DEGRADED, "a tensor is further from the float model than its formats explain", _off_float),
+    Issue(
+        "float-disagrees",
+        DEGRADED,
+        "a tensor is further from the float model than its formats explain, or noise",
+        off_float,
+    ),
     Issue("accuracy-collapsed", DEGRADED, "5 points of accuracy or more are lost against float", collapsed),
     Issue("inputs-clipped", DEGRADED, "more than 1 % of the inputs is beyond the calibrated range", _clipped),
     Issue("flaky", DEGRADED, "the run passed only after a retry", _flaky),
@@ -133,6 +150,11 @@ def verdict_of(record: RecordLike) -> dict[str, Any]:
     severities = {issue["severity"] for issue in issues}
     verdict = INVALID if INVALID in severities else DEGRADED if severities else VALID
     return {"verdict": verdict, "issues": issues}
+
+
+def issue_texts(record: RecordLike) -> list[str]:
+    """Why a record is not valid: severity, code and what was found; empty if it is."""
+    return [f"{issue['severity']}: {issue['code']}: {issue['text']}" for issue in verdict_of(record)["issues"]]
 
 
 def invalid_because(record: RecordLike) -> str:

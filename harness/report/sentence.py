@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tinyhil.harness.records.band import us_text
 from tinyhil.harness.records.figures import share_of
 from tinyhil.harness.records.side_by_side import APART, EQUAL, changes
 from tinyhil.harness.records.verdict import DEGRADED, INVALID, ISSUES, RecordLike, verdict_of
@@ -132,5 +133,5 @@ def _resources(found: RecordLike) -> str:
     if found.get("arena_bytes") is not None:
         parts.append(f"{found['arena_bytes']:,} B of arena")
     if found.get("latency_us") is not None:
-        parts.append(f"{found['latency_us']:,.0f} µs")
+        parts.append(us_text(found["latency_us"]).replace("us", "µs"))
     return " and ".join(parts) or "unknown memory"

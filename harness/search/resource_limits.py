@@ -361,7 +361,7 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
             value, candidate = min(timed, key=lambda pair: pair[0])
         if value <= asked:
             continue
-        enough = math.ceil(value * slack)
+        enough = math.ceil(value if option == "--latency-us" and timed else value * slack)
         is_slower = option == "--latency-us" and meter.task.request.prefer in (RAM, LEAST)
         faster = ", or --prefer latency, which takes more RAM" if is_slower else ""
         return Infeasible(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from tinyhil.harness.records.band import us_text
 from tinyhil.harness.settings.progress import Progress, progress_on
 from tinyhil.preference import planned_by
 
@@ -163,18 +164,18 @@ def _worst_of(r: dict[str, Any]) -> str:
     """Of which samples a latency is the worst, and that of samples that the search has not seen."""
     seen = f"worst of {r['device']['samples']} samples" if r.get("device") else "worst sample measured"
     held_out = r.get("held_out_latency_us")
-    return seen if held_out is None else f"{seen}; {held_out:,.0f} us of those held out"
+    return seen if held_out is None else f"{seen}; {us_text(held_out)} of those held out"
 
 
 def _costs(r: dict[str, Any], minimize: str | None) -> dict[str, str]:
     """Latency of the worst sample, and flash, where they are known or asked for, with their limits."""
     lines = {}
-    limit = "" if r["latency_limit_us"] is None else f" of {r['latency_limit_us']:,.0f} us"
+    limit = "" if r["latency_limit_us"] is None else f" of {us_text(r['latency_limit_us'])}"
     if r["latency_us"] is None and (limit or minimize == "latency"):
         lines["latency"] = f"unknown (no board has run it){limit}"
     if r["latency_us"] is not None:
         known = "modelled" if "crossbars" in r else _worst_of(r)
-        lines["latency"] = f"{r['latency_us']:,.0f} us{limit} ({known})"
+        lines["latency"] = f"{us_text(r['latency_us'])}{limit} ({known})"
     for name, unit in (("energy_uj", "uJ"), ("crossbars", ""), ("cost", "of that with 8 bits everywhere")):
         if name in r:
             limit = f" of {r[f'{name}_limit']:,.4g}" if f"{name}_limit" in r else ""

@@ -12,7 +12,7 @@ from typing import Any
 from tinyhil.harness.records.exports import FIGURES, MARKS, figures_of
 from tinyhil.harness.records.figures import at_worst
 from tinyhil.harness.records.schema import Run, read_record
-from tinyhil.harness.records.verdict import verdict_of
+from tinyhil.harness.records.verdict import issue_texts, verdict_of
 from tinyhil.harness.sweep.cell import Cell
 from tinyhil.quoting import markdown
 
@@ -69,7 +69,7 @@ class Row:
         """Why it failed or, of a record that is no valid one, its issues."""
         if self.record is None or self.error:
             return [self.error] if self.error else []
-        return [f"{issue['severity']}: {issue['text']}" for issue in verdict_of(self.record)["issues"]]
+        return issue_texts(self.record)
 
     @property
     def texts(self) -> tuple[str, ...]:
