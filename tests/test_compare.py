@@ -382,6 +382,8 @@ def test_tables_as_text_markdown_and_html(form: str, words: str, record: dict[st
     text = (tmp_path / "table").read_text()
     assert words in text
     assert "FAIL flash_bytes" in text
+    same = hil("compare", "a.json", "a.json", "--as", "md", cwd=tmp_path)
+    assert (same.returncode, "Nothing has changed." in same.stdout) == (0, True)
 
 
 def test_a_gate_refuses_what_is_invalid(record: dict[str, Any], tmp_path: Path) -> None:

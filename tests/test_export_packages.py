@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 from tests.export_bench import PROGRAMS, OnHost, export
 from tests.export_targets import TARGETS, check_on, check_said, write_samples
 from tests.given_data import data_file
-from tests.hil_command import hil
+from tests.hil_command import check_failure, hil
 from tinyhil.codegen.export_kinds import KINDS
 from tinyhil.codegen.packages import PACKAGES
 from tinyhil.references.reference import quantize_inputs
@@ -118,6 +119,15 @@ def test_a_module_is_part_of_a_real_zephyr(tmp_path: Path) -> None:
     check_said(exported, codes, said[1:])
 
 
+def test_a_header_is_written_alone(tmp_path: Path) -> None:
+    for name in ("digits_mlp.h", "all.zip"):
+        done = hil("export", "header", "digits_mlp", "--format", "fixed8", "--out", name, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / "all.zip") as archive:
+        assert archive.read("digits_mlp/digits_mlp.h") == (tmp_path / "digits_mlp.h").read_bytes()
+    check_failure(hil("export", "cmake", "digits_mlp", "--out", "x.h", cwd=tmp_path), 2, "is one .zip file")
+
+
 @pytest.mark.slow
 def test_one_header_is_the_whole_library(tmp_path: Path) -> None:
     """C includes it anywhere and as often as it likes; two of them in one program."""
@@ -167,6 +177,7 @@ MICROPYTHON = """
 from array import array
 import fastgrnn_har as f
 import sys
+import zipfile
 x = array("f", [float(v) for v in sys.stdin.read().split()])
 out = array("f", [0] * f.OUTPUTS)
 print(f.predict(x, out), *out)

@@ -16,7 +16,7 @@ from tinyhil.harness.commands import common, option
 @click.argument("model")
 @common.stream_options
 @common.tflite_options
-@option.path("--out", "The .zip to write.", dir_okay=False, required=True)
+@option.path("--out", "The .zip to write; of a header, an .h alone.", dir_okay=False, required=True)
 @common.format_options
 @common.calibrate_options
 @option.text("--name", "What every name of the library begins with; default: the model's, with `_net` where C has it.")

@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
-from tinyhil.codegen.export_kinds import ARDUINO, PLATFORMIO
+from tinyhil.codegen.export_kinds import ARDUINO, HEADER, PLATFORMIO
 from tinyhil.codegen.exported_library import CALLER, STATIC, Library
 from tinyhil.codegen.identifiers import identifiers
 from tinyhil.codegen.library_source import emit_library
@@ -116,7 +116,8 @@ def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
         if wanted.sizes:
             for line in sizes[1:]:
                 say(line)
-    write_archive(wanted.out, packed(wanted.kind, library, about))
+    header = f"{library.prefix}/{library.prefix}.h" if wanted.kind == HEADER else None
+    write_archive(wanted.out, packed(wanted.kind, library, about), header)
     is_sketch = wanted.kind in SKETCHES
     tried = load_boards().board(USUAL) if board is None and is_sketch else board
     if tried is not None:
@@ -204,15 +205,20 @@ def packed(kind: str, library: Library, about: list[str]) -> dict[str, str]:
     return files
 
 
-def write_archive(path: Path, files: Mapping[str, str]) -> None:
-    """A .zip of these files, in order and without dates; what is there already stays until it is whole.
+def write_archive(path: Path, files: Mapping[str, str], header: str | None = None) -> None:
+    """A .zip of these files, in order and without dates, or the one that is the `header` alone if `path` ends in .h;
+    what is there already stays until it is whole.
 
     ConfigError if the file can not be there.
     """
-    if path.suffix != ".zip":
+    alone = header is not None and path.suffix == ".h"
+    if path.suffix != ".zip" and not alone:
         raise ConfigError(f"--out {path}: the library is one .zip file; name it {path.name}.zip")
     if not path.parent.is_dir():
         raise ConfigError(f"--out {path}: there is no folder {path.parent}")
+    if header is not None and alone:
+        write_bytes(path, files[header].encode())
+        return
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
