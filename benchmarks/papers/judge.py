@@ -55,9 +55,10 @@ def difference(a: float, b: float, of: int) -> Interval:
     return Interval(found, found - below, found + above)
 
 
-def paired(points: float, differ: int, of: int) -> Interval:
+def paired(points: float, differ: float, of: int) -> Interval:
     """`points` of a difference on the same `of` samples, of which at most `differ` are decided otherwise
-    (McNemar's variance, as Agresti and Min, 2005, correct it)."""
+    (McNemar's variance, as Agresti and Min, 2005, correct it). Where one side is a mean of several answers, `differ` is
+    the sum of the samples' squared differences."""
     net, size = points / 100 * of, of + 2
     half = Z * math.sqrt(max(differ + 1 - net * net / size, 0.0)) / size
     return Interval(points, 100 * (net / size - half), 100 * (net / size + half))

@@ -8,10 +8,11 @@ from functools import cache
 from statistics import mean
 from typing import Any
 
-from benchmarks.papers.judge import Interval, above, all_above, combined, difference, over_seeds, pooled, worst
+from benchmarks.papers.judge import Interval, above, all_above, combined, over_seeds, paired, pooled, worst
 from benchmarks.papers.paper import Claim, Rows, Verdict
 from benchmarks.reram.cases import CASES, SAVED
 from benchmarks.reram.pages import is_of
+from benchmarks.reram.pairs import bits_of
 from tools.measured import RESULTS
 
 Lines = Sequence[Mapping[str, Any]]
@@ -47,9 +48,12 @@ def _held_out(lines: Lines) -> list[float]:
 
 
 def _lead(network: str, found: Lines, other: Lines) -> Interval:
-    """Points that the mean over seeds lies above one other answer: the spread of pictures and that of seeds."""
+    """Points that the mean over seeds lies above one other answer: the spread of the same pictures and that of
+    seeds."""
     pictures = next(case.held_out for case in CASES if case.name == network)
-    of_pictures = difference(mean(_held_out(found)) / 100, other[0]["held_out"], pictures)
+    right = [bits_of(row, pictures).astype(float) for row in (*found, other[0])]
+    lead = sum(right[:-1]) / len(found) - right[-1]
+    of_pictures = paired(100 * float(lead.mean()), float((lead * lead).sum()), pictures)
     return combined(of_pictures, over_seeds(_held_out(found), 2 * _held_out(other)))  # the other has no spread
 
 

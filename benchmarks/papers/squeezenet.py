@@ -321,6 +321,7 @@ PAPER = Paper(
             "Posits of 8 and 16 bits in 1.16 MB keep the accuracy of float32",
             _same_accuracy,
             "section 6",
+            "6.5 points above Shiftry's",
             about=("float", f"search/{MINUN_BYTES}/posit", f"every/{MINUN_BYTES}/posit"),
         ),
     ),

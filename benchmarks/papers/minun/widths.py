@@ -251,7 +251,7 @@ CLAIMS = (
     Claim(
         "HAUNTER's order of promotion beats Shiftry's, by accuracy only, by size only",
         _judge_orders,
-        "table 1",
+        "table 1, algorithms 4 to 8",
         about=_of(KINDS[:2], ORDERS, ZOO),
     ),
     Claim(
