@@ -66,11 +66,7 @@ def ratios(rows: Sequence[Row]) -> list[str]:
     for engine in dict.fromkeys(row["engine"] for row in rows if row["engine"] != OURS):
         words = []
         for name, unit in QUOTED.items():
-            pairs = [
-                (row[name], ours[name]) for row in rows if row["engine"] == engine and (ours := _beside(row, rows))
-            ]
-            times = [theirs / mine for theirs, mine in pairs if theirs is not None and mine]
-            if times:
+            if times := times_of(rows, engine, name):
                 words.append(f"{min(times):.2g} to {max(times):.2g} times the {unit} ({len(times)} measured)")
         if words:
             found.append(f"{engine} takes {', '.join(words)}")
