@@ -337,8 +337,9 @@ def memory_of(
         press()
         if board is None:
             return program
-        own = arranged_for(program, board)
-        own = own if board.hardware is not None else for_time(own, board.chip.core, prefer)
+        own = program  # crossbars change no tensor, and what they can not hold its costs say
+        if board.hardware is None:
+            own = for_time(arranged_for(program, board), board.chip.core, prefer)
         return own if request.arena is not None else with_input(own, board, prefer)
 
     without = left_out(board)
