@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tinyhil.errors import Infeasible, ModelError
+from tinyhil.formats import named
 from tinyhil.language.program import Program
 from tinyhil.memplan import Plan, Problem
 from tinyhil.search.space import Candidate, Choice, Space
@@ -197,7 +198,7 @@ class Memory:
         remedy = "choose a board with more RAM, or a smaller model" if self.beside else f"try {self.option} {least}"
         raise Infeasible(
             f"search: {limit} are not feasible, the least is {least} B{self.beside} (every tensor in "
-            f"{candidate[0].format}): {_live(placed)}; {remedy}",
+            f"{candidate[0].format}): {_live(placed)}{whole_bytes(self.space)}; {remedy}",
             (self.option, least),
         )
 
@@ -250,3 +251,9 @@ def _live(placed: Placement) -> str:
             sizes[offset] = max(sizes.get(offset, 0), buffer.size_bytes)
     parts = [f"{' = '.join(at[offset])} {sizes[offset]} B" for offset in sorted(at, key=lambda o: -sizes[o])]
     return "live at once are " + ", ".join(parts)
+
+
+def whole_bytes(space: Space) -> str:
+    """Why narrower formats do not help, where some are offered; empty where none is."""
+    narrow = any(named(name).bits < 8 for name in space.formats)
+    return "; values of fewer than 8 bits take a byte each, constants alone are packed" if narrow else ""

@@ -40,6 +40,20 @@ def test_a_search_plans_the_arena_that_is_compiled(board: str, tmp_path: Path) -
     assert memory_of(space, None, request).planned_bytes(space.uniform(Choice("fixed8"))) != made.plan.peak_bytes
 
 
+def test_a_narrower_format_on_offer_makes_no_limit_infeasible(tmp_path: Path) -> None:
+    """fixed4 has the smallest arena, as fixed8, and more stack: 656 B were called the least, where fixed8 takes 598."""
+    options = ("--board", "uno", "--model", "digits_cnn", "--formats", "fixed4,fixed8", "--samples", 40)
+    asked = ("search", *options, "--evaluations", 2)
+    found = hil_command.record_of(hil_command.hil(*asked, "--ram", 600, "--json", cwd=tmp_path))
+    assert found["ram_bytes"] <= 600
+    assert found["computes_again"]
+    shown = hil_command.hil(*asked, "--ram", 600, cwd=tmp_path).stdout
+    assert "the answer, products computed again" in shown
+    said = "are the least of one format for all tensors; values of fewer than 8 bits take a byte each"
+    refused = hil_command.hil(*asked, "--ram", found["ram_bytes"] - 1, cwd=tmp_path)
+    hil_command.check_failure(refused, 4, said, f"try --ram {found['ram_bytes']}")
+
+
 def windows(folder: Path) -> tuple[str, ...]:
     """Options that name a network by rows and its samples, in the folder."""
     random = np.random.default_rng(0)

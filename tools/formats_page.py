@@ -19,7 +19,8 @@ def page() -> str:
     text = [
         "# Number formats",
         "",
-        "What formats hold, by `python -m tools.docs`; `hil formats` prints every one.",
+        "What formats hold, by `python -m tools.docs`; `hil formats` prints every one. Constants below 8 bits",
+        "are packed; other values take a byte or more.",
         *textwrap.wrap(f"{GENERAL}.", 120),
         "",
         "A format is fitted to its tensor: fixed point, minifloats and posits by a power of two, asymmetric integers",

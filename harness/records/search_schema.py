@@ -109,7 +109,8 @@ class Replaced(Part):
 
 
 class Search(Searched):
-    """Of `hil search`. `held_out_latency_us`: of samples that it has not seen."""
+    """Of `hil search`. `held_out_latency_us`: of samples that it has not seen; `computes_again`: the answer's firmware
+    makes some products more than once, to take less RAM than its formats do as they are planned otherwise."""
 
     accuracy: Share | None
     disagreements: Count | None = None
@@ -117,6 +118,7 @@ class Search(Searched):
     ram_bytes: Count | None = None
     latency_us: Amount | None = None
     held_out_latency_us: Amount | None = None
+    computes_again: bool = False
     flash_bytes: Count | None = None
     replaced: Replaced | None = None
     search: Answer | None = None

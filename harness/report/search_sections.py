@@ -95,7 +95,8 @@ def front_of(points: Sequence[dict[str, Any]], field: str) -> list[dict[str, Any
 def _uniform(record: Mapping[str, Any]) -> str:
     titles = ("format", "arena B", "RAM B", "worst latency µs", "flash B", "differ from float", "accuracy")
     points = record.get("points")
-    rows = [_row("the answer", record)] if points is None else [_row(f"point {p['number']}", p) for p in points]
+    again = ", products computed again" if record.get("computes_again") else ""
+    rows = [_row(f"the answer{again}", record)] if points is None else [_row(f"point {p['number']}", p) for p in points]
     for uniform in record["uniform"]:
         beyond = "" if uniform.get("keeps_limits", True) else " (beyond the limits)"
         if uniform.get("reason"):

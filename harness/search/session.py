@@ -67,7 +67,7 @@ __all__ = ["SearchOutcome", "SearchRequest", "placed", "run_search", "write_assi
 PRINTED = (
     *("strategy", "evaluations", "seconds", "ram_bytes", "ram_limit_bytes", "arena_bytes", "arena_limit_bytes"),
     *("accuracy", "float_accuracy", "disagreements", "assignment_file", "latency_us", "latency_limit_us"),
-    "held_out_latency_us",
+    *("held_out_latency_us", "computes_again"),
     *("flash_bytes", "flash_limit_bytes", "uniform"),
 )
 PRINTED_OF_ACCELERATORS = ("energy_uj", "power_mw", "crossbars", "cost")
@@ -222,7 +222,9 @@ def _searched(task: Task) -> SearchOutcome:
     record["tried"] = as_tried(found.trials, meters[0].costs(request.limits) if meters else None)
     stem = task.stem(task.ram_bytes)
     out = request.out or task.folder / f"{stem}.yaml"
-    write_assignment(out, task.problem.space, found.best, request.prefer, task.schedule_limit(found.best))
+    scheduled = task.schedule_limit(found.best)
+    record["computes_again"] = scheduled is not None
+    write_assignment(out, task.problem.space, found.best, request.prefer, scheduled)
     record["assignment_file"] = str(out)
     built, over_limit = _built(task, found.best, measured, out) if task.board is not None else ({}, "")
     record |= built

@@ -132,7 +132,8 @@ def _beside(r: dict[str, Any]) -> Any:
     board = ("board",) if several else ()
     for title in ("format", *board, "arena B", "RAM B", "latency us", "flash B", "differ", "accuracy"):
         table.add_column(title, justify="left" if title in ("format", "board") else "right")
-    answer = {**r, "format": "the answer", "keeps_limits": True}
+    again = ", products computed again" if r.get("computes_again") else ""
+    answer = {**r, "format": f"the answer{again}", "keeps_limits": True}
     for row in (answer, *r["uniform"]):
         if "arena_bytes" not in row:
             table.add_row(row["format"], f"not possible: {row['reason']}")

@@ -19,6 +19,7 @@ from tinyhil.passes.stored import bytes_in_flash
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.evaluator import Evaluator
 from tinyhil.search.journal import Query
+from tinyhil.search.memory import whole_bytes
 from tinyhil.search.search_loop import Found, asked
 from tinyhil.search.sensitivity import sensitivities
 from tinyhil.search.slim import ROUNDED
@@ -165,20 +166,34 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
     beside, static = (n - narrowest.arena_bytes - wider for n in (narrowest.total_bytes, narrowest.static_bytes))
     limit = min(task.ram_bytes - beside, (chip.static_ram_bytes or 0) - static)
     if limit < problem.memory.planned_bytes(trial.candidate, limit - wider) + wider:
-        least = next(smallest_of_each(task, [trial.candidate[0].format]), None)
-        arena = problem.memory.fewest_bytes(trial.candidate) + wider
-        total = beside + arena
-        if least is not None and least.trial is not None:
-            total, arena = least.on_all[0].total_bytes or 0, least.trial.ram_bytes + wider
+        total, arena = _least_of_all(task, trial.candidate[0].format)
+        if not total:
+            arena = problem.memory.fewest_bytes(trial.candidate) + wider
+            total = beside + arena
         if total <= task.ram_bytes:
             return arena
         raise Infeasible(
             f"search: {task.ram_bytes} B of RAM in all are not feasible on {task.board.name}: {total - arena} B of "
-            f"stack and static data and {arena} B of arena are the least of one format for all tensors; try --ram "
-            f"{total}, or --arena for the arena alone",
+            f"stack and static data and {arena} B of arena are the least of one format for all tensors"
+            f"{whole_bytes(problem.space)}; try --ram {total}, or --arena for the arena alone",
             ("--ram", total),
         )
     return limit
+
+
+def _least_of_all(task: Task, first: str) -> tuple[int, int]:
+    """Bytes of RAM in all, and of arena with the input's buffers, of the format for all tensors that needs least, by
+    measurement: that of the smallest arena, `first`, may need more beside it. Of the first that keeps the limit, if one
+    does; 0 where none runs."""
+    found = (0, 0)
+    for one in smallest_of_each(task, (first, *(name for name in task.problem.space.formats if name != first))):
+        assert one.trial is not None
+        total = one.on_all[0].total_bytes or 0
+        if not found[0] or total < found[0]:
+            found = total, one.trial.ram_bytes + task.problem.beside_bytes(one.trial.candidate)
+        if found[0] <= task.ram_bytes:
+            break
+    return found
 
 
 def _of_another(side: Task, reasons: Sequence[str]) -> tuple[Trial, Measured]:
