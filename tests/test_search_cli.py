@@ -32,6 +32,7 @@ KEYS = {
     *("strategy", "evaluations", "seconds", "ram_bytes", "ram_limit_bytes", "arena_bytes", "arena_limit_bytes"),
     *("accuracy", "float_accuracy", "disagreements", "assignment_file", "latency_us", "latency_limit_us"),
     "held_out_latency_us",
+    "computes_again",
     *("flash_bytes", "flash_limit_bytes", "uniform"),
 }
 
