@@ -54,6 +54,8 @@ def read_bytes(path: Path, what: str, most: int, error: type[HilError] = DataErr
             content = file.read(found.st_size + 1)
     except OSError as problem:
         raise error(f"{path}: {'no such file' if problem.errno == errno.ENOENT else problem.strerror}") from None
+    except ValueError as problem:  # a null byte, or half a character, which no path has
+        raise error(f"{str(path)!r}: {problem}") from None
     if len(content) > found.st_size:
         raise error(f"{path}: it grows while it is read; a {what} is needed that is finished")
     return content
