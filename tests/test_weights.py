@@ -62,6 +62,10 @@ def test_a_ram_that_no_schedule_takes_is_no_remedy(tmp_path: Path) -> None:
     assert "less than 2048 as stack_reserve_bytes of tiny" in done.stderr
     assert "--ram" not in done.stderr
     assert "use a lower width" in done.stderr
+    (tmp_path / "own.yaml").write_text((tmp_path / "own.yaml").read_text().replace("2504", "65536, flash_bytes: 4096"))
+    done = hil(*run, "--format", "fixed8", cwd=tmp_path)
+    assert "flash exceeded by" in done.stderr
+    assert "stack_reserve_bytes" not in done.stderr  # which is no part of flash
 
 
 @pytest.mark.parametrize(("share", "format_", "fits"), [(1.0, "fixed16", False), (0.5, "fixed16", True)])

@@ -57,7 +57,8 @@ def _remedy(compiled: Compiled, board: BoardSpec, error: DoesNotFit) -> str:
     transfer = compiled.transfers.get(board.name)
     left = compiled.plan.peak_bytes + (0 if transfer is None else transfer.input_bytes) - over_bytes
     chip = board.chip  # of the user's, perhaps: other reserves are those of chips that ship
-    own = f", or less than {chip.stack_reserve_bytes} as stack_reserve_bytes of {chip.name}" if chip.like else ""
+    less = f", or less than {chip.stack_reserve_bytes} as stack_reserve_bytes of {chip.name}"
+    own = less if chip.like and region == "RAM" else ""
     with suppress(DoesNotFit):  # no schedule takes so little
         if region == "RAM" and left > 0:
             place_for(compiled.lowered, board, Wish(ram_bytes=left))
