@@ -303,10 +303,11 @@ def test_a_flash_smaller_than_the_linker_script_has_it(name, sources, boards, ca
 
 def test_symbols_are_written_as_in_the_source() -> None:
     names = (
-        "_ZN5model3runEPKhPh _ZN12_GLOBAL__N_1L7conv2_wE _ZN4wire12_GLOBAL__N_14pollEv _ZN5modEl3runEv main _ZN1aC2Ev"
+        "_ZN5model3runEPKhPh _ZN12_GLOBAL__N_1L7conv2_wE _ZN4wire12_GLOBAL__N_14pollEv _ZN5modEl3runEv main _ZN1aC2Ev "
+        "_ZN3hil5denseILi4ELm4EEEvPa"
     )
     found = [image_module._as_written(name) for name in names.split()]
-    assert found == ["model::run()", "conv2_w", "wire::poll()", "modEl::run()", "main", "_ZN1aC2Ev"]
+    assert found == ["model::run()", "conv2_w", "wire::poll()", "modEl::run()", "main", "_ZN1aC2Ev", "hil::dense<>"]
 
 
 @pytest.mark.parametrize("image", CHIP_BOARDS, indirect=True)

@@ -162,17 +162,17 @@ def name_largest(symbols: Iterable[Symbol], in_ram: bool) -> str:
 
 
 def _as_written(name: str) -> str:
-    """A symbol in namespaces as C++ has it, without parameters; of all else as it is."""
+    """A symbol in namespaces as C++ has it, without parameters, of a template `<>` for its own; of all else as it is."""
     nested = re.match(r"_ZN[rVK]*", name)
     rest, parts = name[nested.end() :] if nested else "", list[str]()
     while found := re.match(r"L?(\d+)", rest):
         start, size = found.end(), int(found[1])
         parts.append(rest[start : start + size])
         rest = rest[start + size :]
-    if not parts or not rest.startswith("E"):
+    if not parts or not rest.startswith(("E", "I")):
         return name
     written = "::".join(part for part in parts if part != "_GLOBAL__N_1")
-    return written if rest == "E" else f"{written}()"
+    return written if rest == "E" else f"{written}<>" if rest.startswith("I") else f"{written}()"
 
 
 def object_symbols(objects: Iterable[Path]) -> tuple[Symbol, ...]:
