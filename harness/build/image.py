@@ -162,7 +162,7 @@ def name_largest(symbols: Iterable[Symbol], in_ram: bool) -> str:
 
 
 def _as_written(name: str) -> str:
-    """A symbol in namespaces as C++ has it, without parameters, of a template `<>` for its own; of all else as it is."""
+    """A symbol in namespaces as C++ has it, without parameters, those of a template as `<>`; of all else as it is."""
     nested = re.match(r"_ZN[rVK]*", name)
     rest, parts = name[nested.end() :] if nested else "", list[str]()
     while found := re.match(r"L?(\d+)", rest):
