@@ -52,7 +52,8 @@ def _saturations(record: Mapping[str, Any]) -> str:
     """A value that clips in a halo counts as often as it is computed."""
     again = 100 * (record.get("plan") or {}).get("products_again", 0.0)
     more = f", those of the {again:.1f} % of products that are computed again included" if again else ""
-    return f"{record['saturations']} saturations{more}"
+    clipped = f", {n} elements of inputs clipped" if (n := record.get("input_saturations")) else ""
+    return f"{record['saturations']} saturations{more}{clipped}"
 
 
 def agreement_text(record: Mapping[str, Any]) -> str:
