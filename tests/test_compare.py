@@ -368,6 +368,12 @@ def test_the_table_says_all_that_changed_and_what_may_not_be_compared(record: di
     assert [(one.what, one.fails) for one in compare(figures(record), figures(elsewhere))] == [("board", False)]
     put("raw.outputs.0", "00" * 8)(elsewhere)
     assert [one.what for one in compare(figures(record), figures(elsewhere)) if one.fails] == ["outputs"]
+    slower = copy.deepcopy(record)
+    put("latency.clock_hz", 8_000_000)(slower)
+    (clock,) = compare(figures(record), figures(slower))
+    assert (clock.what, clock.fails, clock.better) == ("clock_hz", True, False)
+    assert "16,000,000 -> 8,000,000 Hz: the same cycles take 2 times as long" in clock.text
+    assert [one.better for one in compare(figures(slower), figures(record))] == [True]
 
 
 @pytest.mark.parametrize(("form", "words"), [("text", "flash B"), ("md", "| flash B |"), ("html", ">flash B</th>")])

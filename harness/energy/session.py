@@ -117,7 +117,7 @@ def run_energy(request: EnergyRequest, say: Say, boards: Boards | None = None) -
     return EnergyOutcome(
         opened.source.name,
         job.assignment.describe(),
-        job.inputs.name,
+        f"{job.inputs.name} ({job.inputs.source})",
         len(codes),
         name,
         technology,

@@ -56,6 +56,8 @@ def compare(before: Figures, now: Figures, history: Sequence[float] = ()) -> lis
     if not same_board:
         text = f"{now.board} instead of {before.board}: times and bytes are not held to each other"
         found.append(Difference("board", text, fails=False))
+    if same_board:
+        found += _clock(before.clock_hz, now.clock_hz)
     if same_board and same_compiler:
         found += _costs(before, now, common, history)
     if before.inputs == now.inputs:
@@ -110,6 +112,14 @@ def _costs(before: Figures, now: Figures, common: int, history: Sequence[float])
         if before.instructions and now.instructions:
             found += _ticks("instructions", before.instructions[:common], now.instructions[:common])
     return found
+
+
+def _clock(before: int | None, now: int | None) -> list[Difference]:
+    """The same cycles take another time; unknown of other people's firmware."""
+    if before == now or not before or not now:
+        return []
+    text = f"{before:,} -> {now:,} Hz: the same cycles take {before / now:.3g} times as long"
+    return [Difference("clock_hz", text, better=now > before)]
 
 
 def _times(before: Figures, now: Figures, history: Sequence[float]) -> list[Difference]:

@@ -44,6 +44,7 @@ class Figures:
     bit_exact: bool
     boot_medians: tuple[float, ...]
     median_ticks: float
+    clock_hz: int | None
     invalid: str
     data: str = ""  # SHA-256 of the samples' file
     by: str = ""  # " by FOLDER/FILE" of an assignment
@@ -84,6 +85,7 @@ def figures(record: Mapping[str, Any]) -> Figures:
         bit_exact=record["bit_exact"],
         boot_medians=tuple(boot["median"] for boot in record.get("boots", ())),
         median_ticks=record["latency"]["median"],
+        clock_hz=record["latency"].get("clock_hz"),
         invalid=invalid_because(record),
         data=str((record.get("data") or {}).get("sha256") or ""),
         by=formats_by(record),
