@@ -284,8 +284,8 @@ def undominated(
         if good and (own := key(trial, other.on_all)) <= best[0]:
             best, what = (own, trial, other.on_all), name or f"{other.format} for all tensors"
     if best[1].candidate != found.best.candidate:
-        own = f"{found.best.ram_bytes} B of arena, {found.best.score.disagreements} differ"
-        task.say(f"search: {what} is no worse than what the search chose ({own}): it is the answer")
+        chosen = f"{found.best.ram_bytes} B of arena, {found.best.score.disagreements} differ"
+        task.say(f"search: {what} is no worse than what the search chose ({chosen}): it is the answer")
         found = replace(found, best=best[1])
     return found, best[2]
 
