@@ -103,6 +103,8 @@ def test_a_board_whose_supply_is_unknown_is_said_to_be_slower(tmp_path: Path) ->
         assert done.returncode == 0, done.stderr
         assert done.stderr.startswith(words)
         assert ("supply" in done.stderr) == bool(words)
+    (tmp_path / "own.yaml").write_text(f"boards:\n{entry}    clock_hz: 64000000\n")  # which it has after its reset
+    assert "supply" not in hil_command.hil(*asked, cwd=tmp_path).stderr
 
 
 def test_no_operation_is_free() -> None:

@@ -375,6 +375,16 @@ def test_a_limit_that_nothing_is_known_to_keep_is_refused_when_the_time_is_over(
     assert not any("an answer after" in line for line in said)
 
 
+def test_an_answer_of_other_formats_on_offer_is_no_earlier_one(tmp_path: Path) -> None:
+    """int8 comes to the usual formats alone: an answer in int8 was that of a search for fixed8 and fixed16."""
+    for number, formats in enumerate((None, "fixed8,fixed16", None)):
+        request = SearchRequest("digits_mlp", arena=100, formats=formats, samples=60, evaluations=2, results=tmp_path)
+        outcome, _ = searched(request, Interrupting())
+        answers = sorted(path.stem.rpartition("-")[2] for path in tmp_path.glob("search/digits_mlp/answers/*.jsonl"))
+        assert answers == (["usual"], ["own", "usual"], ["own", "usual"])[number]
+        assert formats is None or {choice.format for choice in outcome.found.best.candidate} <= {"fixed8", "fixed16"}
+
+
 def test_nothing_is_called_infeasible_before_all_is_profiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the time is left for the search; a refusal takes that for what was left out."""
     request = SearchRequest(

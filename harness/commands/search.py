@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 @option.text(
     "--weights", "Formats that weights alone may have, too.  [default: some where --flash or --latency-us ask for them]"
 )
-@option.count("--evaluations", "Stop after so many, or one more.", default=200)
+@option.count("--evaluations", "Stop after so many, or a question more; each repetition anew.", default=200)
 @option.number("--seconds", "Stop so many after the start.")
 @option.count("--target", "Stop when no more samples disagree with the float model.", least=0)
 @option.count("--samples", "Search on so many training samples, evenly spread.")

@@ -8,12 +8,14 @@ from tinyhil.fields import Amount, Count, Part, Real, Share, Text, Whole, Word
 
 
 class UniformFormat(Part):
-    """One format for all tensors: its quality, or why it can not be."""
+    """One format for all tensors: its quality, or why it can not be. `searched_disagreements`: on the samples searched,
+    which decide; `accuracy` and `disagreements` are of those held out."""
 
     format: Word
     reason: Text | None
     keeps_limits: bool = True
     quality: Share | None = None
+    searched_disagreements: Count | None = None
     accuracy: Share | None = None
     disagreements: Count | None = None
     arena_bytes: Count | None = None

@@ -93,14 +93,18 @@ def front_of(points: Sequence[dict[str, Any]], field: str) -> list[dict[str, Any
 
 
 def _uniform(record: Mapping[str, Any]) -> str:
-    titles = ("format", "arena B", "RAM B", "worst latency µs", "flash B", "differ from float", "accuracy")
+    titles = ("format", "arena B", "RAM B", "worst latency µs", "flash B", "searched", "differ from float", "accuracy")
     points = record.get("points")
-    again = ", products computed again" if record.get("computes_again") else ""
-    rows = [_row(f"the answer{again}", record)] if points is None else [_row(f"point {p['number']}", p) for p in points]
+    if points is None:
+        again = ", products computed again" if record.get("computes_again") else ""
+        searched = {"searched_disagreements": (record.get("search") or {}).get("disagreements")}
+        rows = [_row(f"the answer{again}", {**record, **searched})]
+    else:
+        rows = [_row(f"point {point['number']}", point) for point in points]
     for uniform in record["uniform"]:
         beyond = "" if uniform.get("keeps_limits", True) else " (beyond the limits)"
         if uniform.get("reason"):
-            rows.append((Cell(uniform["format"], note=uniform["reason"]), *[number(None)] * 6))
+            rows.append((Cell(uniform["format"], note=uniform["reason"]), *[number(None)] * 7))
             continue
         rows.append(_row(uniform["format"] + beyond, uniform))
     return table(titles, rows)
@@ -135,7 +139,7 @@ def _phases(record: Mapping[str, Any]) -> str:
 
 def _row(name: str, found: Mapping[str, Any]) -> tuple[Cell, ...]:
     accuracy = found.get("accuracy")
-    fields = ("arena_bytes", "ram_bytes", "latency_us", "flash_bytes", "disagreements")
+    fields = ("arena_bytes", "ram_bytes", "latency_us", "flash_bytes", "searched_disagreements", "disagreements")
     cells = (number(found.get(field)) for field in fields)
     return (Cell(name), *cells, number(None if accuracy is None else 100 * accuracy, 2, " %"))
 

@@ -25,7 +25,8 @@ def with_earlier(
     """The answer, or the one that an earlier run has left if this one is no better; which it is, is left for the next.
     `is_over`: no time is left to measure an earlier one that no board has run."""
     key = task.phases.key or task.key
-    name = f"{task.strategy.name}-{task.ram_bytes}-{key[:8]}-{task.request.evaluations}"
+    offer = "usual" if task.request.formats is None else "own"  # to which int8 and weights alone may have come
+    name = f"{task.strategy.name}-{task.ram_bytes}-{key[:8]}-{task.request.evaluations}-{offer}"
     log = TrialLog(task.folder / "answers" / f"{name}.jsonl", task.problem.space, key)
     for trial in log.read()[:1]:
         earlier = _earlier(task, log, trial)

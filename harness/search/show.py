@@ -126,14 +126,16 @@ def _beside(r: dict[str, Any]) -> Any:
     from rich.table import Table
 
     table = Table(
-        title="held out, beside one format for all tensors; latency of the worst sample", title_justify="left"
+        title="held out, beside one format for all tensors; those searched decide; latency of the worst sample",
+        title_justify="left",
     )
     several = len(r["boards"]) > 1
     board = ("board",) if several else ()
-    for title in ("format", *board, "arena B", "RAM B", "latency us", "flash B", "differ", "accuracy"):
+    for title in ("format", *board, "arena B", "RAM B", "latency us", "flash B", "searched", "differ", "accuracy"):
         table.add_column(title, justify="left" if title in ("format", "board") else "right")
     again = ", products computed again" if r.get("computes_again") else ""
     answer = {**r, "format": f"the answer{again}", "keeps_limits": True}
+    answer["searched_disagreements"] = r["search"]["disagreements"]
     for row in (answer, *r["uniform"]):
         if "arena_bytes" not in row:
             table.add_row(row["format"], f"not possible: {row['reason']}")
@@ -143,7 +145,8 @@ def _beside(r: dict[str, Any]) -> Any:
             needs = row if known is None else {**row, **known, "ram_bytes": known["total_bytes"]}
             numbers = [needs[field] for field in ("arena_bytes", "ram_bytes", "latency_us", "flash_bytes")]
             cells = ["" if number is None else f"{number:,.0f}" for number in numbers]
-            own = [f"{row['disagreements']:,}", _percent(row["accuracy"])] if at == 0 else ["", ""]
+            own = [f"{row['searched_disagreements']:,}", f"{row['disagreements']:,}", _percent(row["accuracy"])]
+            own = own if at == 0 else [""] * len(own)
             which = () if not several else ("" if known is None else known["board"],)
             table.add_row(name if at == 0 else "", *which, *cells, *own)
     return table

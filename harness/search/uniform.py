@@ -350,6 +350,7 @@ def as_records(task: Task, found: Sequence[Uniform]) -> list[dict[str, Any]]:
             board = known[0] if known else None
             record |= {"arena_bytes": one.trial.ram_bytes, "keeps_limits": keeps(task, one)}
             record["quality"] = one.trial.quality  # on the search's samples
+            record["searched_disagreements"] = one.trial.score.disagreements
             record |= {name: figures[name] for name in ("accuracy", "disagreements")}
             record |= {
                 "ram_bytes": None if board is None else board.total_bytes,

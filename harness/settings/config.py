@@ -59,6 +59,7 @@ class HotSpec(Record):
 
 
 STACK_ALIGNMENT = 8  # bytes; of an ARM's procedure call standard
+CLOCK_AFTER_RESET_HZ = 64_000_000  # of chips with regulators to choose from, the STM32H7: its HSI (RM0399)
 OF_ANY_CLOCK = ("avr", "host")  # their clock is that of the board's crystal, or the computer's
 
 
@@ -184,8 +185,8 @@ class BoardSpec(_Board):
 
     @property
     def lacks_supply(self) -> bool:
-        """Its firmware may not choose how the core is fed, so that it stays at the clock after reset."""
-        return bool(self.chip.supplies) and self.supply is None
+        """Its firmware may not choose how the core is fed, so that it stays at another clock, that after reset."""
+        return bool(self.chip.supplies) and self.supply is None and self.chip.clock_hz != CLOCK_AFTER_RESET_HZ
 
     @property
     def part(self) -> str:
