@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -114,6 +115,9 @@ def test_a_model_that_has_no_file_is_searched_and_exported(tmp_path: Path) -> No
     record = model.run("host", x, y, formats=found.assignment_file)
     assert (record.bit_exact, record.float_accuracy) == (True, 1.0)
     assert model.export("cmake", tmp_path / "small.zip", formats="fixed8").is_file()
+    chained = tinyhil.load(proto, name="small").calibrate(x).search(x, y, ram=100, evaluations=5)
+    assert Path(chained.assignment_file).is_file()  # though the model is gone
+    assert pickle.loads(pickle.dumps(chained)).to_dict() == chained.to_dict()
     front = model.search(x, y, pareto="ram,accuracy", levels=2, evaluations=2, out=str(tmp_path / "front"))
     assert front.points[0].assignment_file == str(tmp_path / "front" / "1.yaml")
 

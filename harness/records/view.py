@@ -13,10 +13,14 @@ LONG = 8  # elements of a list that a table shows as their number
 
 
 class Record(Mapping[str, Any]):
-    """What a run, a profile or a search found. `record.latency.median` is `record["latency"]["median"]`."""
+    """What a run, a profile or a search found. `record.latency.median` is `record["latency"]["median"]`. `folder`: of
+    files that it names, kept as long as it is."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = dict(values)
+    def __init__(self, values: Mapping[str, Any], folder: Any = None) -> None:
+        self._values, self._folder = dict(values), folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._values,)
 
     def __getitem__(self, key: str) -> Any:
         return _viewed(self._values[key])

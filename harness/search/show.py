@@ -193,7 +193,7 @@ def _costs(r: dict[str, Any], minimize: str | None) -> dict[str, str]:
 
 def _on_board(found: Measured) -> str:
     """What the board measured of the chosen widths."""
-    stack = "stack unknown" if found.stack_bytes is None else f"{found.stack_bytes} B stack"
+    stack = "stack unknown" if found.stack_bytes is None else f"{found.stack_bytes} B stack at worst"
     return (
         f"{found.board}: {found.samples} samples bit-exact, {found.disagreements} differ from float, median "
         f"{found.median:,.0f} {found.unit}, {found.static_bytes} B static + {stack}, {found.flash_bytes} B flash"
