@@ -15,8 +15,6 @@ from tinyhil.harness.commands.common import end_with, read_boards, say
 if TYPE_CHECKING:
     from tinyhil.harness.records.compare import Difference
 
-AT_LEAST_ONE = click.IntRange(min=1)
-
 
 @click.command()
 @option.text("--board", "Board to measure, as for `hil run`; see `hil boards`.", required=True)
@@ -26,8 +24,8 @@ AT_LEAST_ONE = click.IntRange(min=1)
 @common.memory_options
 @common.PORT_OPTION
 @common.NO_FLASH_OPTION
-@option.text("--resets", "Boots, each a sample of its own.", type=AT_LEAST_ONE, default=3)
-@option.text("--inferences", "Measured in each boot.", type=AT_LEAST_ONE, default=30)
+@option.count("--resets", "Boots, each a sample of its own.", default=3)
+@option.count("--inferences", "Measured in each boot.", default=30)
 @option.count("--warm-up", "More of them first, left out.", least=0, default=1)
 @option.path("--against", "Record that must hold; exits with 1 if not.", exists=True)
 @common.RESULTS_OPTION

@@ -21,10 +21,10 @@ EXISTING = click.Path(exists=True, path_type=Path)
 @option.text("--engines", "Instead of records: measure these engines, between commas; `tinyhil` is ours.")
 @option.text("--models", "With --engines: models, between commas; files of one network joined by +.")
 @option.text("--boards", "board_names", "With --engines: boards, between commas.")
-@option.text("--inputs", "With --engines: samples. Default: noise.", type=EXISTING)
+@option.path("--inputs", "With --engines: samples. Default: noise.", exists=True)
 @option.count("--samples", "With --engines: how many.", default=4)
 @option.text("--format", "format_", "With --engines: our number format.", default="int8")
-@option.text("--engine-source", "With --engines: a checkout. Default: found in HIL_ENGINES.", type=EXISTING)
+@option.path("--engine-source", "With --engines: a checkout. Default: found in HIL_ENGINES.", exists=True)
 @option.flag("--tensors", "With --engines: name the first tensor that is not as ours, too.")
 @common.RESULTS_OPTION
 @common.BENCH_OPTION

@@ -9,18 +9,16 @@ import click
 from tinyhil.harness.commands import common, option
 from tinyhil.harness.commands.common import read_boards, say
 
-SAMPLES = click.Path(path_type=Path, dir_okay=False)
-
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@option.text(
-    "--model", "An .onnx, .dsl or .tflite file, with --inputs; default: an example with its samples.", type=SAMPLES
+@option.path(
+    "--model", "An .onnx, .dsl or .tflite file, with --inputs; default: an example with its samples.", dir_okay=False
 )
-@option.text("--inputs", "Samples to test with: .npz (x, and labels y if any) or .npy.", type=SAMPLES)
-@option.text("--calibrate", "Samples to calibrate the ranges on.", type=SAMPLES)
+@option.path("--inputs", "Samples to test with: .npz (x, and labels y if any) or .npy.", dir_okay=False)
+@option.path("--calibrate", "Samples to calibrate the ranges on.", dir_okay=False)
 @option.text("--board", "names", "A board; may be repeated.", multiple=True, default=("uno",))
-@option.text("--format", "format_", "Format that is tested, see `hil fit`.", default="fixed16", show_default=True)
+@option.text("--format", "format_", "Format that is tested, see `hil fit`.", default="fixed16")
 @common.BOARDS_OPTION
 @common.BENCH_OPTION
 def new(
