@@ -59,7 +59,6 @@ class HotSpec(Record):
 
 
 STACK_ALIGNMENT = 8  # bytes; of an ARM's procedure call standard
-CLOCK_AFTER_RESET_HZ = 64_000_000  # of chips with regulators to choose from, the STM32H7: its HSI (RM0399)
 OF_ANY_CLOCK = ("avr", "host")  # their clock is that of the board's crystal, or the computer's
 
 
@@ -85,6 +84,7 @@ class ChipSpec(WithCrossbars):
     hot: HotSpec | None = Field(None, description="where constants that are read most are copied to")
     clock_hz: PositiveInt = Field(description="what the firmware of the chip (hal) sets up; on AVR the crystal's")
     other_clocks_hz: tuple[PositiveInt, ...] = Field((), description="that a chip or board may choose as its clock_hz")
+    reset_clock_hz: PositiveInt | None = Field(None, description="after a reset, where `supplies` decide on another")
     compiler: Literal["avr-gcc", "arm-none-eabi-gcc", "g++"]
     load: Literal["hex", "bin", "uf2", "elf"]
     tick: Literal["cycles", "instructions", "nanoseconds"]
@@ -186,7 +186,7 @@ class BoardSpec(_Board):
     @property
     def lacks_supply(self) -> bool:
         """Its firmware may not choose how the core is fed, so that it stays at another clock, that after reset."""
-        return bool(self.chip.supplies) and self.supply is None and self.chip.clock_hz != CLOCK_AFTER_RESET_HZ
+        return bool(self.chip.supplies) and self.supply is None and self.chip.clock_hz != self.chip.reset_clock_hz
 
     @property
     def part(self) -> str:
