@@ -81,7 +81,7 @@ def compile_model(
     """
     required = set(required)
     boards = [board for board in boards if board.hardware is None or board.name in required]
-    without = {*without, *(name for board in boards for name in left_out(board))}
+    without = {*without, *(name for board in boards for name in passes_left_out(board))}
     lowered = lower(model.graph, assignment, ranges, without)
     groups = _by_core(lowered, boards, without)
     if required:
@@ -130,7 +130,7 @@ def _by_core(
     return list(groups.values()) or [(program, [])]
 
 
-def left_out(board: BoardSpec | None) -> tuple[str, ...]:
+def passes_left_out(board: BoardSpec | None) -> tuple[str, ...]:
     """Names of passes that have no place on the board: crossbars round each product and hold whole windows."""
     return () if board is None or board.hardware is None else (*WITHOUT, ROWS.name)
 
@@ -192,7 +192,7 @@ def _compile(
 ) -> list[_Part]:
     """Programs for the boards, those of `required` boards in front: with slots beside the arena, or with the sample in
     the arena where it would have the only slot, or nothing fits."""
-    without = {*without, *(name for board in boards for name in left_out(board))}
+    without = {*without, *(name for board in boards for name in passes_left_out(board))}
     is_last = wish.keeps_input or not belongs_in_arena(program, None)  # no other way takes less
     part = _planned(program, boards, required, without, wish, again=is_last)
     parts, sharing = [part], []

@@ -117,7 +117,7 @@ def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
             for line in sizes[1:]:
                 say(line)
     header = f"{library.prefix}/{library.prefix}.h" if wanted.kind == HEADER else None
-    write_archive(wanted.out, packed(wanted.kind, library, about), header)
+    write_package(wanted.out, packed(wanted.kind, library, about), header)
     is_sketch = wanted.kind in SKETCHES
     tried = load_boards().board(USUAL) if board is None and is_sketch else board
     if tried is not None:
@@ -205,8 +205,8 @@ def packed(kind: str, library: Library, about: list[str]) -> dict[str, str]:
     return files
 
 
-def write_archive(path: Path, files: Mapping[str, str], header: str | None = None) -> None:
-    """A .zip of these files, in order and without dates, or the one that is the `header` alone if `path` ends in .h;
+def write_package(path: Path, files: Mapping[str, str], header: str | None = None) -> None:
+    """A .zip of the files, in order and without dates, or of these the `header` alone if `path` ends in .h;
     what is there already stays until it is whole.
 
     ConfigError if the file can not be there.

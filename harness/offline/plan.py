@@ -10,7 +10,7 @@ from pathlib import Path
 from tinyhil.compiler.calibrate import Ranges, load_ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, DoesNotFit
-from tinyhil.harness.build.pipeline import arranged_for, fit, left_out, limited, place_arranged
+from tinyhil.harness.build.pipeline import arranged_for, fit, limited, passes_left_out, place_arranged
 from tinyhil.harness.job.inputs import read_inputs
 from tinyhil.harness.job.job import Opened, Streamed, method_of, open_model, preference_of, preferred, wish_for
 from tinyhil.harness.job.zoo import SUFFIXES, ModelSource, zoo_names
@@ -168,7 +168,7 @@ def _exceeds(what: str, capacity_bytes: int | None, found: Plan) -> str | None:
 
 def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> Found:
     board = None if wanted.board is None or boards is None else boards.board(wanted.board)
-    wanted = replace(wanted, without=(*wanted.without, *left_out(board)))
+    wanted = replace(wanted, without=(*wanted.without, *passes_left_out(board)))
     source, formats, arranged = arranged_program(wanted, name, board, say)
     began = time.perf_counter()
     run, (placed, notes) = arranged, _placed(wanted, arranged, board)

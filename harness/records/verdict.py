@@ -129,7 +129,7 @@ ISSUES = (
     Issue(
         "float-disagrees",
         DEGRADED,
-        "a tensor is further from the float model than its formats explain, or noise",
+        "a tensor is further from the float model than its formats explain",
         off_float,
     ),
     Issue("accuracy-collapsed", DEGRADED, "5 points of accuracy or more are lost against float", collapsed),

@@ -16,7 +16,7 @@ from tinyhil.codegen.profile_calls import constant_bytes
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.errors import ConfigError, Infeasible, ModelError
 from tinyhil.harness.boards.locate import EMULATED
-from tinyhil.harness.build.pipeline import arranged_for, left_out
+from tinyhil.harness.build.pipeline import arranged_for, passes_left_out
 from tinyhil.harness.job.inputs import about_labels
 from tinyhil.harness.job.job import Opened, Request, conditions, open_model
 from tinyhil.harness.measure.run import find_place
@@ -224,7 +224,7 @@ def _read(request: SearchRequest, boards: Boards | None, say: Say, phases: Phase
         say("search: calibrating on all of --inputs, as `--calibrate` does")
         request = replace(request, calibrate=request.inputs)
     ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
-    space = make_space(opened.model.graph, ranges, names, left_out(board))
+    space = make_space(opened.model.graph, ranges, names, passes_left_out(board))
     split = affordable(split, request.samples, request.seconds, _products(space), say)
     if split.y_held_out is not None and (alike := about_labels(split.y_held_out, split.y_held_out, None)):
         say(f"search: held out: {alike}")
@@ -342,7 +342,7 @@ def memory_of(
             own = for_time(arranged_for(program, board), board.chip.core, prefer)
         return own if request.arena is not None else with_input(own, board, prefer)
 
-    without = left_out(board)
+    without = passes_left_out(board)
     computes_again = request.computes_again and not without
     return Memory(
         space,
