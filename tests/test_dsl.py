@@ -335,8 +335,11 @@ def test_a_declared_range_is_kept(tmp_path: Path) -> None:
     from tinyhil.harness.job.inputs import calibrated
 
     model = from_text("input x = (2) in [-4.0, 1.0] in x + x", tmp_path)
-    ranges = calibrated(model, np.array([[0.5, 2.0], [-1.0, 0.0]]), {})
+    ranges = calibrated(model, np.array([[0.5, 2.0], [-1.0, 0.0]]), {"name": "here"})
     assert ranges.values["x"] == (-4.0, 2.0)
+    others = calibrated(model, np.array([[0.5, 2.0], [-1.0, 0.5]]), {"name": "here"})
+    assert others.source["samples"] == 2
+    assert others.source["sha256"] != ranges.source["sha256"]
 
 
 # ---- the worked example of the paper's appendix B

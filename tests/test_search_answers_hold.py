@@ -187,13 +187,15 @@ def test_what_no_search_writes_is_refused(found: str, tmp_path: Path) -> None:
 
 
 def test_other_ranges_are_said(folder: Path) -> None:
-    """Ranges decide scales, so flash and latency: an answer found with others need not keep its limits."""
+    """Ranges decide scales, so flash and latency: an answer found with others need not keep its limits. Labels beside
+    the samples, or their file's name, change no range."""
     samples = dict(np.load(folder / "x.npz"))
     np.savez(folder / "few.npz", x=samples["x"][:9])
+    np.savez(folder / "bare.npz", x=samples["x"])
     out = ("--evaluations", "4", "--out", "said.yaml")
     printed(folder, "search", "--model", "net.onnx", "--inputs", "x.npz", "--calibrate", "x.npz", "--ram", "12", *out)
     asked = ("run", "--board", "host", "--model", "net.onnx", "--inputs", "x.npz", "--assignment", "said.yaml")
-    for calibrate, is_said in (("x.npz", False), ("few.npz", True)):
+    for calibrate, is_said in (("x.npz", False), ("bare.npz", False), ("few.npz", True)):
         done = hil_command.hil(*asked, "--calibrate", calibrate, cwd=folder)
         assert done.returncode == 0, done.stderr
         assert ("found with ranges of 120 samples of x.npz" in done.stderr) == is_said

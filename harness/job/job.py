@@ -150,11 +150,11 @@ def say_other_ranges(assignment: Path | None, ranges: Ranges, say: Say) -> None:
     then, now = _found(assignment), conditions(ranges)
     if then.calibrated_sha256 is None or then.calibrated_sha256 == now.calibrated_sha256:
         return
-    if then.calibrated_samples == now.calibrated_samples and then.calibrated_on == now.calibrated_on:
-        return
+    named_alike = (then.calibrated_samples, then.calibrated_on) == (now.calibrated_samples, now.calibrated_on)
+    here = "others" if named_alike else str(now.calibrated_samples)
     say(
         f"{assignment}: found with ranges of {then.calibrated_samples} samples of {then.calibrated_on}, here they are "
-        f"of {now.calibrated_samples} of {now.calibrated_on}: flash and latency may differ; give the same --calibrate"
+        f"of {here} of {now.calibrated_on}: flash and latency may differ; give the same --calibrate"
     )
 
 
@@ -231,9 +231,8 @@ class Opened:
         """
         if calibration is not None:
             data = read_inputs(calibration, self.model)
-            origin = {"name": data.name, "sha256": data.sha256, "samples": len(data.x)}
             try:
-                return calibrated(self.model, data.x, origin, self.by)
+                return calibrated(self.model, data.x, {"name": data.name}, self.by)
             except DataError as error:
                 raise DataError(f"{calibration}: {error}") from None
         if not self.calibrates(None):
@@ -244,8 +243,7 @@ class Opened:
         assert self.source.dataset is not None
         found = training_part(self.source.name, self.source.dataset, "--calibrate")
         thin = found.x_train[:: max(1, len(found.x_train) // CALIBRATED_SAMPLES)]
-        origin = {"name": found.name, "sha256": found.sha256, "split": "train", "samples": len(thin)}
-        return calibrated(self.model, thin, origin, self.by)
+        return calibrated(self.model, thin, {"name": found.name, "split": "train"}, self.by)
 
     def required_ranges(self, calibration: Path | None) -> Ranges:
         """Ranges where there are no inputs to fall back on; DataError if none are known, but for a model that states
@@ -282,8 +280,7 @@ class Opened:
         x = inputs.x if inputs.all_x is None else inputs.all_x
         half = max(1, len(x) // 2)
         say(f"no calibrated ranges: calibrating on the first {half} of {len(x)} inputs (choose others: --calibrate)")
-        origin = {"name": inputs.name, "sha256": inputs.sha256, "samples": half}
-        return calibrated(self.model, x[:half], origin, self.by)
+        return calibrated(self.model, x[:half], {"name": inputs.name}, self.by)
 
 
 class Asked(Protocol):

@@ -140,7 +140,7 @@ def ranges_at_hand(opened: Opened, benchmark: Benchmark, given: Path | None, say
     x = graph_inputs(benchmark, opened.model.graph, data.raw)
     if codes_at(opened.model.graph, "FromCodes") is None:
         say(f"no calibrated ranges: calibrating on {len(x)} inputs of {data.name} (choose others: --calibrate)")
-    return calibrated(opened.model, x, {"name": data.name, "samples": len(x)}, opened.by)
+    return calibrated(opened.model, x, {"name": data.name}, opened.by)
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,17 +71,11 @@ def calibrate_model(name: str, inputs: Path | None, out: Path | None, say: Say, 
     source, model = opened.source, opened.model
     if inputs is not None:
         given = read_inputs(inputs, model)
-        x, origin = given.x, {"name": given.name, "sha256": given.sha256, "samples": len(given.x)}
+        x, origin = given.x, {"name": given.name}
     elif source.dataset is not None:
         found = training_part(name, source.dataset, "--inputs")
         x = found.x_train
-        origin = {
-            "name": found.name,
-            "source": found.source,
-            "sha256": found.sha256,
-            "split": "train",
-            "samples": len(x),
-        }
+        origin = {"name": found.name, "source": found.source, "split": "train"}
     else:
         raise DataError(f"{name}: give --inputs x.npz")
     path = out or source.ranges or source.path.with_suffix(".ranges.json")
