@@ -18,6 +18,8 @@ import pytest
 from given_data import absent, folder_of, ships
 from hypothesis import HealthCheck, settings
 from sweeps import beside_the_diagonals
+from together import Together
+from xdist.remote import Producer
 
 settings.register_profile(
     "tinyhil", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
@@ -117,6 +119,11 @@ def pytest_collection(session: pytest.Session) -> None:
         for path in sorted(Path(__file__).parent.glob("test_*.py"), reverse=True):
             with contextlib.suppress(Exception, pytest.skip.Exception):  # collecting says so
                 importlib.import_module(path.stem)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Together | None:
+    """Some files are one to `--dist loadfile`."""
+    return Together(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 gc.set_threshold(100_000, 20, 100)  # collecting 9,000 tests takes 6.7 s of processor instead of 10.9

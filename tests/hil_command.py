@@ -21,7 +21,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
+import filelock
+
 DEADLINE_S = 1200.0  # nothing is judged by it: it only keeps a hanging process from hanging the tests
+OF_THE_RUN = "TESTS_OBJECTS"  # the folder of compiled_once.py, if it runs
 SERVER = Path(__file__).with_name("hil_server.py")
 READ_BY_THE_INTERPRETER = ("PYTHON", "LC_", "LANG")  # variables that act when it starts
 Done = subprocess.CompletedProcess[str]
@@ -93,15 +96,27 @@ class Forked:
 
 @functools.cache
 def server() -> str:
-    """The socket of this process's server, which ends with it."""
-    folder = tempfile.mkdtemp(prefix="hil-server-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = f"{folder}/socket"
-    process = subprocess.Popen([sys.executable, SERVER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    atexit.register(process.communicate)  # closes its standard input
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
-    return path
+    """The socket of the server of all workers of this run: it ends when the last of them closes the pipe it reads."""
+    folder = Path(os.environ.get(OF_THE_RUN) or tempfile.mkdtemp(prefix="hil-server-"))
+    if OF_THE_RUN not in os.environ:
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path, alive = folder / "hil", folder / "hil.alive"
+    with filelock.FileLock(folder / "hil.lock"):
+        with contextlib.suppress(OSError):  # no pipe yet, or nobody who reads it any more
+            os.open(alive, os.O_WRONLY | os.O_NONBLOCK)
+            return str(path)
+        path.unlink(missing_ok=True)
+        alive.unlink(missing_ok=True)
+        os.mkfifo(alive)
+        reads = os.open(alive, os.O_RDONLY | os.O_NONBLOCK)
+        writes = os.open(alive, os.O_WRONLY)
+        process = subprocess.Popen([sys.executable, SERVER, path], stdin=reads, stdout=subprocess.PIPE)
+        os.close(reads)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+    atexit.register(process.wait)
+    atexit.register(os.close, writes)
+    return str(path)
 
 
 def command(*arguments: object) -> list[str]:

@@ -5,20 +5,13 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from sources import ROOT, SHIPPED, nodes, python_files, tree
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("tinyhil", "memplan", "codegen", "search", "train", "harness")
-FILES = sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py") if not path.is_symlink())
+FILES = python_files()
 Definition = ast.FunctionDef | ast.ClassDef
 UNSAID = {"AssertionError"}  # what can not happen
-
-
-@functools.cache
-def body_of(path: Path) -> list[ast.stmt]:
-    return ast.parse(path.read_text()).body
 
 
 def definitions(body: list[ast.stmt], *, of_classes: bool) -> Iterator[Definition]:
@@ -50,13 +43,13 @@ def test_there_are_files() -> None:
     assert len(FILES) > 300
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", SHIPPED)
 def test_public_functions_and_classes_have_docstrings(package: str) -> None:
     bare = [
         f"{path.relative_to(ROOT)}: {item.name}"
         for path in FILES
         if path.relative_to(ROOT).parts[0] == package
-        for item in definitions(body_of(path), of_classes=False)
+        for item in definitions(tree(path).body, of_classes=False)
         if not ast.get_docstring(item)
     ]
     assert bare == []
@@ -66,7 +59,7 @@ def test_public_functions_and_classes_have_docstrings(package: str) -> None:
 def classes() -> dict[str, list[ast.ClassDef]]:
     found: dict[str, list[ast.ClassDef]] = {}
     for path in FILES:
-        for item in ast.walk(ast.Module(body_of(path), [])):
+        for item in nodes(path):
             if isinstance(item, ast.ClassDef):
                 found.setdefault(item.name, []).append(item)
     return found
@@ -107,13 +100,13 @@ def is_said(item: ast.ClassDef, name: str, below: tuple[str, ...] = ()) -> bool:
     return own or any(is_said(found, name, (*below, item.name)) for found in above)
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", SHIPPED)
 def test_public_methods_have_docstrings(package: str) -> None:
     bare = [
         f"{path.relative_to(ROOT)}: {item.name}.{one.name}"
         for path in FILES
         if path.relative_to(ROOT).parts[0] == package
-        for item in definitions(body_of(path), of_classes=False)
+        for item in definitions(tree(path).body, of_classes=False)
         if isinstance(item, ast.ClassDef)
         for one in methods(item)
         if not is_said(item, one.name) and not is_asked_for(item, one.name)
@@ -127,7 +120,7 @@ def test_what_a_function_raises_it_names() -> None:
         f"{path.relative_to(ROOT)}: {item.name}: {', '.join(sorted(missing))}"
         for path in FILES
         if "commands" not in path.parts
-        for item in definitions(body_of(path), of_classes=True)
+        for item in definitions(tree(path).body, of_classes=True)
         if isinstance(item, ast.FunctionDef)
         and (missing := {name for name in raised(item) if name not in (ast.get_docstring(item) or "")})
     ]

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from hil_command import check_failure, hil
 from jsonschema import Draft202012Validator
+from sources import nodes, python_files
 
 from tinyhil.errors import ConfigError
 from tinyhil.harness.cli import hil as command
@@ -101,13 +102,11 @@ def test_every_page_is_printed_and_an_unknown_one_answered() -> None:
 
 def test_messages_name_pages_by_the_command_that_prints_them() -> None:
     """Not by files of docs/, which a wheel does not have there."""
-    topics, folders = 0, ("tinyhil", "harness", "search", "codegen", "memplan", "train")
-    for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
-        tree = ast.parse(path.read_text())
-        pages_of = (ast.Module, ast.ClassDef, ast.FunctionDef)
-        bodies = [node.body for node in ast.walk(tree) if isinstance(node, pages_of)]
+    topics, pages_of = 0, (ast.Module, ast.ClassDef, ast.FunctionDef)
+    for path in python_files():
+        bodies = [node.body for node in nodes(path) if isinstance(node, pages_of)]
         remarks = {id(body[0].value) for body in bodies if body and isinstance(body[0], ast.Expr)}
-        for node in ast.walk(tree):
+        for node in nodes(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in remarks:
                 assert not re.search(r"docs/[\w/]+\.md", node.value), (path, node.value)
                 for topic in re.findall(r"`hil docs ([\w/]+)`", node.value):

@@ -9,8 +9,9 @@ import ast
 from collections.abc import Collection, Iterable, Iterator
 
 import pytest
+from sources import nodes
+from test_layers import FILES, ROOT, imports
 
-from tests.test_layers import FILES, ROOT, _every, imports
 from tinyhil.codegen.kernel_calls import name_of, template_of
 from tinyhil.language.form import Arithmetic, Form, Joined, Limit, Weights
 from tinyhil.ops import KERNEL_OF, KERNELS
@@ -81,7 +82,7 @@ def test_nobody_asks_a_name() -> None:
     for path in FILES:
         name = path.relative_to(ROOT).as_posix()
         if not name.startswith(MADE_IN) and any(module.startswith(SEES_KERNELS) for module in imports(path)):
-            found[name] = list(faults(_every(path), OTHERS.get(name, ())))
+            found[name] = list(faults(nodes(path), OTHERS.get(name, ())))
     assert len(found) > 100
     assert {name: lines for name, lines in found.items() if lines} == {}
 

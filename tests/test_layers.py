@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import graphlib
 import json
 import re
@@ -13,6 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import pytest
+from sources import nodes
 
 from tinyhil.formats.format import Domain
 from tinyhil.language.program import Role
@@ -99,15 +99,10 @@ def floor_of(path: Path) -> str:
     return max((floor for floor in FLOORS if name.startswith(f"{floor}/")), key=len)
 
 
-@functools.cache
-def _every(path: Path) -> list[ast.AST]:
-    return list(ast.walk(ast.parse(path.read_text())))
-
-
 def imports(path: Path) -> set[str]:
     """Every module a file imports, at whatever depth, with the names taken from it."""
     found = set()
-    for item in _every(path):
+    for item in nodes(path):
         if isinstance(item, ast.Import):
             found |= {alias.name for alias in item.names}
         elif isinstance(item, ast.ImportFrom):
@@ -247,7 +242,7 @@ def test_formats_are_asked_and_not_sorted_by_class() -> None:
     """Outside of `tinyhil/formats/` nobody asks for the class of a format: a new one would be forgotten there."""
     inside = [path for path in FILES if path.parent == ROOT / "tinyhil" / "formats"]
     families = {"Format"}
-    for item in [item for _ in range(3) for path in inside for item in _every(path)]:
+    for item in [item for _ in range(3) for path in inside for item in nodes(path)]:
         if isinstance(item, ast.ClassDef) and families & _names_in(*item.bases):
             families.add(item.name)
     assert {"Fixed", "PerChannel", "Affine", "Posit", "Sign", "Codebook"} <= families
@@ -258,7 +253,7 @@ def test_formats_are_asked_and_not_sorted_by_class() -> None:
         return isinstance(item, ast.MatchClass) and bool(families & _names_in(item.cls))
 
     others = [path for path in FILES if path not in inside]
-    assert [str(path.relative_to(ROOT)) for path in others if any(map(sorts, _every(path)))] == []
+    assert [str(path.relative_to(ROOT)) for path in others if any(map(sorts, nodes(path)))] == []
 
 
 def test_roles_and_domains_are_compared_as_enums() -> None:
@@ -271,7 +266,7 @@ def test_roles_and_domains_are_compared_as_enums() -> None:
         asked = any(isinstance(one, ast.Attribute) and one.attr in ("role", "domain") for one in sides)
         return asked and any(isinstance(one, ast.Constant) and one.value in texts for one in ast.walk(item))
 
-    assert [str(path.relative_to(ROOT)) for path in FILES if any(map(by_text, _every(path)))] == []
+    assert [str(path.relative_to(ROOT)) for path in FILES if any(map(by_text, nodes(path)))] == []
 
 
 def needed_by(path: Path, modules: Collection[str]) -> set[str]:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sources import ROOT, tree
 
-ROOT = Path(__file__).resolve().parent.parent
 MOST_LINES = 500
 MOST_LINES_OF_A_FUNCTION = 60
 
@@ -48,7 +48,7 @@ def test_files_and_functions_fit_a_reader() -> None:
         f"{path}:{item.lineno} {item.name}"
         for path in sources
         if path.endswith(".py")
-        for item in functions(ast.parse((ROOT / path).read_text()).body)
+        for item in functions(tree(ROOT / path).body)
         if (item.end_lineno or 0) - item.lineno >= MOST_LINES_OF_A_FUNCTION
     ]
     assert long == []

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from hil_command import hil
+from sources import nodes, python_files
 
 import tinyhil
 from tinyhil import files, native
@@ -29,8 +30,6 @@ from tinyhil.search.journal import Journal
 from tinyhil.search.trial import TrialLog
 
 ROOT = Path(__file__).resolve().parent.parent
-SHIPPED = ("tinyhil", "memplan", "codegen", "search", "train", "harness")
-MODULES = sorted(path for name in SHIPPED for path in (ROOT / name).rglob("*.py") if not path.is_symlink())
 
 
 # ---- folders that others may write to
@@ -185,10 +184,11 @@ ELSEWHERE = {  # who writes other than by tinyhil/files.py, and why it may
 }
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_files_are_written_in_one_way_and_nothing_is_unpickled(path: Path) -> None:
-    name = str(path.relative_to(ROOT))
-    for node in ast.walk(ast.parse(path.read_text())):
+SAFETY = ("allow_pickle", "weights_only")
+
+
+def test_files_are_written_in_one_way_and_nothing_is_unpickled() -> None:
+    for name, node in ((str(path.relative_to(ROOT)), node) for path in python_files() for node in nodes(path)):
         if isinstance(node, ast.Import | ast.ImportFrom):
             modules = {alias.name for alias in node.names} | {getattr(node, "module", "") or ""}
             assert not modules & {"pickle", "cPickle", "dill", "joblib", "cloudpickle", "marshal", "shelve"}, name
@@ -196,12 +196,14 @@ def test_files_are_written_in_one_way_and_nothing_is_unpickled(path: Path) -> No
             continue
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         texts = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        keywords = {word.arg: ast.unparse(word.value) for word in node.keywords if word.arg in SAFETY}
+        assert keywords.get("allow_pickle", "False") == "False", name
+        if called not in ("write_text", "write_bytes", "open", "load"):
+            continue
         owner = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else "files"
         writes = called in ("write_text", "write_bytes") and owner != "files"
         writes |= called == "open" and owner != "os" and any(set(t) & set("wax+") and len(t) < 4 for t in texts)
         assert not writes or name in ELSEWHERE, f"{name}:{node.lineno}: use tinyhil.files"
-        keywords = {word.arg: ast.unparse(word.value) for word in node.keywords}
-        assert keywords.get("allow_pickle", "False") == "False", name
         assert called != "load" or owner != "torch" or keywords.get("weights_only") == "True", name
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sources import nodes, python_files
 
 from tinyhil.processes import Started, run
 
@@ -156,8 +157,7 @@ def test_no_descriptor_stays_open() -> None:
 
 def started_elsewhere(path: Path) -> list[str]:
     """Calls that start a process without the one way to do it."""
-    tree = ast.parse(path.read_text())
-    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    calls = (node.func for node in nodes(path) if isinstance(node, ast.Call))
     return [
         f"{path.relative_to(ROOT)}:{call.lineno}"
         for call in calls
@@ -170,9 +170,11 @@ def started_elsewhere(path: Path) -> list[str]:
 
 def test_there_is_one_way_to_start_a_process() -> None:
     """But for our development tools."""
-    folders = ("tinyhil", "memplan", "codegen", "search", "harness")
-    files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
-    files = [path for path in files if path.name not in ("processes.py", "docs.py")]
+    files = [
+        path
+        for path in python_files("tinyhil", "memplan", "codegen", "search", "harness")
+        if path.name not in ("processes.py", "docs.py")
+    ]
     assert len(files) > 60
     assert [place for path in files for place in started_elsewhere(path)] == []
     assert started_elsewhere(Path(__file__).resolve()) != []
