@@ -116,7 +116,7 @@ class Printed:
 
 PRINTED = {
     "784-1000-1000-10": Printed(perceptron, 60_000, 1, 1.0, (8, 14)),
-    "8-16-128-10, convolutions 5 x 5": Printed(lenet, 20_000, 1, 0.95, (12, 14), 6),
+    "8-16-128-10, convolutions 5 x 5": Printed(lenet, 60_000, 1, 0.95, (12, 14), 6),
 }
 SEEDS = (0, 1, 2)
 BATCH, RATE = 100, 0.1
