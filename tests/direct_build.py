@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path
 
 from compiled_once import compiling
@@ -51,14 +52,14 @@ def building(how: str) -> Iterator[None]:
         os.environ[SWITCH] = before
 
 
-def steps(recipe: Recipe) -> list[Step]:
+def steps(sources: Mapping[str, Source], recipe: Recipe) -> list[Step]:
     """What PlatformIO would run; PlatformIO itself where the switch is off or it has yet to download a compiler."""
     path, switch, chip = recipe.compiler.path, os.environ.get(SWITCH), recipe.board.chip
     if path is None or not switch:
-        return as_users_do(recipe)
+        return as_users_do(sources, recipe)
     out = recipe.elf.parent.relative_to(recipe.project_dir)
     flags = [*chip.machine.split(), *(FLAGS if switch == BARE else (*FLAGS, LINES))]
-    made, objects = _compiled(recipe, flags, out)
+    made, objects = _compiled(sources, recipe, flags, out)
     elf = str(recipe.elf.relative_to(recipe.project_dir))
     machine = [str(path), *chip.machine.split()]
     made.append([*machine, "-O2", *_linking(recipe, out), *objects, "-o", elf, "-lm"])
@@ -78,23 +79,29 @@ def host_steps(sources: Mapping[str, Source], recipe: Recipe) -> list[Step]:
         return host_as_users_do(sources, recipe)
     linking = [flag for flag in given if flag.startswith("-Wl,")]
     flags = [flag for flag in given if flag not in (*linking, "-g" if switch == BARE else "")]
-    made, objects = _compiled(recipe, flags, Path("build"))
+    made, objects = _compiled(sources, recipe, flags, Path("build"))
     made.append([str(recipe.compiler.path), "-O2", *linking, *objects, "-o", str(recipe.elf), "-lm"])
     return [*made, recipe.elf]
 
 
-def _compiled(recipe: Recipe, flags: list[str], out: Path) -> tuple[list[Step], list[str]]:
+def _compiled(
+    sources: Mapping[str, Source], recipe: Recipe, flags: list[str], out: Path
+) -> tuple[list[Step], list[str]]:
     """Steps, and what they leave to be linked: for the host in the order of its command."""
     project, chip = recipe.project_dir, recipe.board.chip
     definitions = [f"-D{name}" for name in (f"F_CPU={chip.clock_hz}L", *defines(recipe.board))]
-    units = [(unit, below) for glob, below in UNITS.items() for unit in sorted(project.glob(glob.format(hal=chip.hal)))]
+    globs = {glob.format(hal=chip.hal): below for glob, below in UNITS.items()}
+    units = [(name, below) for glob, below in globs.items() for name in sorted(sources) if _is_of(glob, name)]
     made, objects = list[Step](), list[str]()
     for unit, below in sorted(units) if recipe.board.is_host else units:
-        inside = unit.relative_to(project / "firmware" if below else project)
-        objects.append(str(out / below / f"{inside}.o"))
+        objects.append(str(out / below / f"{unit.removeprefix('firmware/' if below else '')}.o"))
         command = [str(recipe.compiler.path), *flags, *definitions]
-        made += compiling(command, str(unit.relative_to(project)), project, project / objects[-1])
-    return made, [*objects, *(str(one.relative_to(project)) for one in sorted(project.glob("model/*.a")))]
+        made += compiling(command, unit, project, project / objects[-1], sources)
+    return made, [*objects, *(name for name in sorted(sources) if _is_of("model/*.a", name))]
+
+
+def _is_of(glob: str, name: str) -> bool:
+    return fnmatch(name, glob) and name.count("/") == glob.count("/")
 
 
 def _linking(recipe: Recipe, out: Path) -> list[str]:

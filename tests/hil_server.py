@@ -42,6 +42,7 @@ def preload() -> None:
     for name in IMPORTED_LATE:
         importlib.import_module(name)
     importlib.import_module("tinyhil.harness.settings.config").load_boards()  # kept by all children, as what follows
+    importlib.import_module("tinyhil.harness.build.pipeline").runtime_sources()
     kernels = importlib.import_module("tinyhil.codegen.kernel_subset")
     for path in (ROOT / kernels.FOLDER).rglob("*.hpp"):
         if path.name != kernels.ALL:

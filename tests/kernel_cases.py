@@ -182,7 +182,7 @@ def output_of(sources: Sequence[str], folder: Path, *flags: str) -> bytes:
     """What a program of these files in `folder` prints; AssertionError with what it did that is undefined."""
     command = ["g++", "-std=gnu++14", "-Wall", "-Wextra", "-Werror", "-Wno-unused-variable", *flags]
     command += ["-fno-exceptions", "-fno-rtti", "-DHIL_CHIP_HOST"]
-    command += [*with_kernels(command, ROOT), "-I", str(folder), "-I", str(ROOT), *sources]
+    command += [*with_kernels(command), "-I", str(folder), "-I", str(ROOT), *sources]
     done = subprocess.run([*command, "-o", "cases"], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:3000]
     ran = subprocess.run([str(folder / "cases")], capture_output=True, timeout=DEADLINE_S)

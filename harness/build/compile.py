@@ -127,23 +127,32 @@ def _recipe(sources: Mapping[str, Source], board: BoardSpec, compiler: Compiler,
 
 def _write_sources(sources: Mapping[str, Source], project: Path) -> bool:
     """Make the source tree equal to `sources`; True if anything had to change. Equal files keep their time stamps."""
-    changed = False
+    changed, folders = False, set[str]()
     for name, content in sources.items():
-        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+        if name.startswith("/") or ".." in name.split("/"):
             raise BuildError(f"source path {name!r} leads out of the project")
-        path = project / name
-        data = files.as_bytes(content)
-        if not path.is_file() or path.read_bytes() != data:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        path, data = project / name, files.as_bytes(content)
+        if not _holds(path, data):
+            if (folder := name.rpartition("/")[0]) not in folders:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                folders.add(folder)
             path.write_bytes(data)
             changed = True
     for folder in ("firmware", "model"):
-        for path in (project / folder).rglob("*"):
-            is_ours = str(path.relative_to(project)) in sources or "__pycache__" in path.parts
-            if path.is_file() and not is_ours:
-                path.unlink()
-                changed = True
+        for place, _, names in os.walk(project / folder):
+            inside = os.path.relpath(place, project)
+            for name in [] if inside.endswith("__pycache__") else names:
+                if f"{inside}/{name}" not in sources:
+                    os.unlink(os.path.join(place, name))
+                    changed = True
     return changed
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return path.read_bytes() == data
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _build_anew(sources: Mapping[str, Source], recipe: Recipe, log: Say) -> None:
@@ -153,7 +162,7 @@ def _build_anew(sources: Mapping[str, Source], recipe: Recipe, log: Say) -> None
     board = recipe.board
     log(f"{board.name}: compiling with {recipe.compiler}")
     started = time.monotonic()
-    steps = _host_steps(sources, recipe) if board.is_host else _platformio_steps(recipe)
+    steps = (_host_steps if board.is_host else _platformio_steps)(sources, recipe)
     environment = clean_environment() if board.is_host else platformio_environment(recipe.cache_dir)
     output = _run_all(steps, environment, recipe)
     for line in output.splitlines():
@@ -166,7 +175,7 @@ def _build_anew(sources: Mapping[str, Source], recipe: Recipe, log: Say) -> None
     log(f"{board.name}: built in {time.monotonic() - started:.1f} s")
 
 
-def _platformio_steps(recipe: Recipe) -> list[Step]:
+def _platformio_steps(_sources: Mapping[str, Source], recipe: Recipe) -> list[Step]:
     return [[*platformio_command(), "run", "-d", str(recipe.project_dir), "-e", recipe.board.name]]
 
 

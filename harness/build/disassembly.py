@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
 from numpy.typing import NDArray
+
+from tinyhil.harness.build import elf_symbols
 
 SHF_ALLOC = 0x2
 HEAD = re.compile(r"^([0-9a-f]+) <([^>]+)>:$", re.MULTILINE)
 LINE = re.compile(r"^ *([0-9a-f]+):\t([0-9a-f ]+?) *\t(\S+)(?:\t([^\n]*))?$", re.MULTILINE)
 VENEER = "_veneer"  # of a linker's jump across memories, which loads where it goes
+COMMENTED = re.compile(r"[;@<]")
 REFERENCE = re.compile(r"(?:0x)?([0-9a-f]+) <")  # an address that objdump has worked out
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(NamedTuple):
     """`operands` without objdump's comment; `refers_to`: the address that it names, of a branch or of a literal."""
 
     address: int
@@ -99,19 +102,17 @@ class Code:
     @cached_property
     def _words(self) -> dict[str, NDArray[np.uint32]]:
         """Of each section, the aligned words that are not instructions, nor where a linker's veneer goes on."""
-        veneers = [span for span in self.spans if span.name.endswith(VENEER)]
+        parts = [(address, (len(text) - text.count(" ")) // 2 + 3) for address, (text, _, _) in self.lines.items()]
+        parts += [(span.start, span.end - span.start) for span in self.spans if span.name.endswith(VENEER)]
+        places, sizes = np.array(parts, np.int64).reshape(-1, 2).T
         found = {}
         for name, start, data in self.contents:
             words = np.frombuffer(data[-start % 4 :][: (len(data) - -start % 4) & ~3], "<u4")
-            is_code = np.zeros(words.size, bool)
-            for address, (text, _, _) in self.lines.items():
-                if start <= address < start + len(data):
-                    at = address - start - -start % 4
-                    is_code[max(at, 0) // 4 : (at + len(text.replace(" ", "")) // 2 + 3) // 4] = True
-            for span in veneers:
-                if start <= span.start < start + len(data):
-                    at = span.start - start - -start % 4
-                    is_code[max(at, 0) // 4 : (at + span.end - span.start) // 4] = True
+            inside = (start <= places) & (places < start + len(data))
+            at, edges = places[inside] - start - -start % 4, np.zeros(words.size + 1, np.int64)
+            np.add.at(edges, np.minimum(np.maximum(at, 0) // 4, words.size), 1)
+            np.add.at(edges, np.minimum((at + sizes[inside]) // 4, words.size), -1)
+            is_code = np.cumsum(edges[:-1]) > 0
             found[name] = words[~is_code]
         return found
 
@@ -143,12 +144,11 @@ def _symbols(elf: ELFFile) -> tuple[dict[str, int], dict[int, int]]:
     """Values by name, and ends of functions by start."""
     values: dict[str, int] = {}
     ends: dict[int, int] = {}
-    table = elf.get_section_by_name(".symtab")
-    for symbol in table.iter_symbols() if isinstance(table, SymbolTableSection) else ():
-        values[symbol.name] = symbol["st_value"]
-        if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_size"]:
-            start = symbol["st_value"] & ~1
-            ends[start] = max(ends.get(start, 0), start + symbol["st_size"])
+    for name, address, size_bytes, kind, _ in elf_symbols.entries(elf):
+        values[name] = address
+        if kind == elf_symbols.FUNCTION and size_bytes:
+            start = address & ~1
+            ends[start] = max(ends.get(start, 0), start + size_bytes)
     return values, ends
 
 
@@ -165,8 +165,12 @@ def _spans(text: str, ends: dict[int, int]) -> tuple[Span, ...]:
 
 
 def _instruction(address: int, code: str, mnemonic: str, rest: str) -> Instruction:
-    operands = re.split(r"[;@]", rest, maxsplit=1)[0].partition("<")[0].strip()
+    operands, refers_to = _operands(rest)
+    return Instruction(address, len(code.replace(" ", "")) // 2, mnemonic, operands, refers_to)
+
+
+@functools.lru_cache(1 << 14)
+def _operands(rest: str) -> tuple[str, int | None]:
+    """Without objdump's comment, and the address that is named."""
     found = REFERENCE.search(rest)
-    return Instruction(
-        address, len(code.replace(" ", "")) // 2, mnemonic, operands, int(found[1], 16) if found else None
-    )
+    return COMMENTED.split(rest, maxsplit=1)[0].strip(), int(found[1], 16) if found else None

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import Section, SymbolTableSection
+from elftools.elf.sections import Section
 
 from tinyhil.errors import BuildError, DoesNotFit
+from tinyhil.harness.build import elf_symbols
 from tinyhil.harness.build.toolchain import Compiler
 from tinyhil.harness.settings.config import BoardSpec
 
@@ -220,12 +221,10 @@ def _load_address(elf: ELFFile, section: Section) -> int:
 
 
 def _symbols(elf: ELFFile, ram: dict[int, Section]) -> Iterator[Symbol]:
-    table = elf.get_section_by_name(".symtab")
-    for symbol in table.iter_symbols() if isinstance(table, SymbolTableSection) else ():
-        kind, where, size = symbol["st_info"]["type"], symbol["st_shndx"], symbol["st_size"]
-        if kind in ("STT_OBJECT", "STT_FUNC") and size and where not in ("SHN_UNDEF", "SHN_ABS"):
-            in_ram = where == "SHN_COMMON" or where in ram
-            yield Symbol(symbol.name, symbol["st_value"], size, in_ram)
+    nowhere = (elf_symbols.UNDEFINED, elf_symbols.ABSOLUTE)
+    for name, address, size_bytes, kind, section in elf_symbols.entries(elf):
+        if kind in (elf_symbols.OBJECT, elf_symbols.FUNCTION) and size_bytes and section not in nowhere:
+            yield Symbol(name, address, size_bytes, section == elf_symbols.COMMON or section in ram)
 
 
 def _bytes_at(elf: ELFFile, symbols: tuple[Symbol, ...], name: str) -> bytes:

@@ -7,6 +7,7 @@ enough to know which registers it may write. Sources: ARMv7-M and ARMv8-M Archit
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -424,21 +425,24 @@ def _entries(data: bytes, size: int, signed: bool) -> Iterator[int]:
         yield int.from_bytes(data[at : at + size], "little", signed=signed)
 
 
+@functools.lru_cache(1 << 10)
 def _index(register: str) -> int:
     name = register.strip()
     return ALIASES[name] if name in ALIASES else int(name[1:])
 
 
-def _listed(operands: str) -> list[int]:
+@functools.lru_cache(1 << 10)
+def _listed(operands: str) -> tuple[int, ...]:
     """Of `{r4, r5, r7-r11, lr}`; none of the FPU's."""
     found: list[int] = []
     for part in operands.partition("{")[2].partition("}")[0].split(","):
         first, _, last = part.strip().partition("-")
         if REGISTER.fullmatch(first):
             found += range(_index(first), _index(last or first) + 1)
-    return found
+    return tuple(found)
 
 
+@functools.lru_cache(1 << 10)
 def _bytes_listed(operands: str) -> int:
     """On the stack, of either kind of register."""
     size = WORD * len(_listed(operands))

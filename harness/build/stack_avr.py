@@ -7,6 +7,7 @@ Source: AVR Instruction Set Manual (DS40002198); calling convention of avr-gcc.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -21,14 +22,52 @@ CONDITIONAL = re.compile(r"br\w\w$")
 SKIPS = ("cpse", "sbrc", "sbrs", "sbic", "sbis")
 CALL_SAVED = (*range(2, 18), 28, 29)  # by a call
 ARGUMENTS = range(8, 26, 2)
-NO_RESULT = (
-    *("st", "std", "sts", "nop", "cp", "cpc", "cpi", "tst", "bst", "sbi", "cbi", "wdr", "sleep", "cli", "spm"),
-    *("sec", "clc", "sen", "cln", "sez", "clz", "ses", "cls", "sev", "clv", "set", "clt", "seh", "clh", "break"),
+NO_RESULT = frozenset(
+    (
+        *("st", "std", "sts", "nop", "cp", "cpc", "cpi", "tst", "bst", "sbi", "cbi", "wdr", "sleep", "cli", "spm"),
+        *("sec", "clc", "sen", "cln", "sez", "clz", "ses", "cls", "sev", "clv", "set", "clt", "seh", "clh", "break"),
+    )
 )
-ONE_RESULT = (
-    *("mov", "ldi", "and", "andi", "or", "ori", "eor", "com", "neg", "sbr", "cbr", "inc", "dec", "clr", "ser", "lsl"),
-    *("lsr", "rol", "ror", "asr", "swap", "bld", "in", "ld", "ldd", "lds", "lpm", "pop", "add", "adc", "sub", "sbc"),
-    *("subi", "sbci"),
+ONE_RESULT = frozenset(
+    (
+        *(
+            "mov",
+            "ldi",
+            "and",
+            "andi",
+            "or",
+            "ori",
+            "eor",
+            "com",
+            "neg",
+            "sbr",
+            "cbr",
+            "inc",
+            "dec",
+            "clr",
+            "ser",
+            "lsl",
+        ),
+        *(
+            "lsr",
+            "rol",
+            "ror",
+            "asr",
+            "swap",
+            "bld",
+            "in",
+            "ld",
+            "ldd",
+            "lds",
+            "lpm",
+            "pop",
+            "add",
+            "adc",
+            "sub",
+            "sbc",
+        ),
+        *("subi", "sbci"),
+    )
 )
 PRODUCTS = ("mul", "muls", "mulsu", "fmul", "fmuls", "fmulsu")
 KEEP_CARRY = ("mov", "movw", "ldi", "in", "out", "push", "pop", "ld", "ldd", "lds", "st", "std", "sts", "lpm", "nop")
@@ -52,14 +91,14 @@ class AvrState:
     @property
     def depth(self) -> int | None:
         """Bytes below the entry; None between the halves of a new stack pointer."""
-        whole = self.offset
-        return None if whole is None else -whole
+        low, high = self.low, self.high
+        return -high[1] if isinstance(low, tuple) and isinstance(high, tuple) and low[1] == high[1] & 0xFF else None
 
     @property
     def offset(self) -> int | None:
         """Of SP from the entry's, if both halves are of one."""
-        low, high = self.low, self.high
-        return high[1] if isinstance(low, tuple) and isinstance(high, tuple) and low[1] == high[1] & 0xFF else None
+        depth = self.depth
+        return None if depth is None else -depth
 
     def move(self, by: int) -> None:
         """The stack pointer, by a push or a pop."""
@@ -353,12 +392,13 @@ def _signed(value: int) -> int:
     return (value + 0x8000) % 0x10000 - 0x8000
 
 
+@functools.lru_cache(1 << 10)
 def _number_of(register: str) -> int:
     return int(register.strip().lstrip("r"))
 
 
 def _register(at: Instruction) -> int:
-    first = at.operands.split(",")[0].strip()
+    first = at.operands.partition(",")[0]
     return _number_of(first) if first else 0  # `lpm` alone loads r0
 
 

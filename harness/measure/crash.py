@@ -10,9 +10,9 @@ from pathlib import Path
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
 
 from tinyhil.errors import DeviceCrashed, DoesNotFit
+from tinyhil.harness.build import elf_symbols
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.stack_depth import stack_bound
 from tinyhil.harness.settings.config import BoardSpec
@@ -66,11 +66,10 @@ def locate(elf: Path, pc: int) -> str:
 
 
 def _function(file: ELFFile, pc: int) -> str | None:
-    table = file.get_section_by_name(".symtab")
-    for symbol in table.iter_symbols() if isinstance(table, SymbolTableSection) else ():
-        start = symbol["st_value"] & ~1  # the lowest bit of an ARM function's address says Thumb
-        if symbol["st_info"]["type"] == "STT_FUNC" and start <= pc < start + max(symbol["st_size"], 2):
-            return demangled(symbol.name)
+    for name, address, size_bytes, kind, _ in elf_symbols.entries(file):
+        start = address & ~1  # the lowest bit of an ARM function's address says Thumb
+        if kind == elf_symbols.FUNCTION and start <= pc < start + max(size_bytes, 2):
+            return demangled(name)
     return None
 
 
