@@ -32,7 +32,7 @@ from tinyhil.codegen.library_source import emit_library
 from tinyhil.harness.build.pipeline import runtime_sources
 from tinyhil.harness.job.job import Streamed
 from tinyhil.harness.offline.export_room import ARDUINO_CORE, REAL_BYTES
-from tinyhil.harness.offline.export_sizes import PROCESSORS, measure, predict_sizes
+from tinyhil.harness.offline.export_sizes import LINK, PROCESSORS, measure, predict_sizes, sizes_of
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.references.classes import classes_of
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
@@ -259,3 +259,15 @@ def test_what_is_arranged_for_a_core_is_guarded_against_others() -> None:
     """A core that is missing here would be exported without its `#error`."""
     ships = {entry.chip.core for entry in load_boards().entries.values() if entry.hardware is None}
     assert ships - CORES.keys() == {"host"}
+
+
+@pytest.mark.parametrize("own", ["", "int of_ours[3];"])
+def test_what_a_linker_script_aligns_is_no_ram(own: str, tmp_path: Path) -> None:
+    """Behind constants that end at half a word newlib's script has two bytes of RAM for all programs."""
+    source, program = tmp_path / "main.c", tmp_path / "main.elf"
+    use = "of_ours[0]++" if own else "0"
+    source.write_text(f"extern const short odd[];\n{own}\nint main(void) {{ return odd[1] + {use}; }}\n")
+    (tmp_path / "odd.c").write_text("const short odd[] = {1, 2, 3};\n")
+    flags = ("-mcpu=cortex-m3", "-mthumb", "--specs=nosys.specs", *LINK)
+    subprocess.run(["arm-none-eabi-gcc", *flags, source, tmp_path / "odd.c", "-o", program], check=True)
+    assert sizes_of(program).ram_bytes == (12 if own else 0)

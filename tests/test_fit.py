@@ -95,14 +95,18 @@ def test_floats_of_int8_and_code_for_them_take_what_was_measured() -> None:
 
 
 def test_a_board_whose_supply_is_unknown_is_said_to_be_slower(tmp_path: Path) -> None:
+    """And is: its times are those of the clock that it has."""
     entry = "  ours:\n    title: Ours\n    chip: stm32h747\n    reset: by_probe\n    upload: stlink\n"
     asked = ("fit", "digits_mlp", "--boards-file", "own.yaml", "--board", "ours", "--formats", "fixed8")
+    times = list[float]()
     for supply, words in (("", "ours: without `supply:` it runs at its clock after reset"), ("    supply: smps\n", "")):
         (tmp_path / "own.yaml").write_text(f"boards:\n{entry}{supply}")
-        done = hil_command.hil(*asked, cwd=tmp_path)
+        done = hil_command.hil(*asked, "--json", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert done.stderr.startswith(words)
         assert ("supply" in done.stderr) == bool(words)
+        times.append(json.loads(done.stdout)["rows"][0]["latency_us"]["value"])
+    assert times[0] == pytest.approx(400 / 64 * times[1])
     (tmp_path / "own.yaml").write_text(f"boards:\n{entry}    clock_hz: 64000000\n")  # which it has after its reset
     assert "supply" not in hil_command.hil(*asked, cwd=tmp_path).stderr
 

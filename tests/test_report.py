@@ -190,11 +190,13 @@ def test_nothing_is_compared_unless_asked(records: list[Path], tmp_path: Path) -
     record["model"] = HOSTILE
     record["layers"][0]["name"] = HOSTILE
     record["provenance"]["image_hash"] = "0" * 16
+    record["provenance"]["model_sha256"] = "0" * 64
     (tmp_path / "other.json").write_text(json.dumps(record))
     assert "Against" not in read(make_page([records[0], tmp_path / "other.json"])).text
     page = make_page([records[0], tmp_path / "other.json"], against=records[0])
     assert read(page).text.count("Against") == 1  # not the record with itself
     assert "flash is worse, +100 (" in page
+    assert "fails: model: another file" in page  # as hil compare says
     assert HOSTILE not in page
     assert escape(HOSTILE) in page
 

@@ -54,6 +54,16 @@ def test_a_narrower_format_on_offer_makes_no_limit_infeasible(tmp_path: Path) ->
     hil_command.check_failure(refused, 4, said, f"try --ram {found['ram_bytes']}")
 
 
+def test_products_are_computed_again_only_where_the_limit_asks_for_it(tmp_path: Path) -> None:
+    """By what lies beside the answer's own arena: fixed4's stack, which is deeper, is that of another image."""
+    options = ("--board", "uno", "--model", "digits_cnn", "--formats", "fixed4,fixed8,fixed16", "--samples", 200)
+    asked = ("search", *options, "--strategy", "haunter", "--evaluations", 2, "--ram", 720, "--json")
+    found = hil_command.record_of(hil_command.hil(*asked, cwd=tmp_path))
+    plain = next(one for one in found["uniform"] if one["format"] == "fixed8")
+    assert found["ram_bytes"] == plain["ram_bytes"] <= 720
+    assert not found["computes_again"]
+
+
 def windows(folder: Path) -> tuple[str, ...]:
     """Options that name a network by rows and its samples, in the folder."""
     random = np.random.default_rng(0)

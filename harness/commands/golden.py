@@ -25,7 +25,7 @@ FOLDER_OPTION = option.path(
     "--golden",
     "folder",
     "Folder of the golden records.",
-    show_default="hil_golden of pyproject.toml, else results/golden",
+    show_default="hil_golden of pyproject.toml, else golden if it is there, else results/golden",
 )
 RESETS = 3  # boots of a physical board
 PATHS = click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))

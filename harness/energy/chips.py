@@ -51,4 +51,4 @@ def _on_chip(name: str, chip: MeasuredChip, lowered: Program, boards: Boards) ->
         return ChipEnergy(name, chip, None, "does not fit its RAM")
     if latency is None:
         return ChipEnergy(name, chip, None, UNKNOWN_CYCLES)
-    return ChipEnergy(name, chip, latency.times(board.chip.clock_hz / 1e6))
+    return ChipEnergy(name, chip, latency.times(board.clock_hz / 1e6))

@@ -35,7 +35,7 @@ def needs_of(lowered: Program, board: BoardSpec, wish: Wish) -> Needs:
     if chip.hot is not None and chip.hot.code_bytes:  # only where there is room
         room = max(0.0, (chip.ram_bytes or 0) - ram.high)
         ram = ram.and_(costs.copied_of(code).within(room))
-    latency = None if cycles is None else cycles.times(1e6 / chip.clock_hz)
+    latency = None if cycles is None else cycles.times(1e6 / board.clock_hz)
     return Needs(plan.peak_bytes, code.plus(flash_constants(program)), ram, latency)
 
 

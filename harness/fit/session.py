@@ -118,8 +118,8 @@ def run_fit(request: FitRequest, boards: Boards, say: Say) -> FitOutcome:
     for board in specs:
         if board.lacks_supply:
             say(
-                f"{board.name}: without `supply:` it runs at its clock after reset, not at the "
-                f"{board.chip.clock_hz / 1e6:g} MHz that these times are of (`hil docs flashing`)"
+                f"{board.name}: without `supply:` it runs at its clock after reset, {board.clock_hz / 1e6:g} MHz, and "
+                f"these are its times there, not at {board.chip.clock_hz / 1e6:g} MHz (`hil docs flashing`)"
             )
     names = _names(request, opened, say)
     rows: list[Fit] = []
@@ -204,7 +204,7 @@ def _on_boards(
     known: dict[tuple[Any, ...], Fit] = {}
     for board in specs:
         chip = board.chip
-        key = chip.core, chip.ram_bytes, chip.flash_bytes, chip.stack_reserve_bytes, str(chip.regions), chip.clock_hz
+        key = chip.core, chip.ram_bytes, chip.flash_bytes, chip.stack_reserve_bytes, str(chip.regions), board.clock_hz
         if key not in known:
             known[key] = _fit(lowered, name, board, prefer)
         yield replace(known[key], board=board.name, agreement=agreement)

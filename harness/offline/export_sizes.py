@@ -9,8 +9,10 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 
 from tinyhil.codegen.exported_library import CALLER, Library
 from tinyhil.errors import BuildError, DoesNotFit
@@ -149,10 +151,19 @@ def measure(library: Library, processor: Processor, folder: Path, function: str)
         _run([processor.compiler, *processor.flags, *FLAGS, "-c", str(source), "-o", built])
     linker = processor.compiler.replace("g++", "gcc")  # nothing of a C++ library is needed
     _run([linker, *processor.flags, *LINK, *objects, "-o", str(program)])
+    return sizes_of(program)
+
+
+def sizes_of(program: Path) -> Sizes:
+    """Of an ELF file; a section without a symbol of any size is how a linker script aligns what follows."""
     flash = ram = 0
     with program.open("rb") as stream:
-        for section in ELFFile(stream).iter_sections():
-            if section["sh_flags"] & SHF_ALLOC:
+        elf = ELFFile(stream)
+        symbols = cast("SymbolTableSection", elf.get_section_by_name(".symtab")).iter_symbols()
+        filled = {symbol["st_shndx"] for symbol in symbols if symbol["st_size"]}
+        for number, section in enumerate(elf.iter_sections()):
+            is_empty = section["sh_type"] == "SHT_NOBITS" and number not in filled
+            if section["sh_flags"] & SHF_ALLOC and not is_empty:
                 is_ram = bool(section["sh_flags"] & SHF_WRITE)
                 ram += section["sh_size"] if is_ram else 0
                 flash += section["sh_size"] if section["sh_type"] != "SHT_NOBITS" else 0

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.errors import ConfigError
+from tinyhil.harness.records.compare import differences
 from tinyhil.harness.records.figures import title_of
 from tinyhil.harness.records.render import as_html
 from tinyhil.harness.records.render import shown as shown_rows
@@ -75,7 +76,10 @@ def _against(record: Mapping[str, Any], other: Mapping[str, Any] | None) -> str:
     if _image(record) is not None and _image(record) == _image(other):
         return section("Against", f"<p>{escape(title_of(other))}: the same image; there is nothing to compare.</p>")
     said = f'<p class="verdict">{escape(against_sentence(record, other))}</p>'
-    rows = [row for row in shown_rows(changes(other, record)) if row.why or (row.before and row.now)]
+    gates = [f"{'fails' if one.fails else 'note'}: {one}" for one in differences(other, record)]
+    said += "<p>By the gates of <code>hil compare</code>:</p>" if gates else ""
+    said += f"<ul>{''.join(f'<li>{escape(gate)}</li>' for gate in gates)}</ul>" if gates else ""
+    rows = shown_rows(changes(other, record))
     return section("Against", said + as_html(f"{title_of(other)} → {title_of(record)}", rows), APART_SAYS)
 
 

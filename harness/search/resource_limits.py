@@ -178,7 +178,7 @@ def _make_meter(task: Task) -> Meter:
     version = Version.of(task.board, fidelity, task.cache_dir, model)
     own = task.folder / f"{task.stem(task.ram_bytes)}.costs.jsonl"
     table = CostTable(task.request.results / "costs" / f"{task.board.name}.jsonl", own, version)
-    meter = Meter(task, table, task.board.chip.clock_hz)
+    meter = Meter(task, table, task.board.clock_hz)
     _profile_pilots(meter)
     return meter
 

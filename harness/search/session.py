@@ -29,6 +29,7 @@ from tinyhil.harness.search.offering import (
 )
 from tinyhil.harness.search.pareto import ParetoOutcome, Sweep, front_of, swept_over
 from tinyhil.harness.search.phases import OutOfTime, began
+from tinyhil.harness.search.relaxed import relaxed
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.resource_limits import Meter, anchored, as_tried, limited, make_meters
 from tinyhil.harness.search.rounds import minimized, search_once, searched_on_device
@@ -48,6 +49,7 @@ from tinyhil.harness.search.uniform import (
     as_records,
     held_out,
     keeps,
+    say_simpler,
     sensitivity_of,
     undominated,
     uniform_instead,
@@ -205,10 +207,13 @@ def _searched(task: Task) -> SearchOutcome:
     over = interrupted or task.phases.seconds_left(request.seconds) == 0.0
     if not over:
         beside = (*beside, *(task.phases.in_time(request.seconds, partial(together, task, found, beside)) or ()))
+    if not over:
+        found, measured = relaxed(task, found, measured)
     own = found.best
     found, measured = undominated(task, found, measured, beside)
     replaced = None if found.best is own else own
     found, measured = with_earlier(task, found, measured, is_over=over)
+    say_simpler(task, found.best, measured, beside)
     with task.phases.of("evaluating held-out samples"):
         record = _record(task, found, measured)
         record["uniform"] = as_records(task, beside)

@@ -363,11 +363,11 @@ def require_time(request: SearchRequest, space: Space, board: BoardSpec | None) 
     floors = []
     for candidate in space.starts():
         with suppress(ModelError):  # said where the format is evaluated
-            floors.append(floor_cycles(space.lower(candidate), board.chip.core) / board.chip.clock_hz * 1e6)
+            floors.append(floor_cycles(space.lower(candidate), board.chip.core) / board.clock_hz * 1e6)
     if floors and min(floors) > asked:
         raise Infeasible(
             f"search: {asked:,.0f} us for the worst sample are not feasible on {board.name}: its products alone take "
-            f"{min(floors):,.0f} us on any {board.chip.core} at {board.chip.clock_hz / 1e6:g} MHz; raise --latency-us, "
+            f"{min(floors):,.0f} us on any {board.chip.core} at {board.clock_hz / 1e6:g} MHz; raise --latency-us, "
             "or choose a faster board or a smaller model",
             ("--latency-us", min(floors)),
         )

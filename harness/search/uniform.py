@@ -290,6 +290,24 @@ def undominated(
     return found, best[2]
 
 
+def say_simpler(task: Task, best: Trial, measured: tuple[Measured, ...], others: Sequence[Uniform]) -> None:
+    """Where the answer is before a uniform format for its RAM alone, which the limits leave open."""
+    if task.request.minimize is not None or len(measured) != 1:
+        return
+    (_, latency, flash) = measured[0].needs
+    for other in others:
+        if other.trial is None or not other.on_all or other.trial.candidate == best.candidate or not keeps(task, other):
+            continue
+        (_, its_latency, its_flash) = other.on_all[0].needs
+        if other.trial.score.disagreements <= best.score.disagreements and its_latency < latency and its_flash < flash:
+            faster, smaller = 100 * (1 - its_latency / latency), 100 * (1 - its_flash / flash)
+            task.say(
+                f"search: {other.format} for all tensors takes more RAM, within the limits, {faster:.0f} % less time, "
+                f"{smaller:.0f} % less flash, and no more differ: if that counts for you, --minimize latency"
+            )
+            return
+
+
 def uniform_instead(task: Task, others: Sequence[Uniform]) -> tuple[Found, tuple[Measured, ...]] | None:
     """Where a search gave up, the best uniform format that was measured on all boards and keeps the limits: stacks
     differ between assignments, so that its arena may be larger than what another one would leave."""

@@ -189,6 +189,12 @@ class BoardSpec(_Board):
         return bool(self.chip.supplies) and self.supply is None and self.chip.clock_hz != self.chip.reset_clock_hz
 
     @property
+    def clock_hz(self) -> int:
+        """At which its core runs."""
+        after_reset = self.chip.reset_clock_hz if self.lacks_supply else None
+        return after_reset or self.chip.clock_hz
+
+    @property
     def part(self) -> str:
         """What avrdude calls the chip: as said, else its name, or that of the one it is like."""
         return self.programmer_part or (self.chip.hal if self.chip.core == "avr" else self.chip.name)
