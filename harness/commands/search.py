@@ -196,7 +196,7 @@ def _search(
         of_rounds = {"rounds": [each.printed for each in found]} if found else {}
         trained = {"trained": best_of(found).trained.printed} if found else {}
         more = {} if corrected is None else {"corrected": corrected.printed}
-        click.echo(json.dumps({**outcome.printed, **trained, **of_rounds, **more}))
+        click.echo(json.dumps({**outcome.record, **trained, **of_rounds, **more}))
         return
     for line in lines_of_rounds(found) if found else () if corrected is None else lines_of_correction(corrected):
         click.echo(line)

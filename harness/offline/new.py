@@ -25,7 +25,7 @@ PLACES = {
     "test_boards.py.in": "tests/test_boards.py",
     "boards.yml.in": ".github/workflows/boards.yml",
 }
-BOARDS_FILE = "boards.yaml"
+BOARDS_FILE, SCHEMA = "boards.yaml", "boards.json"  # the latter as `hil schema boards` prints it for editors
 USUAL = "fixed16"  # format of runs and tests that name none
 SAMPLES = 60  # of the test, or all there are
 IGNORED = "results/\n__pycache__/\n.pytest_cache/\n"
@@ -57,7 +57,9 @@ def write_project(wanted: NewProject, boards: Boards, say: Say) -> list[Path]:
     texts = _texts(wanted, model, inputs, calibrate)
     copies = {f"models/{model.name}": model}
     copies |= {f"data/{path.name}": path for path in (inputs, calibrate) if path is not None}
-    copies |= {} if wanted.boards_file is None else {BOARDS_FILE: wanted.boards_file}
+    if wanted.boards_file is not None:
+        schema = wanted.boards_file.with_name(SCHEMA)
+        copies |= {BOARDS_FILE: wanted.boards_file} | ({SCHEMA: schema} if schema.is_file() else {})
     for place, text in texts.items():
         path = wanted.folder / place
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -160,9 +160,9 @@ class Model:
         wanted = request("search", SearchRequest, {**given, "model": self.name})
         if wanted.pareto is not None:
             front = replace(wanted, out=wanted.out if "out" in options else None)  # each point has a file of its own
-            return Record(calls.pareto(front, _boards_for(front.board), self.say, _silent).printed, self.folder)
+            return Record(calls.pareto(front, _boards_for(front.board), self.say, _silent).record, self.folder)
         outcome = calls.search(wanted, _boards_for(wanted.board), self.say, _silent)
-        return Record({**outcome.printed, "assignment_file": str(given["out"])}, self.folder)
+        return Record({**outcome.record, "assignment_file": str(given["out"])}, self.folder)
 
     @worded_for_python
     def fit(self, boards: Any = "all", x: Any = None, y: Any = None, **options: Any) -> list[Record]:

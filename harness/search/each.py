@@ -31,7 +31,7 @@ class OnBoard:
     @property
     def printed(self) -> dict[str, Any]:
         """What `--json` prints of it."""
-        found = {"error": str(self.error)} if self.outcome is None else self.outcome.printed
+        found = {"error": str(self.error)} if self.outcome is None else self.outcome.record
         return {"board": self.board, **found}
 
 

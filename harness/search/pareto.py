@@ -82,12 +82,6 @@ class ParetoOutcome:
         value: float | None = self.record["search"]["float_accuracy"]
         return value
 
-    @property
-    def printed(self) -> dict[str, Any]:
-        """What `--json` prints."""
-        names = ("strategy", "pareto", "evaluations", "seconds", "float_accuracy", "points", "uniform", "infeasible")
-        return {name: self.record[name] for name in names}
-
 
 def swept_over(task: Task, meters: Sequence[Meter]) -> Sweep:
     """Searches at every level of the limits, as far as `--seconds` go."""

@@ -139,8 +139,8 @@ def _learn(meter: Meter, limits: Limits, finalists: list[Trial], bench: Bench) -
     was, now = expected.estimate(finalists[0].candidate), after.estimate(finalists[0].candidate)
     if was is not None and now is not None:
         bench.say(
-            f"search: the answer takes {now.latency_us:,.0f} us and {now.flash_bytes:,.0f} B of flash, expected were "
-            f"{was.latency_us:,.0f} us and {was.flash_bytes:,.0f} B; going on with what was learnt"
+            f"search: the answer takes {now.latency_us:,.1f} us and {now.flash_bytes:,.0f} B of flash, expected were "
+            f"{was.latency_us:,.1f} us and {was.flash_bytes:,.0f} B; going on with what was learnt"
         )
 
 

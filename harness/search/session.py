@@ -66,14 +66,6 @@ from tinyhil.search.trial import Trial, TrialLog, writing_into
 
 __all__ = ["SearchOutcome", "SearchRequest", "placed", "run_search", "write_assignment"]
 
-PRINTED = (
-    *("strategy", "evaluations", "seconds", "ram_bytes", "ram_limit_bytes", "arena_bytes", "arena_limit_bytes"),
-    *("accuracy", "float_accuracy", "disagreements", "assignment_file", "latency_us", "latency_limit_us"),
-    *("held_out_latency_us", "computes_again"),
-    *("flash_bytes", "flash_limit_bytes", "uniform"),
-)
-PRINTED_OF_ACCELERATORS = ("energy_uj", "power_mw", "crossbars", "cost")
-
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
@@ -86,12 +78,6 @@ class SearchOutcome:
     search_float_accuracy: float | None
     record: dict[str, Any]
     measured: tuple[Measured, ...]
-
-    @property
-    def printed(self) -> dict[str, Any]:
-        """What `--json` prints."""
-        more = [key for key in PRINTED_OF_ACCELERATORS if key in self.record]
-        return {key: self.record[key] for key in (*PRINTED, *more)}
 
 
 Made = TypeVar("Made", SearchOutcome, ParetoOutcome)

@@ -263,16 +263,18 @@ def undominated(
     task: Task, found: Found, measured: tuple[Measured, ...], others: Sequence[Uniform], name: str = ""
 ) -> tuple[Found, tuple[Measured, ...]]:
     """The answer, or a uniform format that keeps the limits and is no worse: by the objective if there is one, then
-    RAM, latency and flash, then disagreements; else by disagreements, then these, then the outputs' error. `name`: what
-    the others are, where they are no uniform formats."""
+    RAM, latency and flash, then disagreements; else by disagreements, then these, what is limited first, then the
+    outputs' error. `name`: what the others are, where they are no uniform formats."""
     objective = task.request.minimize
     wanted = task.problem.float_quality - task.request.points / 100
     enough = found.best.quality >= wanted - ROUNDED
+    limited = ORDERS[_limited(task)] if measured else ORDERS["ram"]
 
     def key(trial: Trial, known: tuple[Measured, ...]) -> tuple[float, ...]:
         needs = _resources(task, trial, known if measured else ())
         if objective is None or not enough:
-            return (trial.score.disagreements, *needs, trial.score.loss)
+            in_order = (needs[board + place] for board in range(0, len(needs), 3) for place in limited)
+            return (trial.score.disagreements, *in_order, trial.score.loss)
         return (*(needs[place] for place in ORDERS[objective]), trial.score.disagreements)
 
     best, what = (key(found.best, measured), found.best, measured), ""
@@ -288,6 +290,14 @@ def undominated(
         task.say(f"search: {what} is no worse than what the search chose ({chosen}): it is the answer")
         found = replace(found, best=best[1])
     return found, best[2]
+
+
+def _limited(task: Task) -> str:
+    """What counts first of equals: what somebody has limited; RAM, where that is among them."""
+    request = task.request
+    if request.ram is not None or request.arena is not None or not request.limits:
+        return "ram"
+    return "flash" if request.limits.latency_us is None else "latency"
 
 
 def say_simpler(task: Task, best: Trial, measured: tuple[Measured, ...], others: Sequence[Uniform]) -> None:
