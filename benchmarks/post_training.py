@@ -2,13 +2,14 @@
 
 ResNet-8 and MobileNetV1 of MLPerf Tiny: the share of test samples that the integers decide as the float model does,
 with each correction, on samples of the calibration set. `rows`: formats as they are, 8 and 4 bits; `searched`: those
-that a search finds under a limit.
+that a search finds under a limit of cost; `mixed`: in the arena of 8 bits, of two formats on offer.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,6 +31,7 @@ from tinyhil.harness.search.splits import load_split
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.harness.train.after_search import assignments
 from tinyhil.language.assignment import Assignment
+from tinyhil.memplan.arena.placement import place
 from tinyhil.native import default_cache_dir
 from tinyhil.search.engine.library import load_engine
 from tinyhil.search.evaluator import Evaluator, make_examples
@@ -79,22 +81,39 @@ def agreeing(one: Network, inputs: np.ndarray, fmt: str, way: Corrections) -> fl
 
 EVALUATIONS, COSTS = 40, (0.75, 0.5)  # of the ReRAM accelerator, as a share of 8 bits everywhere
 ON_OFFER = ",".join(f"fixed{bits}u" for bits in range(2, 9))
+OFFERS = ("fixed7,fixed8", "fixed8,fixed16")  # weights are a byte; or two where that keeps more
 
 
 def searched() -> Iterator[Row]:
-    """A row for each network and cost: the answer as it is, and corrected as `hil search --equalize ...` does."""
+    """A row for each network and cost."""
     for name in NETWORKS:
         for cost in COSTS:
-            begin = time.process_time()
-            with TemporaryDirectory() as folder:
-                found = calls.search(request(name, cost, Path(folder)), load_boards(), quiet, quiet_progress)
-                row: Row = {"model": name, "cost at most": f"{cost:g}"}
-                row |= {"bits of weights": mean_bits(found, True), "of values": mean_bits(found, False)}
-                row |= {title: agreement(found, way) for title, way in WAYS.items()}
-            yield {**row, "seconds": round(time.process_time() - begin)}
+            accelerated = {"formats": ON_OFFER, "board": "reram", "cost": cost, "strategy": "milp"}
+            yield corrected_answer({"model": name, "cost at most": f"{cost:g}"}, accelerated)
 
 
-def request(name: str, cost: float, folder: Path) -> SearchRequest:
+def mixed() -> Iterator[Row]:
+    """A row for each network and offer, in the arena that 8 bits everywhere need."""
+    for name in NETWORKS:
+        (one,) = networks(name)
+        ram = place(lower(one.graph, Assignment("fixed8"), one.ranges)).plan.peak_bytes
+        for offer in OFFERS:
+            head = {"model": name, "RAM": f"{ram} B", "on offer": offer}
+            yield corrected_answer(head, {"formats": offer, "ram": ram})
+
+
+def corrected_answer(head: Row, options: dict[str, Any]) -> Row:
+    """The answer as it is, and corrected as `hil search --equalize ...` does."""
+    begin = time.process_time()
+    with TemporaryDirectory() as folder:
+        wanted = replace(request(head["model"], Path(folder)), **options)
+        found = calls.search(wanted, load_boards(), quiet, quiet_progress)
+        row = {**head, "bits of weights": mean_bits(found, True), "of values": mean_bits(found, False)}
+        row |= {title: agreement(found, way) for title, way in WAYS.items()}
+    return {**row, "seconds": round(time.process_time() - begin)}
+
+
+def request(name: str, folder: Path) -> SearchRequest:
     """On the samples that are calibrated on, reported on those that `networks` tests."""
     (one,) = networks(name)
     inputs, tested = folder / f"{name}.npz", folder / f"{name}.tested.npz"
@@ -104,10 +123,6 @@ def request(name: str, cost: float, folder: Path) -> SearchRequest:
         str(given_data() / "models" / f"mlperftiny_{name}.onnx"),
         inputs=inputs,
         held_out=tested,
-        formats=ON_OFFER,
-        board="reram",
-        cost=cost,
-        strategy="milp",
         evaluations=EVALUATIONS,
         results=folder,
     )

@@ -148,6 +148,7 @@ TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "halves": halves,
     "post_training": post_training.rows,
     "post_training_search": post_training.searched,
+    "post_training_mixed": post_training.mixed,
     "pruning": pruning.rows,
     "rivals": rivals.rows,
     "unsigned": unsigned.trained,

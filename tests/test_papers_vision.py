@@ -19,6 +19,8 @@ from benchmarks.papers.fp8 import in_place, scores
 from benchmarks.papers.fp8.fake_quantize import (
     FORMATS,
     INT8,
+    LITERAL,
+    WHOLE_REACH,
     Reach,
     Scheme,
     fake_quantized,
@@ -66,6 +68,7 @@ def test_scales_by_hand() -> None:
     literal = Scheme("E4M3", "paper-literal")
     assert literal.held(np.float32([7.0]), literal.scale(of)) == pytest.approx(2.0)  # half of 4, where codes end
     assert literal.held(np.float32([2.6, 17.3]), 1.0).tolist() == [3.0, 16.0]  # 17, a tie; 17.3 would be 18
+    assert WHOLE_REACH.held(np.float32([7.0, 3.9]), WHOLE_REACH.scale(of)) == pytest.approx([4.0, 3.9], rel=0.05)
     weights = np.float32([[-4.48, 1.0], [0.448, 0.1]])
     held = Scheme("E4M3", "paper-literal", True).weights(weights, 0)
     assert held == pytest.approx(np.float32([[-4.48, 0.96], [0.448, 0.096]]), abs=0.05)
@@ -80,18 +83,19 @@ def test_weights_by_channel_reach_as_far_as_their_channel() -> None:
     assert len({(one.format, one.rule, one.by_channel) for one in schemes()}) == len(schemes()) == 40
 
 
+@pytest.mark.parametrize("rule", ["max", LITERAL])
 @pytest.mark.parametrize("name", ["E4M3", "E5M2"])
-def test_a_network_is_that_of_onnxruntime_with_its_own_fp8(name: str, tmp_path: Path) -> None:
-    """Pairs of QuantizeLinear and DequantizeLinear before every layer; sums in another order may cross a tie."""
+def test_a_network_is_that_of_onnxruntime_with_its_own_fp8(name: str, rule: str, tmp_path: Path) -> None:
+    """Casts to FP8 and back before every layer; sums in another order may cross a tie."""
     path = find_model("lenet5_mnist").path
     graph, x = load_model(path).graph, RANDOM.normal(size=(8, 1, 28, 28)).astype(np.float32)
-    scheme, known = Scheme(name, "max"), reaches(graph, x)
+    scheme, known = Scheme(name, rule, rule == LITERAL), reaches(graph, x)
     ours = fake_quantized(graph, scheme, known, x)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = (
         onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     )  # it fuses what it can not run
-    session = onnxruntime.InferenceSession(_with_pairs(path, graph, scheme, known).SerializeToString(), options)
+    session = onnxruntime.InferenceSession(_with_casts(path, graph, scheme, known).SerializeToString(), options)
     given = session.get_inputs()[0].name
     theirs = np.concatenate([session.run(None, {given: one[None]})[0].reshape(1, -1) for one in x])
     assert np.abs(ours - fake_quantized(graph, None, {}, x)).max() > 1e-2
@@ -99,19 +103,34 @@ def test_a_network_is_that_of_onnxruntime_with_its_own_fp8(name: str, tmp_path: 
     assert (ours.argmax(axis=1) == theirs.argmax(axis=1)).all()
 
 
-def _with_pairs(path: Path, graph: Graph, scheme: Scheme, known: Mapping[str, Reach]) -> onnx.ModelProto:
+def _scales(scheme: Scheme, operand: str, graph: Graph, known: Mapping[str, Reach]) -> np.ndarray:
+    """Of weights as printed: the largest of each channel over 448, which is also what E5M2 is cut at."""
+    read = operands(graph)
+    if operand in read.values:
+        return np.float32(scheme.scale(known[operand]))
+    weights = np.moveaxis(graph.constants[operand], read.weights[operand], 0)
+    if scheme.rule != LITERAL:
+        return np.float32(scheme.scale(reach(weights)))
+    largest = np.abs(weights.reshape(len(weights), -1)).max(axis=1)
+    return np.float32(largest / 448).reshape([-1 if n == read.weights[operand] else 1 for n in range(weights.ndim)])
+
+
+def _with_casts(path: Path, graph: Graph, scheme: Scheme, known: Mapping[str, Reach]) -> onnx.ModelProto:
     kind = {"E4M3": onnx.TensorProto.FLOAT8E4M3FN, "E5M2": onnx.TensorProto.FLOAT8E5M2}[scheme.format]
-    proto = onnx.load(str(path))
-    read, nodes = operands(graph), []
+    proto, nodes, make = onnx.load(str(path)), [], onnx.helper.make_node
     for node in proto.graph.node:
         for index, operand in enumerate(node.input[:2] if node.op_type in ("Conv", "Gemm", "MatMul") else ()):
-            of = known[operand] if operand in read.values else reach(graph.constants[operand])
             stem = f"{node.name or node.output[0]}.{index}"
-            scale = onnx.helper.make_tensor(f"{stem}.scale", onnx.TensorProto.FLOAT, [], [scheme.scale(of)])
-            zero = onnx.helper.make_tensor(f"{stem}.zero", kind, [], [0.0])
-            proto.graph.initializer.extend([scale, zero])
-            for op, source, result in (("Quantize", operand, f"{stem}.q"), ("Dequantize", f"{stem}.q", f"{stem}.x")):
-                nodes.append(onnx.helper.make_node(f"{op}Linear", [source, scale.name, zero.name], [result]))
+            scale = onnx.numpy_helper.from_array(_scales(scheme, operand, graph, known), f"{stem}.scale")
+            proto.graph.initializer.append(scale)
+            first = "Round" if scheme.rule == LITERAL else "Identity"
+            nodes += [
+                make("Div", [operand, scale.name], [f"{stem}.shares"]),
+                make(first, [f"{stem}.shares"], [f"{stem}.numbers"]),
+                make("Cast", [f"{stem}.numbers"], [f"{stem}.codes"], to=kind, saturate=1),
+                make("Cast", [f"{stem}.codes"], [f"{stem}.held"], to=onnx.TensorProto.FLOAT),
+                make("Mul", [f"{stem}.held", scale.name], [f"{stem}.x"]),
+            ]
             node.input[index] = f"{stem}.x"
         nodes.append(node)
     del proto.graph.node[:]

@@ -10,13 +10,14 @@ from typing import Any
 from benchmarks.papers import networks
 from benchmarks.papers.fp8 import in_place, scores
 from benchmarks.papers.fp8.claims import CLAIMS
-from benchmarks.papers.fp8.fake_quantize import CONSTANT, FORMATS, INT8, Scheme, schemes
+from benchmarks.papers.fp8.fake_quantize import BY_QMAX, CONSTANT, FORMATS, INT8, WHOLE_REACH, Scheme, schemes
 from benchmarks.papers.fp8.scores import key_of, names_of, totals
 from benchmarks.papers.paper import Cell, Paper, Rows, table, under
 
 FLOATS = tuple(fmt for fmt in FORMATS if fmt != INT8)
 MOST_SECONDS, CORES = 20, 2
 QUICK = ("squeezenet", range(4))
+WHOLE_KEY = key_of(WHOLE_REACH)
 
 
 def cells() -> Iterator[Cell]:
@@ -48,7 +49,9 @@ def _method() -> str:
         f"{networks.CALIBRATION} pictures that are not tested on (ResNet-20: {4 * networks.CALIBRATION}); *percentile* "
         "leaves out one magnitude in a thousand; *paper-literal* is as printed: of what layers read the 99.99th "
         "percentile over Qmax - Qmin, of weights the largest of each channel over 448, rounded to whole numbers before "
-        "the cast (its equation 7); *power of two* is what `hil` does. "
+        "the cast (its equation 7). That cuts off what lies above half of the percentile, in MobileNetV2 in 53 layers "
+        "one behind the other: its 0 % is the formula's, with Qmax alone (*by Qmax*) the same code keeps most answers. "
+        "A sum of two reads what a layer reads as that reads it. *Power of two* is what `hil` does. "
         "Sums of floats follow the processor's BLAS: right answers differ by up to 2 of 64 between machines. "
         "E3M4 ends at 31. *Channel*: weights have a scale for each output. Right answers in %; of YOLOv5n mAP at an "
         "overlap of 0.5, by pycocotools. Claims choose scales on half the pictures and count on the others."
@@ -69,6 +72,8 @@ def _network(rows: Rows, name: str) -> str:
                 shown = [f"{100 * one['score']:.1f}" if one else None for one in given]
                 where = "-" if scheme.rule in CONSTANT else "channel" if scheme.by_channel else "tensor"
                 lines.append((scheme.rule, where, *shown))
+    if WHOLE_KEY in (cause := totals(rows, "cause", name)):
+        lines.append((BY_QMAX, "channel", f"{100 * cause[WHOLE_KEY]['score']:.1f}", None, None, None))
     said = (
         f"float32 {100 * whole['score']:.1f} %, onnxruntime {100 * oracle['score']:.1f} %, over {whole['pictures']} "
         f"pictures; outputs at most {apart:.0e} of the largest apart."

@@ -23,6 +23,7 @@ CONSTANT = ("1.0", "0.2", "0.1")  # scales that ask nothing of the values
 FITTED = ("max", "power of two", "percentile", "paper-literal")
 RULES = (*CONSTANT, *FITTED)
 LITERAL = "paper-literal"
+BY_QMAX = "paper-literal by Qmax"  # in none of `RULES`: what dividing by Qmax - Qmin costs
 WEIGHTS_LITERAL = 448.0  # what the weights' largest becomes as printed: E4M3's largest
 BATCH = 8  # pictures at once
 INT8 = "int8"
@@ -91,6 +92,11 @@ class Scheme:
     rule: str
     by_channel: bool = False
 
+    @property
+    def rounds_first(self) -> bool:
+        """To whole numbers, before the cast."""
+        return self.rule in (LITERAL, BY_QMAX)
+
     def scale(self, of: Reach) -> float:
         """S; 1 for what is zero throughout."""
         how = numbers(self.format)
@@ -98,8 +104,8 @@ class Scheme:
             return float(self.rule)
         if self.rule == "percentile":
             found = of.percentile / how.largest
-        elif self.rule == LITERAL:
-            found = of.as_printed / how.span
+        elif self.rounds_first:
+            found = of.as_printed / (how.span if self.rule == LITERAL else how.largest)
         elif self.rule == "power of two":
             found = math.ldexp(1.0, named(FORMATS[self.format]).fit(of.largest).exponent)
         else:
@@ -111,10 +117,10 @@ class Scheme:
         scale = np.asarray(scale, np.float32)
         given = x.astype(np.float32) / scale
         how = numbers(self.format)
-        return np.asarray(how.rounded(np.rint(given) if self.rule == LITERAL else given) * scale)
+        return np.asarray(how.rounded(np.rint(given) if self.rounds_first else given) * scale)
 
     def _weight_scale(self, of: Reach) -> float:
-        if self.rule != LITERAL:
+        if not self.rounds_first:
             return self.scale(of)
         return float(np.float32(of.largest / min(WEIGHTS_LITERAL, numbers(self.format).largest))) or 1.0
 
@@ -135,6 +141,9 @@ def schemes() -> tuple[Scheme, ...]:
         for by_channel in ((False,) if rule in CONSTANT else (True,) if rule == LITERAL else (False, True))
         for fmt in FORMATS
     )
+
+
+WHOLE_REACH = Scheme("E4M3", BY_QMAX, True)
 
 
 @dataclass(frozen=True, slots=True)

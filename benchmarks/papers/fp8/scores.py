@@ -10,7 +10,16 @@ import numpy as np
 
 from benchmarks.papers import detection, networks
 from benchmarks.papers.fp8 import host_engine
-from benchmarks.papers.fp8.fake_quantize import FORMATS, INT8, Reach, Scheme, fake_quantized, reaches, schemes
+from benchmarks.papers.fp8.fake_quantize import (
+    FORMATS,
+    INT8,
+    WHOLE_REACH,
+    Reach,
+    Scheme,
+    fake_quantized,
+    reaches,
+    schemes,
+)
 from benchmarks.papers.paper import Cell, Row, Rows, under
 from tinyhil.compiler.calibrate import Ranges, calibrate
 
@@ -42,6 +51,7 @@ def _block_cells(name: str, block: int) -> Iterator[Cell]:
     yield Cell(f"float/{name}/{block}", partial(float_row, name, chosen), BLAS)
     for scheme in schemes():
         yield Cell(f"fake/{name}/{key_of(scheme)}/{block}", partial(fake_row, name, scheme, chosen), BLAS)
+    yield Cell(f"cause/{name}/{key_of(WHOLE_REACH)}/{block}", partial(fake_row, name, WHOLE_REACH, chosen), BLAS)
 
 
 def _engine_cells(name: str) -> Iterator[Cell]:
