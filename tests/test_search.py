@@ -26,6 +26,7 @@ from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.language.program import Role
 from tinyhil.memplan.arena.placement import place
 from tinyhil.references.reference import run_reference
+from tinyhil.search.evaluator import Score
 from tinyhil.search.memory import Memory
 from tinyhil.search.offer import formats_on_offer, stands_for
 from tinyhil.search.search_loop import Budget, search
@@ -358,6 +359,27 @@ def test_what_one_format_fuses_and_another_stores_is_chosen_too() -> None:
     assert len(beside.space.groups) > len(alone.space.groups)
     planned = [problem.memory.planned_bytes(problem.space.uniform(Choice("fixed8"))) for problem in (alone, beside)]
     assert planned[0] == planned[1]
+
+
+@pytest.mark.parametrize(("limit_bytes", "seed"), [(14, 1), (16, 2)])
+def test_what_local_search_found_is_kept_when_the_budget_ends(limit_bytes: int, seed: int, tmp_path: Path) -> None:
+    """The answer is the last that was better than the best before it on the fitted part, and no worse on the others."""
+    problem = network_problem(tmp_path, limit_bytes, seed)
+    found = search(make_strategy("lagrange", ["probe=8"]), problem, budget=Budget(6))
+    assert not found.finished
+    fitted, accepted = dict[Candidate, Score](), list[tuple[tuple[float, float], Candidate]]()
+    for trial in found.trials:
+        if trial.kind == "fit":
+            fitted[trial.candidate] = trial.score
+        elif trial.kind == "full":
+            fit, whole = fitted[trial.candidate], trial.score
+            rest = whole.samples - fit.samples
+            loss = (whole.samples * whole.loss - fit.samples * fit.loss) / rest
+            own = merit(fit.disagreements, fit.loss), merit(whole.disagreements - fit.disagreements, loss)
+            if not accepted or (own[0] < accepted[-1][0][0] and own[1] <= accepted[-1][0][1]):
+                accepted.append((own, trial.candidate))
+    assert len(accepted) > 1
+    assert found.best.candidate == accepted[-1][1]
 
 
 def test_what_fits_its_noise_is_not_better(tmp_path: Path) -> None:

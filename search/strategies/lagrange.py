@@ -72,8 +72,8 @@ class Lagrange:
                 for candidate in (yield from self._finalists(problem, tradeoffs)):
                     best = yield from _challenge(best, candidate)
                 assert best is not None
-                best = yield from self._improved(problem, tradeoffs, best, random)
-                if samples >= len(problem.evaluator.examples):
+                best, is_over = yield from self._improved(problem, tradeoffs, best, random)
+                if is_over or samples >= len(problem.evaluator.examples):
                     break
                 most, samples = DEEPER * most, DEEPER * samples
         except Enough:
@@ -92,15 +92,18 @@ class Lagrange:
 
     def _improved(
         self, problem: SearchProblem, tradeoffs: Tradeoffs, best: _Best, random: np.random.Generator
-    ) -> Generator[Ask, Trial, _Best]:
-        """The best after local search, until nothing new is asked."""
+    ) -> Generator[Ask, Trial, tuple[_Best, bool]]:
+        """The best after local search, until nothing new is asked; and whether the search is over before that."""
         seen, stale = -1, 0
         for _ in range(self.rounds):
-            best, newest = yield from self._round(problem, tradeoffs, best, random)
+            try:
+                best, newest = yield from self._round(problem, tradeoffs, best, random)
+            except Enough:
+                return best, True
             seen, stale = max(seen, newest), 0 if newest > seen else stale + 1
             if stale == MOST_STALE:
                 break
-        return best
+        return best, False
 
     def _round(
         self, problem: SearchProblem, tradeoffs: Tradeoffs, best: _Best, random: np.random.Generator
