@@ -19,6 +19,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import in_memory  # noqa: F401  from here on temporary files lie there
+
 from tinyhil.harness.build.pipeline import runtime_sources
 
 VARIABLE = "TESTS_OBJECTS"  # the folder, of all workers of a run and of what they start

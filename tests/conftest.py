@@ -14,6 +14,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import direct_build
+import in_memory
 import pytest
 from given_data import absent, folder_of, ships
 from hypothesis import HealthCheck, settings
@@ -92,6 +93,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
     if reporter and at_most is not None and lacking > at_most:
         reporter.write_line(f"\n{lacking} tests lack data, at most {at_most} may: it is shipped, or they go")
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+    if reporter and not worker and session.testsfailed:
+        reporter.write_line(f"\nwhat the tests have written: {in_memory.keep()}")
     return (yield)
 
 

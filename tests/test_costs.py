@@ -120,10 +120,11 @@ def test_what_another_search_measured_is_known_of_the_same_schedule(tmp_path: Pa
 
 def test_a_limit_that_was_named_as_kept_is_kept(folder: Path) -> None:
     """Where estimates lead elsewhere what was measured before is remembered."""
-    refused = searched(folder, "--board", "uno", "--latency-us", "200")
+    offered = ("--board", "uno", "--formats", "fixed8,fixed16")
+    refused = searched(folder, *offered, "--latency-us", "200")
     assert refused.returncode == EXIT_BUILD
     (named,) = re.findall(r"try --latency-us (\d+)", refused.stderr)
-    record = record_of(searched(folder, "--board", "uno", "--latency-us", named, "--json"))
+    record = record_of(searched(folder, *offered, "--latency-us", named, "--json"))
     assert record["latency_us"] <= float(named)
     assert record["held_out_latency_us"] > 0
 
