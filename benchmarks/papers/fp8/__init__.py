@@ -15,7 +15,7 @@ from benchmarks.papers.fp8.scores import key_of, names_of, totals
 from benchmarks.papers.paper import Cell, Paper, Rows, table, under
 
 FLOATS = tuple(fmt for fmt in FORMATS if fmt != INT8)
-MOST_SECONDS, CORES = 20, 2
+MOST_SECONDS = 20
 QUICK = ("squeezenet", range(4))
 WHOLE_KEY = key_of(WHOLE_REACH)
 
@@ -44,17 +44,16 @@ def body(rows: Rows) -> str:
 
 def _method() -> str:
     return (
-        "Operands of layers (weights, and what layers read) are held in a format of 8 bits, everything else in "
-        "float32: S * round(x / S), S the rule's. *max* is the largest magnitude over Qmax, over "
-        f"{networks.CALIBRATION} pictures that are not tested on (ResNet-20: {4 * networks.CALIBRATION}); *percentile* "
-        "leaves out one magnitude in a thousand; *paper-literal* is as printed: of what layers read the 99.99th "
-        "percentile over Qmax - Qmin, of weights the largest of each channel over 448, rounded to whole numbers before "
-        "the cast (its equation 7). That cuts off what lies above half of the percentile, in MobileNetV2 in 53 layers "
-        "one behind the other: its 0 % is the formula's, with Qmax alone (*by Qmax*) the same code keeps most answers. "
-        "A sum of two reads what a layer reads as that reads it. *Power of two* is what `hil` does. "
-        "Sums of floats follow the processor's BLAS: right answers differ by up to 2 of 64 between machines. "
-        "E3M4 ends at 31. *Channel*: weights have a scale for each output. Right answers in %; of YOLOv5n mAP at an "
-        "overlap of 0.5, by pycocotools. Claims choose scales on half the pictures and count on the others."
+        "Operands of layers (weights, and what layers read; a sum of two reads it so, too) are held in 8 bits as "
+        "S * round(x / S), everything else in float32. *Max* is the largest magnitude over Qmax, over "
+        f"{networks.CALIBRATION} pictures not tested on (ResNet-20: {4 * networks.CALIBRATION}); *percentile* leaves "
+        "out one magnitude in a thousand; *power of two* is what `hil` does. *Paper-literal* is as printed: of what "
+        "layers read the 99.99th percentile over Qmax - Qmin, of weights each channel's largest over 448, rounded to "
+        "whole numbers before the cast (its equation 7). Qmax - Qmin cuts off what lies above half of the percentile: "
+        "MobileNetV2's 0 %, 53 layers deep, is the formula's (*by Qmax*: the same over Qmax). Sums of floats follow "
+        "the processor's BLAS: up to 2 of 64 answers differ between machines. E3M4 ends at 31. *Channel*: weights have "
+        "a scale for each output. Right answers in %; of YOLOv5n mAP at an overlap of 0.5, by pycocotools. Claims "
+        "choose scales on half the pictures and count on the others."
     )
 
 
@@ -94,17 +93,15 @@ def _on_engine(rows: Rows) -> str:
     heads = ("Network", "Format", "pictures", "engine", "fake", "outputs equal", "furthest apart")
     text = (
         "## The same in integers\n\nThe host engine runs the programs that boards get (exact products and sums, one "
-        "rounding), with scales that are powers of two, on the same pictures. Fake quantisation with the same biases "
-        "and sums of float64 is equal to the bit where nothing but layers, sums of two and limits computes, unless "
-        "float32 makes a tie of a sum (an element of MobileNetV2 in E5M2). Elsewhere the order of additions "
-        "(SqueezeNet's mean) or a sigmoid's last place (YOLOv5n) differs."
+        "rounding), with scales that are powers of two. Fake quantisation with the same biases and sums of float64 is "
+        "equal to the bit where nothing but layers, sums of two and limits computes, but for a tie in float32 "
+        "(MobileNetV2 in E5M2); elsewhere the order of additions or a sigmoid's last place differs."
     )
     single = under(rows, "engine").get(f"yolov5n/{scores.SINGLE}")
     parts = [text, table(heads, lines), _everywhere(rows)]
     if single:
         parts.append(
-            f"One picture of YOLOv5n in E4M3 takes the engine {single['engine_processor_s']} s of processor; the goal "
-            f"was {MOST_SECONDS} s by the clock on {CORES} cores."
+            f"A picture of YOLOv5n in E4M3 takes the engine {single['engine_processor_s']} s (goal: {MOST_SECONDS} s)."
         )
     return "\n\n".join(part for part in parts if part) if lines else ""
 
@@ -121,7 +118,7 @@ def _everywhere(rows: Rows) -> str:
 
 def _users() -> str:
     files = ", ".join(one.file for one in networks.OF_THE_USER)
-    return f"Networks of yours join in from the folder models of HIL_DATA: {files} (float32, inputs as above)."
+    return f"Yours join in from the folder models of HIL_DATA: {files} (float32)."
 
 
 def _figure(rows: Rows) -> Any:
@@ -156,5 +153,5 @@ PAPER = Paper(
     body,
     CLAIMS,
     {"scales": _figure},
-    {"ResNet-18, ResNet-50, YOLOv5s": "their weights; their shapes are planned, their files run where they are given"},
+    {"ResNet-18, ResNet-50, YOLOv5s": "weights; shapes are planned, files run where they are given"},
 )
