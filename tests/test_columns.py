@@ -101,6 +101,22 @@ def test_a_scaler_is_left_to_the_host(tmp_path: Path) -> None:
     np.testing.assert_allclose(program.columns.applied(high), np.ones(13), rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("fmt", "wanted"),
+    [
+        ("int8", ["dense_affine_clip", "dense_affine", "softmax_affine"]),
+        ("fixed8", ["dense_bias_relu", "dense_bias", "softmax"]),
+    ],
+)
+def test_a_classifier_is_its_layers(fmt: str, wanted: list[str], tmp_path: Path) -> None:
+    """Exporters write biases as sums apart and shares as Softmax, whose exponentials are integers in int8, too."""
+    g = fitted("network", "wine", tmp_path)
+    program = lower(g, Assignment(fmt), calibrate(g, data("wine")[0], {}))
+    assert [name for name in kernels(program) if not name.startswith("convert")] == wanted
+    shares = program.tensors[program.output].format
+    assert fmt == "fixed8" or shares.grid == (1 / 256, -128.0)
+
+
 def test_beyond_the_thresholds_nothing_is_lost(tmp_path: Path) -> None:
     """Features far outside of everything seen go the way their side of the threshold says, and are no saturation."""
     g = fitted("tree", "wine", tmp_path)

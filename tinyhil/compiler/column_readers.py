@@ -38,10 +38,12 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A product with constant weights of its own; `bias_name` is free for a bias if it has none."""
+    """A product with constant weights of its own; `bias_name` is free for a bias if it has none. `added`: the sum with
+    a constant that alone reads the product, whose bias this constant is."""
 
     node: Node
     bias_name: str
+    added: Node | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +156,24 @@ def _layer(graph: Graph, node: Node, uses: Counter[str]) -> Layer | None:
     shape = graph.shapes[node.inputs[0]]
     if not own or len(shape) != 2 or shape[0] != 1 or graph.constants[node.inputs[1]].ndim != 2:
         return None
-    plain = attr(node, "alpha", 1.0) == attr(node, "beta", 1.0) == 1.0 and not attr(node, "transA", 0)
-    return Layer(node, free_name(f"{node.outputs[0]}.offset", graph.all_shapes())) if plain else None
+    if not attr(node, "alpha", 1.0) == attr(node, "beta", 1.0) == 1.0 or attr(node, "transA", 0):
+        return None
+    added = _bias_behind(graph, node, uses) if node.op == "MatMul" else None
+    return Layer(node, free_name(f"{node.outputs[0]}.offset", graph.all_shapes()), added)
+
+
+def _bias_behind(graph: Graph, product: Node, uses: Counter[str]) -> Node | None:
+    """What adds a number for each output to `product`, whose only reader it is."""
+    (value,) = product.outputs
+    for node in graph.nodes:
+        if node.op == "Add" and value in node.inputs and uses[value] == 1:
+            other = node.inputs[1 - node.inputs.index(value)]
+            is_alike = graph.shapes[node.outputs[0]] == graph.shapes[value]
+            of_outputs = (
+                is_alike and _is_own(graph, other, uses) and graph.constants[other].size == graph.shapes[value][-1]
+            )
+            return node if of_outputs else None
+    return None
 
 
 def _distance(graph: Graph, node: Node, uses: Counter[str]) -> Distance | None:

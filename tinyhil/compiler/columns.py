@@ -114,8 +114,11 @@ def _mapped(given: Scaled) -> Scaled:
             nodes[reader.node.name] = _over_columns(reader, offset, half, constants)
     names = [*aliases(graph, source), *(name for tree in trees for name in tree.values)]
     values |= dict.fromkeys(names, (-REACH, REACH))
+    joined = [reader.added for reader in readers if isinstance(reader, Layer) and reader.added is not None]
+    gone = {reader.node.outputs[0] for reader in readers if isinstance(reader, Layer) and reader.added is not None}
     shapes = {**graph.shapes, **{name: array.shape for name, array in constants.items()}}
-    changed = tuple(nodes.get(node.name, node) for node in graph.nodes)
+    shapes = {name: shape for name, shape in shapes.items() if name not in gone}
+    changed = tuple(nodes.get(node.name, node) for node in graph.nodes if node not in joined)
     return Scaled(
         replace(graph, nodes=changed, constants=constants, shapes=shapes),
         given.assignment,
@@ -159,6 +162,10 @@ def _over_columns(layer: Layer, offset: np.ndarray, half: np.ndarray, constants:
     by_output = weights if first else weights.T
     scaled = (by_output * half).astype(np.float32)
     constants[node.inputs[1]] = scaled if first else scaled.T
+    if layer.added is not None:  # one exact sum, one rounding less
+        (given,) = (name for name in layer.added.inputs if name in constants)
+        node = replace(node, op="Gemm", inputs=(*node.inputs, given), outputs=layer.added.outputs)
+        constants[given] = constants[given].reshape(-1)
     bias = constants[node.inputs[2]].astype(np.float64) if len(node.inputs) > 2 else 0.0
     moved = (bias + by_output @ offset).astype(np.float32)
     if len(node.inputs) > 2:

@@ -14,6 +14,8 @@ from tinyhil.compiler.missing import missing_formats
 from tinyhil.compiler.never_negative import never_negative
 from tinyhil.compiler.pins import asymmetric_weights, grouped_weights, moved_constants, pinned_formats, stated_operands
 from tinyhil.compiler.shared_scales import leaders_of, ranges_together, share_scales
+from tinyhil.compiler.shares import LARGEST as LARGEST_SHARE
+from tinyhil.compiler.shares import shares_of_one
 from tinyhil.compiler.whole_parts import check_whole_parts
 from tinyhil.compiler_pass import Pass, Stage, fold
 from tinyhil.formats import named
@@ -160,6 +162,7 @@ def formats(
     leaders = {name: together[group[0]][0] for group in groups for name in group}
     spans: dict[str, tuple[float, float]] = {}
     positive = _positive(graph, groups, assignment)
+    shares = shares_of_one(graph, groups)
     for group in groups:
         chosen = named(assignment.format_of(group))
         if chosen.values and not all(is_matrix(constants.get(name)) for name in group):
@@ -177,6 +180,7 @@ def formats(
         if chosen.fit_range is not None and not all(name in constants for name in group):
             ends = [_ends(constants.get(name), ranges, name, chosen) for name in together[group[0]]]
             low, high = min(low for low, _ in ends), max(high for _, high in ends)
+            low, high = (0.0, LARGEST_SHARE) if chosen.bits == 8 and shares.issuperset(group) else (low, high)
             fmt = chosen.fit_range(low, high)
             if asymmetric.issuperset(name for name in group if name not in constants):
                 spans[leaders[group[0]]] = low, high

@@ -1,7 +1,6 @@
 """MatMul with constant weights, Add of a constant -> Gemm: the bias joins the exact sum, one rounding less.
 
-In fixed point; of asymmetric integers where the product has more than two axes, as exporters write layers of tokens,
-and the model does not itself state how the product is rounded.
+In fixed point, and of asymmetric integers where the model does not itself state how the product is rounded.
 """
 
 from __future__ import annotations
@@ -44,10 +43,7 @@ def _is_exact(site: Site, x: str, w: str, bias: str, value: str, result: str) ->
     """Whether the bias can join an exact sum: in fixed point, or where bias, multiplier and zero point are whole."""
     if site.integers(x, w, bias, value, result):
         return True
-    of_tokens = len(site.shapes[x]) > 2
-    return (
-        of_tokens and value not in site.stated and all(is_affine(site.formats[name]) for name in (x, w, value, result))
-    )
+    return value not in site.stated and all(is_affine(site.formats[name]) for name in (x, w, value, result))
 
 
 def _apply(graph: Graph, formats: Mapping[str, Format]) -> Graph:
