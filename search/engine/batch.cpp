@@ -52,7 +52,7 @@ const Function KERNELS[] = {
     max_pool, average_pool, average_pool_affine, squared_distance, single_sigmoid, single_tanh, single_exp, single_log, single_sqrt,
     single_reciprocal, single_erf, single_gelu, single_gelu_tanh, single_softplus, single_elu, single_clip, single_div,
     single_softmax, single_normalize, slopes, hard_sigmoid, hard_swish,
-    dense_at, div, prelu, softmax, normalize, interpolate, conv_transpose, table, numpy, load, save, tally,
+    dense_at, div, prelu, softmax, softmax_affine, normalize, interpolate, conv_transpose, table, numpy, load, save, tally,
 };
 constexpr int64_t LOOP = sizeof(KERNELS) / sizeof(KERNELS[0]), SLICE = LOOP + 1;
 

@@ -68,6 +68,47 @@ inline void softmax(Machine &m, const Op &op) {
     }
 }
 
+// The upper half of 2 a b, rounded
+inline int64_t doubled_product(int64_t a, int64_t b) { return (a * b + (int64_t(1) << 30)) >> 31; }
+
+// 1 / (2 half) with 31 fraction bits
+inline int64_t reciprocal_of_half(int64_t half) {
+    int64_t r = 1515870810 + doubled_product(half, -1010580540);
+    for (int step = 0; step < 3; ++step) r += 4 * doubled_product(r, (int64_t(1) << 29) - doubled_product(half, r));
+    return std::min<int64_t>(2 * r, 0x7FFFFFFF);
+}
+
+// params: outer, along; codes of 8 bits (tinyhil/ops/affine_softmax.py); data[1]: exponentials of distances, 0 beyond
+inline void softmax_affine(Machine &m, const Op &op) {
+    const int64_t outer = op.params[0], along = op.params[1];
+    Store store(m, op, 0);
+    const int32_t *x = m.operand<int32_t>(op, 0);
+    const int64_t *table = op.constants<int64_t>(1);
+    for (int64_t o = 0; o < outer; ++o, x += along * BATCH) {
+        int64_t top[BATCH], total[BATCH] = {}, r[BATCH], right[BATCH];
+        for (int l = 0; l < BATCH; ++l) top[l] = x[l];
+        for (int64_t k = 1; k < along; ++k) {
+            for (int l = 0; l < BATCH; ++l) top[l] = std::max<int64_t>(top[l], x[k * BATCH + l]);
+        }
+        for (int64_t k = 0; k < along; ++k) {
+            for (int l = 0; l < BATCH; ++l) total[l] += (table[top[l] - x[k * BATCH + l]] + 2048) >> 12;
+        }
+        for (int l = 0; l < BATCH; ++l) {
+            const int zeros = __builtin_clz(static_cast<uint32_t>(total[l]));
+            r[l] = reciprocal_of_half((total[l] << zeros) >> 1);
+            right[l] = 35 - zeros;
+        }
+        for (int64_t k = 0; k < along; ++k) {
+            int64_t codes[BATCH];
+            for (int l = 0; l < BATCH; ++l) {
+                const int64_t product = doubled_product(table[top[l] - x[k * BATCH + l]], r[l]);
+                codes[l] = std::min<int64_t>((product + (int64_t(1) << (right[l] - 1))) >> right[l], 255) - 128;
+            }
+            store.limited(o * along + k, codes);
+        }
+    }
+}
+
 inline int64_t whole_root(int64_t radicand) {  // below 2^52
     int64_t root = static_cast<int64_t>(std::floor(std::sqrt(static_cast<double>(radicand))));
     root -= root * root > radicand;

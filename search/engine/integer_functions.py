@@ -8,11 +8,13 @@ from tinyhil.formats.format import CODED, INTEGER
 from tinyhil.formats.quire import Window
 from tinyhil.language.form import Form
 from tinyhil.language.program import Op
-from tinyhil.ops import division, normalize, softmax, upsample
+from tinyhil.ops import affine_softmax, division, normalize, softmax, upsample
 from tinyhil.ops.window import FIELDS
 from tinyhil.search.engine.numbers import Unsupported
 from tinyhil.search.engine.operands import Maker, Operands
 from tinyhil.search.engine.tables import WINDOW_AT, Call
+
+DISTANCES = 256  # between codes of 8 bits
 
 
 def _of_integers(operands: int, *names: str, table: int | None = None) -> Maker:
@@ -28,6 +30,14 @@ def _of_integers(operands: int, *names: str, table: int | None = None) -> Maker:
         return Call(op.kernel, [op.params[name] for name in names], inputs, data)
 
     return make
+
+
+def _softmax_of_codes(flat: Operands, op: Op) -> Call:
+    inputs, data = flat.batched(op, 1, raw=True)
+    exponentials = np.zeros(DISTANCES, np.int64)
+    exponentials[: op.params["entries"]] = flat.codes(op, 0)
+    params = [op.params[name] for name in ("outer", "count")]
+    return Call(op.kernel, params, inputs, (*data, flat.keep(exponentials, np.int64)))
 
 
 def _interpolate(flat: Operands, op: Op) -> Call:
@@ -54,6 +64,7 @@ _NORMALIZE = ("outer", "along", "inner", "unit", "centre", "epsilon_low", "epsil
 MAKERS: dict[Form, Maker] = {
     division.DIV.form: _of_integers(2, "count", "a_period", "b_period", "a_lift", "b_lift"),
     softmax.SOFTMAX.form: _of_integers(1, "outer", "count", "inner", "scale", "fraction_bits", table=0),
+    affine_softmax.SOFTMAX.form: _softmax_of_codes,
     normalize.NORMALIZE.form: _of_integers(1, *_NORMALIZE),
     upsample.INTERPOLATE.form: _interpolate,
     upsample.CONV_TRANSPOSE.form: _conv_transpose,

@@ -34,7 +34,8 @@ _ROWS = (*ops.index.KERNELS, *ops.placed.KERNELS)
 _POOLS = (ops.pool.MAX_POOL, ops.pool.AVERAGE_POOL, ops.affine_moves.MEAN, ops.distance.SQUARED_DISTANCE)
 _SINGLE = (*ops.real_functions.OF_ONE_OPERAND, ops.real_functions.DIV, ops.real_functions.SOFTMAX)
 _LINES = (ops.normalize.SINGLE_NORMALIZE, ops.piecewise.SLOPES, ops.piecewise.HARD_SIGMOID, ops.piecewise.HARD_SWISH)
-_ROUNDED = (ops.gathered.DENSE_AT, ops.division.DIV, ops.slope.PRELU, ops.softmax.SOFTMAX, ops.normalize.NORMALIZE)
+_SHARES = (ops.softmax.SOFTMAX, ops.affine_softmax.SOFTMAX)
+_ROUNDED = (ops.gathered.DENSE_AT, ops.division.DIV, ops.slope.PRELU, *_SHARES, ops.normalize.NORMALIZE)
 _GROUPS = (
     *((ops.linear.DENSE, ops.conv.CONV, ops.linear.MATMUL), _PAIRS, _CHOICES, _MOVES, _ROWS),
     *((ops.affine.SUM, ops.affine.PRODUCT), ops.reduce.KERNELS, _POOLS, _SINGLE, _LINES, _ROUNDED),
