@@ -73,7 +73,6 @@ def operators_page() -> str:
     entries = [(operator.name, operator.summary) for operator in OPERATORS]
     entries += [(loop.name, loop.summary) for loop in LOOPS]
     standard = {rewrite.name: _of_domain(rewrite) for rewrite in REWRITES} | CONTROL
-    inner = sorted(name for name, _ in entries if _is_inner(name))
     entries = [(name, text) for name, text in entries if not _is_inner(name) and name not in standard]
     entries += standard.items()
     entries.append(("Constant", "folded"))
@@ -83,7 +82,7 @@ def operators_page() -> str:
     lines += [f"| {', '.join(names)} | {summary} |" for summary, names in alike.items()]
     lines += ["", "## What ONNX defines by others", "", *_wrapped(_functions()), "", "## ONNX's own tests", ""]
     lines += _wrapped(_backend())
-    text = f"What some of these become while a model is read: {', '.join(inner)}."
+    text = "While a model is read some become operators of our own, which `hil inspect` names (`tinyhil/ops/`)."
     lines += ["", "## Inner operators", "", *_wrapped(text), ""]
     text = "What becomes one operation when a program is lowered, and what it gains: [passes](measured/passes.md)."
     lines += ["## Fusions", "", *_wrapped(text), ""]
