@@ -26,9 +26,10 @@ _ESP = Main("idf.py build in {x}/examples/{x}", ("<stdio.h>",), "void app_main(v
 
 def cmake(library: Library, version: str) -> dict[str, str]:
     """Path in the package -> text, beside its sources."""
+    targets = f"include(${{CMAKE_CURRENT_LIST_DIR}}/{library.prefix}-targets.cmake)"
     return {
         "CMakeLists.txt": _cmake_lists(library, version),
-        f"cmake/{library.prefix}-config.cmake": _cmake_config(library),
+        f"cmake/{library.prefix}-config.cmake": f"# {SPDX}\n{targets}\n",
         "examples/main.c": c_program(library, _PLAIN),
     }
 
@@ -167,7 +168,3 @@ include(CMakePackageConfigHelpers)
 write_basic_package_version_file(${{CMAKE_CURRENT_BINARY_DIR}}/{x}-config-version.cmake COMPATIBILITY ExactVersion)
 install(FILES ${{CMAKE_CURRENT_BINARY_DIR}}/{x}-config-version.cmake DESTINATION ${{CMAKE_INSTALL_LIBDIR}}/cmake/{x})
 """
-
-
-def _cmake_config(library: Library) -> str:
-    return f"# {SPDX}\ninclude(${{CMAKE_CURRENT_LIST_DIR}}/{library.prefix}-targets.cmake)\n"

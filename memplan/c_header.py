@@ -23,7 +23,7 @@ def c_header(problem: Problem, plan: Plan, name: str = "plan") -> str:
     prefix = name.upper()
     if not re.fullmatch(r"[A-Z][A-Z0-9_]*", prefix):
         raise ConfigError(f"header: {name!r} is no C identifier; give letters, digits and _, a letter first")
-    lines = [f"/* {line} */" for line in _comment(plan)]
+    lines = [f"/* {line.replace('*/', '* /')} */" for line in describe(plan).splitlines()]  # nothing ends a comment
     lines += [f"#ifndef {prefix}_H", f"#define {prefix}_H", ""]
     for region in problem.regions:
         own = prefix if len(problem.regions) == 1 else f"{prefix}_{_identifier(region.name)}"
@@ -42,11 +42,6 @@ def c_header(problem: Problem, plan: Plan, name: str = "plan") -> str:
 
 def _identifier(name: str) -> str:
     return NO_IDENTIFIER.sub("_", name)
-
-
-def _comment(plan: Plan) -> list[str]:
-    """What is known of the plan; nothing in it ends a comment."""
-    return [line.replace("*/", "* /") for line in describe(plan).splitlines()]
 
 
 def write_header(path: Path, problem: Problem, plan: Plan) -> None:

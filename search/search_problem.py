@@ -180,16 +180,13 @@ class SearchProblem:
         """By which share the limits are exceeded, the worst of them; at most 0 where all are kept to."""
         costs = self.cost_excess(candidate)  # plans the arena, too
         try:
-            return max(costs, *(board._ram_excess(candidate) for board in self.boards))
+            return max(costs, *(board.ram_bytes(candidate) / board.limit_bytes - 1 for board in self.boards))
         except ModelError:
             return float("inf")
 
     def cost_excess(self, candidate: Candidate) -> float:
         """The same of latency and flash alone; -1 where they do not count."""
         return max(-1.0 if board.costs is None else board.costs.excess(candidate) for board in self.boards)
-
-    def _ram_excess(self, candidate: Candidate) -> float:
-        return self.ram_bytes(candidate) / self.limit_bytes - 1
 
     def fallback(self) -> Candidate:
         """What is known to fit best: the anchor, else the narrowest."""

@@ -88,7 +88,7 @@ def compile_model(
         groups = [(program, same) for program, same in groups if required & {board.name for board in same}]
     parts = [part for one, same in groups for part in _fastest(one, same, required, without, wish or Wish())]
     laid = [(laid_out(part.placed.program, part.placed.plan, part.targets, without), part.targets) for part in parts]
-    sources = {**project_sources(boards), **emit_models(laid, _hash_of(model))}
+    sources = {**project_sources(boards), **emit_models(laid, bytes.fromhex(model.sha256)[:8])}
     first = parts[0].placed
     transfers = {name: transfer for part in parts for name, transfer in part.transfers.items()}
     return Compiled(model, assignment, lowered, first.program, first.problem, first.plan, transfers, sources)
@@ -107,10 +107,6 @@ def place_arranged(
     """The same of a program that is arranged for the board's core already; `without`: names of passes to leave out."""
     part = _fastest(program, [board], {board.name}, without, wish)[0]
     return part.placed, part.transfers[board.name]
-
-
-def _hash_of(model: Model) -> bytes:
-    return bytes.fromhex(model.sha256)[:8]
 
 
 def _by_core(

@@ -64,17 +64,14 @@ def _bits_of(operand: Operand) -> int:
     return operand.bits * operand.count
 
 
-def _widest(factors: tuple[Operand, ...]) -> int:
-    return max(factor.bits for factor in factors)
-
-
 def _values(op: Operation) -> int:
     """Bits that it reads and writes besides constants."""
     return op.results * op.bits + sum(_bits_of(operand) for operand in op.operands if not operand.is_constant)
 
 
 def _priced(op: Operation, technology: Technology, is_off_chip: bool) -> OperationEnergy:
-    priced = [(count * technology.product_pj(_widest(pair)), op.nonzero(pair)) for count, pair in op.pairs if count]
+    widest = [(count, pair, max(factor.bits for factor in pair)) for count, pair in op.pairs if count]
+    priced = [(count * technology.product_pj(bits), op.nonzero(pair)) for count, pair, bits in widest]
     one_pj = sum(pj for pj, _ in priced) if op.products else op.results * technology.product_pj(op.bits)
     fetched = sum(
         factor.bits * max(count / technology.reuse, factor.count) for count, pair in op.pairs for factor in pair

@@ -187,10 +187,6 @@ def _labels(given: np.ndarray, samples: int, classes: Sequence[str], path: Path,
     return y.reshape(samples, -1) if many else y
 
 
-def _stream_size(model: Model) -> int:
-    return element_count(model.graph.shapes[model.graph.inputs[0]])
-
-
 def read_inputs(path: Path, model: Model | None = None, *, of_steps: bool = False) -> Inputs:
     """A .npz with key `x` (and `y`), with an array for each of several inputs, or with one array alone, or a .npy;
     `of_steps`: a stream may have labels (samples, steps). DataError if it is damaged or lacks them."""
@@ -221,8 +217,9 @@ def read_inputs(path: Path, model: Model | None = None, *, of_steps: bool = Fals
         if model is not None:
             outputs = element_count(model.graph.shapes[model.graph.outputs[0]])
             check_labels(str(path), y, class_count(model.graph, outputs))
-    if model is not None and model.stream and x.ndim == 2 and x[0].size == _stream_size(model):
-        x = x.reshape(len(x), *model.graph.shapes[model.graph.inputs[0]])  # a stream as it is recorded, without steps
+    shape = () if model is None or not model.stream else model.graph.shapes[model.graph.inputs[0]]
+    if shape and x.ndim == 2 and x[0].size == element_count(shape):
+        x = x.reshape(len(x), *shape)  # a stream as it is recorded, without steps
     if np.issubdtype(x.dtype, np.floating) and (np.abs(x[np.isfinite(x)]) > np.finfo(np.float32).max).any():
         raise DataError(f"{path}: 'x' holds values beyond the range of float32; scale the data")
     return Inputs(path.name, "file", hashlib.sha256(content).hexdigest(), _of_float32(x), y)

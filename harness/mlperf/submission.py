@@ -77,7 +77,8 @@ def _results(record: Mapping[str, Any], mode: str) -> str:
                 f"    Throughput: {rate} inf./sec.",
             ]
             lines += ["    Runtime requirements have been met."] if found["by_the_rules"] else []
-        lines += [f"ulp-mlperf: {RULE}", _median(found), f"ulp-mlperf: {RULE}"]
+        median = f"Median throughput is {found['median_throughput']:>10.3f} inf./sec."
+        lines += [f"ulp-mlperf: {line}" for line in (RULE, median, RULE)]
     elif mode == ACCURACY:
         value = "not to be had" if found["value"] is None else f"{found['value']:.3f}"
         top = (
@@ -93,10 +94,6 @@ def _results(record: Mapping[str, Any], mode: str) -> str:
             f"tinyhil: seconds between the edges: {found['seconds']}",
         ]
     return "\n".join(lines) + "\n"
-
-
-def _median(found: Mapping[str, Any]) -> str:
-    return f"ulp-mlperf: Median throughput is {found['median_throughput']:>10.3f} inf./sec."
 
 
 def _system(record: Mapping[str, Any]) -> dict[str, Any]:

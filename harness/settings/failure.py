@@ -33,11 +33,8 @@ def failure(error: BaseException, command: str = "run") -> tuple[str, int]:
         where = f"{error.filename}: " if error.filename else ""
         remedy = "; make room" if error.errno == errno.ENOSPC else ""
         return f"{where}{error.strerror or error}{remedy}", errors.EXIT_USAGE
-    return f"a defect of hil: {_what(error)}; please report it with {defect(error)}", errors.EXIT_DEFECT
-
-
-def _what(error: BaseException) -> str:
-    return printable(f"{type(error).__name__}: {error}".splitlines()[0], 200)
+    what = printable(f"{type(error).__name__}: {error}".splitlines()[0], 200)
+    return f"a defect of hil: {what}; please report it with {defect(error)}", errors.EXIT_DEFECT
 
 
 def defect(error: BaseException | None) -> str:

@@ -76,12 +76,8 @@ def _may_share(part: Sequence[Stage], links: Links, at: int, inner: Collection[s
     if links.readers[line] != [at] or links.makers[result] != [at] or (w.pad_y and not pads_with_code):
         return False
     neighbours = [part[by] for by in (*links.makers[line], *links.readers[result])]
-    return all(overwritten(one, links) is None for one in (*neighbours, stage)) and not _writes_over(stage)
-
-
-def _writes_over(stage: Stage) -> bool:
-    """Whether it is carried out element by element over a whole operand, which a window is not."""
-    return rows.joined_of(stage.op) is not None
+    by_element = rows.joined_of(stage.op) is not None  # over a whole operand, which a window is not
+    return not by_element and all(overwritten(one, links) is None for one in (*neighbours, stage))
 
 
 def _fewest_slots(part: Sequence[Stage], links: Links, order: Sequence[Made], at: int, most: int) -> int | None:

@@ -62,10 +62,6 @@ def _squared_distance(flat: Operands, op: Op) -> Call:
     return call
 
 
-def _float_bits(value: float) -> int:
-    return int(np.float32(value).view(np.uint32))
-
-
 def _line(*names: str) -> Maker:
     """A function in single precision with whole numbers as parameters."""
 
@@ -73,7 +69,7 @@ def _line(*names: str) -> Maker:
         if op.domain != SINGLE:
             raise Unsupported(f"kernel '{op.kernel}' of operands in the {op.domain} domain")
         inputs, data = flat.batched(op, 0)
-        first, second, *more = (_float_bits(op.params[name]) for name in names)
+        first, second, *more = (int(np.float32(op.params[name]).view(np.uint32)) for name in names)
         return Call(op.kernel, [op.params["count"], 0, first, second, op.params["shift"], *more], inputs, data)
 
     return make

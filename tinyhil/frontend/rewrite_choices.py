@@ -17,10 +17,6 @@ def _reshaped(site: Site, value: str, shape: Sequence[int], part: str) -> str:
     return site.make("Reshape", value, site.constant(part, np.array(shape), np.int64))
 
 
-def _last_reshape(site: Site, value: str, shape: Sequence[int]) -> Results:
-    return site.last("Reshape", value, site.constant("shape", np.array(shape), np.int64))
-
-
 # ---- functions
 
 
@@ -168,7 +164,7 @@ def _taken(site: Site, places: np.ndarray, shape: Sequence[int]) -> Results:
     x = site.input(0)
     flat = _reshaped(site, x, (element_count(site.shape(x)),), "flat")
     rows = site.make("Gather", flat, site.constant("places", places.reshape(-1), np.int64), axis=0)
-    return _last_reshape(site, rows, shape)
+    return site.last("Reshape", rows, site.constant("shape", np.array(shape), np.int64))
 
 
 def places_along(shape: Sequence[int], index: np.ndarray, axis: int) -> np.ndarray:

@@ -142,7 +142,8 @@ def _layer(site: Site) -> Results:
     for index in range(len(finals[0])):
         wanted = site.wants(1 + index)
         parts = [final[index] for final in finals]
-        outputs.append(_final_states(site, 1 + index, parts, by_batch) if wanted else "")
+        # (directions, batch, hidden), or batch first
+        outputs.append(_joined(site, 1 + index, parts, 1 if by_batch else 0) if wanted else "")
     return tuple(outputs[: len(site.call.outputs)])
 
 
@@ -152,11 +153,6 @@ def _all_states(site: Site, stacks: list[str], by_batch: int) -> str:
     if by_batch:
         stacks = [site.make("Transpose", stack, perm=[1, 0, 2]) for stack in stacks]
     return _joined(site, 0, stacks, axis)
-
-
-def _final_states(site: Site, output: int, parts: list[str], by_batch: int) -> str:
-    """(directions, batch, hidden), or batch first."""
-    return _joined(site, output, parts, 1 if by_batch else 0)
 
 
 def _joined(site: Site, output: int, parts: list[str], axis: int) -> str:
