@@ -92,6 +92,18 @@ def test_an_answer_computes_again_what_its_limit_asks_for(tmp_path: Path) -> Non
         assert record["verdict"] == "valid"
 
 
+def test_an_arena_that_counts_no_sample_is_as_large_beside_it(tmp_path: Path) -> None:
+    """On an Uno the sample lies in the arena: 296 B with it were planned, where 296 B without it were searched."""
+    asked = ("--model", "digits_cnn", "--formats", "fixed8", "--arena", "300", "--samples", "20", "--out", "w.yaml")
+    hil_command.record_of(hil_command.hil("search", *asked, "--evaluations", "1", "--json", cwd=tmp_path))
+    run = ("run", "--board", "uno", "--model", "digits_cnn", "--samples", "2", "--json")
+    cycles = [
+        hil_command.record_of(hil_command.hil(*run, *how, cwd=tmp_path))["latency"]["median"]
+        for how in (("--assignment", "w.yaml"), ("--format", "fixed8", "--prefer", "ram"))
+    ]
+    assert cycles[1] < cycles[0] < 1.5 * cycles[1]
+
+
 def test_the_least_ram_that_is_looked_for_is_what_a_refusal_names(tmp_path: Path) -> None:
     """`--minimize ram` and `--pareto` compute again as a limit does, and their files plan for that."""
     asked = windows(tmp_path)

@@ -17,6 +17,7 @@ from tinyhil.harness.job.zoo import find_model, zoo_names
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.search.session import write_assignment
 from tinyhil.harness.settings.config import load_boards
+from tinyhil.preference import Wish
 from tinyhil.search.engine.library import Engine
 from tinyhil.search.space import Candidate, Choice, Space, make_space
 from tinyhil.search.trial import unjudged
@@ -67,7 +68,7 @@ def test_random_assignments(board: str, name: str, family: str, engine: Engine, 
     assert source.ranges is not None
     space = make_space(zoo.graph, load_ranges(source.ranges, zoo.sha256), FAMILIES[family])
     candidate = drawn(space, len(name))
-    write_assignment(tmp_path / "widths.yaml", space, unjudged(candidate), "balanced")
+    write_assignment(tmp_path / "widths.yaml", space, unjudged(candidate), Wish())
     shape = (SAMPLES.get(board, 3), *zoo.graph.shapes[zoo.graph.inputs[0]])
     x = np.random.default_rng(7).normal(scale=0.5, size=shape).astype(np.float32)
     x[::2] *= 5  # much of this saturates

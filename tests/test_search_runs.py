@@ -22,6 +22,7 @@ from tinyhil.harness.search.again import Again
 from tinyhil.language.assignment import load_assignment
 from tinyhil.memplan.arena.floor import floor_bytes
 from tinyhil.memplan.arena.schedules import Schedules
+from tinyhil.preference import Wish
 from tinyhil.sealed import sealed
 from tinyhil.search import strategies
 from tinyhil.search.evaluator import make_examples, require_classes
@@ -178,7 +179,7 @@ def test_assignment_files_are_what_run_takes(tmp_path: Path) -> None:
 
     problem = network_problem(tmp_path, 18)
     found = search(Haunter(), problem)
-    write_assignment(tmp_path / "a.yaml", problem.space, found.best, "ram")
+    write_assignment(tmp_path / "a.yaml", problem.space, found.best, Wish("ram"))
     loaded = load_assignment(tmp_path / "a.yaml", problem.space.graph)
     for group, choice in zip(problem.space.groups, found.best.candidate, strict=True):
         assert loaded.format_of(group.members) == choice.format

@@ -21,6 +21,7 @@ from tinyhil.harness.search.task import write_assignment
 from tinyhil.harness.train.after_search import Afterwards, alternate, require_trainable
 from tinyhil.harness.train.session import TrainRequest
 from tinyhil.language.assignment import Assignment, load_assignment
+from tinyhil.preference import Wish
 from tinyhil.search.evaluator import Evaluator, NumpyExecutor, Score, make_examples
 from tinyhil.search.memory import UNLIMITED
 from tinyhil.search.search_problem import SearchProblem
@@ -46,7 +47,7 @@ def found(path: Path, *clipped: tuple[str, ...]) -> SimpleNamespace:
         )
         for number, names in enumerate(clipped)
     )
-    write_assignment(path, SPACE, trials[0], "ram")
+    write_assignment(path, SPACE, trials[0], Wish("ram"))
     request, record = SearchRequest("digits_mlp"), {"assignment_file": str(path), "accuracy": None}
     answer = SimpleNamespace(best=trials[0], trials=trials)
     return SimpleNamespace(request=request, record=record, space=SPACE, found=answer)

@@ -12,7 +12,8 @@ PREFERENCES = (BALANCED, LATENCY, RAM, LEAST)
 class Wish:
     """What counts, whether samples arrive while others are computed, whether each must lie in one slot and outlive its
     inference there, and how many bytes arena and input may take, if that was said. `arena_bytes`: where the arena would
-    take more, as little as possible is computed again; a search has found that it then takes no more."""
+    take more, as little as possible is computed again; a search has found that it then takes no more, with the sample
+    where it lies there, or without it (`input_apart`)."""
 
     prefer: str = BALANCED
     overlapped: bool = False
@@ -20,6 +21,7 @@ class Wish:
     keeps_input: bool = False
     ram_bytes: int | None = None
     arena_bytes: int | None = None
+    input_apart: bool = False
 
 
 def planned_by(prefer: str | None) -> str:

@@ -24,6 +24,7 @@ from tinyhil.harness.job.job import Request, open_model
 from tinyhil.harness.measure.run import run as run_request
 from tinyhil.harness.search.session import write_assignment
 from tinyhil.harness.settings.config import load_boards
+from tinyhil.preference import Wish
 from tinyhil.search.engine.cache import ArrayCache
 from tinyhil.search.engine.library import Engine, load_engine
 from tinyhil.search.evaluator import Evaluator, NumpyExecutor, Score, make_examples
@@ -135,7 +136,7 @@ def per_program(space: Space, candidates: Sequence[Candidate]) -> float:
     with tempfile.TemporaryDirectory() as folder:
         for number, candidate in enumerate(candidates):
             path = Path(folder) / f"{number}.yaml"
-            write_assignment(path, space, unjudged(candidate), "balanced")
+            write_assignment(path, space, unjudged(candidate), Wish())
             request = Request("host", MODEL, assignment=path, results=Path(folder))
             outcome = run_request(request, boards, Path(folder) / "cache", lambda line: None, lambda *_: None)
             total += sum(outcome.wall_seconds[stage] for stage in ("compile", "build", "stream"))

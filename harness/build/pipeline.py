@@ -196,6 +196,8 @@ def _compile(
         able = [board for board in boards if _may_hold(program, board)]
         sharing = [board for board in able if belongs_in_arena(program, part.transfers.get(board.name))]
     if sharing:
+        if wish.arena_bytes is not None and wish.input_apart:
+            wish = replace(wish, arena_bytes=wish.arena_bytes + program.tensors[program.input].size_bytes)
         within = _planned(program.with_input_in_arena(), sharing, required, without, wish, again=True)
         parts = [within, part.without(within.transfers)]
     fitted = {name for part in parts for name in part.transfers}

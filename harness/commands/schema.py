@@ -76,11 +76,12 @@ def _assignment() -> Schema:
     from dataclasses import fields
 
     from tinyhil.formats import FORMATS
-    from tinyhil.language.assignment import MOST_OFFSET, Conditions
+    from tinyhil.language.assignment import KINDS, MOST_OFFSET, Conditions
 
     named = {"type": "string", "description": "a number format, see hil formats", "examples": [f.name for f in FORMATS]}
     kinds = {
-        one.name: {"type": "integer" if one.name == "calibrated_samples" else "string"} for one in fields(Conditions)
+        one.name: {"type": {int: "integer", bool: "boolean"}.get(KINDS.get(one.name, str), "string")}
+        for one in fields(Conditions)
     }
     offset = {"type": "integer", "minimum": -MOST_OFFSET, "maximum": MOST_OFFSET}
     properties = {

@@ -138,7 +138,8 @@ def preferred(
 def wish_for(assignment: Path | None, prefer: str | None = None) -> Wish:
     """What counts in planning, and for how many bytes of arena products are computed again: `prefer`, else as the
     assignment file says."""
-    return Wish(preference_of(assignment, prefer), arena_bytes=None if prefer else _found(assignment).arena)
+    found = Conditions() if prefer else _found(assignment)
+    return Wish(preference_of(assignment, prefer), arena_bytes=found.arena, input_apart=bool(found.input_apart))
 
 
 def _found(assignment: Path | None) -> Conditions:
@@ -158,18 +159,19 @@ def say_other_ranges(assignment: Path | None, ranges: Ranges, say: Say) -> None:
     )
 
 
-def conditions(ranges: Ranges, prefer: str | None = None, arena: int | None = None) -> Conditions:
+def conditions(ranges: Ranges, wish: Wish | None = None) -> Conditions:
     """Under which an answer found with these ranges holds."""
     source = ranges.source
     count, digest = source.get("samples"), source.get("sha256")
     return Conditions(
-        prefer,
+        None if wish is None else wish.prefer,
         ranges.by,
         str(source["name"]) if "name" in source else None,
         count if isinstance(count, int) else None,
         str(digest) if digest is not None else None,
         metadata.version("tinyhil"),
-        arena,
+        None if wish is None else wish.arena_bytes,
+        True if wish is not None and wish.arena_bytes is not None and wish.input_apart else None,
     )
 
 

@@ -9,7 +9,6 @@ from tinyhil.harness.build.board_image import build_firmware, compile_for
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.stack_depth import stack_bound
 from tinyhil.harness.search.task import Task
-from tinyhil.preference import Wish
 from tinyhil.search.trial import Trial
 
 
@@ -20,7 +19,7 @@ def require_fit(task: Task, trial: Trial, assignment: Path) -> Image:
     assert boards is not None
     try:
         chosen = task.problem.space.assignment(trial.candidate)
-        wish = Wish(task.request.prefer, arena_bytes=task.schedule_limit(trial))
+        wish = task.wish(trial)
         compiled = compile_for(board, boards, task.opened.model, chosen, task.ranges, wish)
         image = build_firmware(compiled, board, cache_dir=task.cache_dir, log=lambda line: None)
     except DoesNotFit as error:

@@ -327,7 +327,7 @@ def _record(
     rows = []
     for number, point in enumerate(points, 1):
         path = folder / f"{number}.yaml"
-        write_assignment(path, task.problem.space, point.trial, task.request.prefer, task.schedule_limit(point.trial))
+        write_assignment(path, task.problem.space, point.trial, task.wish(point.trial))
         rows.append(_row(task, number, path, point))
     figures, examples = held_out(task, points[0].trial.candidate), task.problem.evaluator.examples
     return {

@@ -16,7 +16,7 @@ def relaxed(task: Task, found: Found, measured: tuple[Measured, ...]) -> tuple[F
     """The same answer in the arena that its own stack and static data leave, if it keeps the limits there and is
     faster."""
     best, objective = found.best, task.request.minimize
-    if objective is not None or len(measured) != 1 or not task.whole or task.schedule_limit(best) is None:
+    if objective is not None or len(measured) != 1 or not task.whole or task.wish(best).arena_bytes is None:
         return found, measured
     left = task.ram_bytes - (measured[0].total_bytes or task.ram_bytes)
     arena = best.ram_bytes + left

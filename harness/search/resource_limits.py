@@ -122,7 +122,7 @@ class Meter:
     def _arena(self, candidate: Candidate) -> int | None:
         """The bytes of arena for which it computes products again; None if it does not, or can not be made at all."""
         with suppress(ModelError):
-            return self.task.schedule_limit(unjudged(candidate))
+            return self.task.wish(unjudged(candidate)).arena_bytes
         return None
 
     def confirm(self, candidate: Candidate) -> bool:

@@ -213,9 +213,9 @@ def _searched(task: Task) -> SearchOutcome:
     record["tried"] = as_tried(found.trials, meters[0].costs(request.limits) if meters else None)
     stem = task.stem(task.ram_bytes)
     out = request.out or task.folder / f"{stem}.yaml"
-    scheduled = task.schedule_limit(found.best)
-    record["computes_again"] = scheduled is not None
-    write_assignment(out, task.problem.space, found.best, request.prefer, scheduled)
+    wish = task.wish(found.best)
+    record["computes_again"] = wish.arena_bytes is not None
+    write_assignment(out, task.problem.space, found.best, wish)
     record["assignment_file"] = str(out)
     built, over_limit = _built(task, found.best, measured, out) if task.board is not None else ({}, "")
     record |= built
@@ -345,7 +345,7 @@ def _record(task: Task, found: Found, boards: tuple[Measured, ...]) -> dict[str,
         "ram_limit_bytes": limit if task.whole else None,
         "arena_bytes": best.ram_bytes,
         "arena_limit_bytes": None if task.whole else limit,
-        "prefer": task.request.prefer if task.schedule_limit(best) is None else None,
+        "prefer": task.request.prefer if task.wish(best).arena_bytes is None else None,
         **held_out(task, best.candidate),
         "latency_us": None if measured is None else measured.latency_us,
         **_accelerator(task, best.candidate),

@@ -127,12 +127,14 @@ class Task:
         counts = self.request.costs and self.request.port is None and chip is not None and chip.emulator is not None
         return max(asked, min(MOST_TIMED, TIMED_PRODUCTS // _products(self.problem.space))) if counts else asked
 
-    def schedule_limit(self, trial: Trial) -> int | None:
-        """The bytes of arena for which products of an answer are computed again; None where none are."""
+    def wish(self, trial: Trial) -> Wish:
+        """What the memory of an answer is planned for, and within how many bytes of arena products are computed again,
+        if any are; `--arena` counts the sample nowhere."""
         problem, candidate = self.problem, trial.candidate
         planned = trial.ram_bytes or problem.planned_bytes(candidate)  # of what is only profiled nobody has said
         within = problem.limit_bytes - problem.beside_bytes(candidate)
-        return problem.memory.schedule_limit(candidate, planned, within)
+        again = problem.memory.schedule_limit(candidate, planned, within)
+        return Wish(self.request.prefer, arena_bytes=again, input_apart=self.request.arena is not None)
 
     @property
     def key(self) -> str:
@@ -455,7 +457,7 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
         as_named(thin.y, task.opened.model.classes),
         calibration,
         log,
-        lambda path, space, trial: write_assignment(path, space, trial, request.prefer, task.schedule_limit(trial)),
+        lambda path, space, trial: write_assignment(path, space, trial, task.wish(trial)),
         task.say,
     )
 
@@ -465,9 +467,8 @@ def placed(program: Program, ram_bytes: int | None, prefer: str, without: Collec
     return chosen(program, Wish(prefer), ram_bytes, without, budget=PlanBudget(nodes=PLAN_NODES))
 
 
-def write_assignment(path: Path, space: Space, trial: Trial, prefer: str, arena_bytes: int | None = None) -> None:
-    """What `hil run --assignment` takes, with the conditions under which the limits are kept. `arena_bytes`: for which
-    products are computed again."""
+def write_assignment(path: Path, space: Space, trial: Trial, wish: Wish) -> None:
+    """What `hil run --assignment` takes, with the conditions under which the limits are kept."""
     import yaml
 
     chosen = space.assignment(trial.candidate)  # values that no group holds have its default in the search as well
@@ -477,7 +478,7 @@ def write_assignment(path: Path, space: Space, trial: Trial, prefer: str, arena_
     }
     if chosen.offsets:
         content["offsets"] = dict(chosen.offsets)
-    content["found"] = conditions(space.ranges, prefer, arena_bytes).as_yaml()
+    content["found"] = conditions(space.ranges, wish).as_yaml()
     replace_text(path, yaml.safe_dump(content, sort_keys=False))
 
 

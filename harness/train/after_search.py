@@ -26,6 +26,7 @@ from tinyhil.harness.search.session import SearchOutcome
 from tinyhil.harness.search.task import write_assignment
 from tinyhil.harness.search.tuning import TEACHER
 from tinyhil.harness.train.session import TrainOutcome, TrainRequest, require_torch
+from tinyhil.preference import Wish
 from tinyhil.search.space import Candidate
 
 ALL = 1.0  # of samples that are moved the model's scores are known, labels only guessed
@@ -143,7 +144,7 @@ def assignments(searched: SearchOutcome, count: int) -> list[tuple[Path, int]]:
         own = path
         if whole != best.candidate:
             own = path.with_name(f"{path.stem}.trained{number or ''}{path.suffix}")
-            write_assignment(own, searched.space, replace(trial, candidate=whole), searched.request.prefer)
+            write_assignment(own, searched.space, replace(trial, candidate=whole), Wish(searched.request.prefer))
         found[whole] = own, trial.ram_bytes
     return list(found.values())
 

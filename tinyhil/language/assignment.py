@@ -23,7 +23,7 @@ from tinyhil.preference import PREFERENCES
 
 MOST_OFFSET = 32
 MIXED = "mixed"
-WHOLE = frozenset({"calibrated_samples", "arena"})  # of the conditions those that are numbers
+KINDS: dict[str, type] = {"calibrated_samples": int, "arena": int, "input_apart": bool}  # of conditions but texts
 KEYS = frozenset({"default", "values", "offsets", "found"})
 Chosen = TypeVar("Chosen", str, int)
 
@@ -53,8 +53,8 @@ class Assignment:
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """How an assignment was found: what memory was planned for, how ranges were cut, on which samples (their name,
-    number and SHA-256), by which version, and for how many bytes of `arena` products are computed again. None: the file
-    does not say."""
+    number and SHA-256), by which version, and for how many bytes of `arena` products are computed again; `input_apart`:
+    these do not hold the sample, wherever the board may have it. None: the file does not say."""
 
     prefer: str | None = None
     calibrate_by: str | None = None
@@ -63,6 +63,7 @@ class Conditions:
     calibrated_sha256: str | None = None
     tinyhil: str | None = None
     arena: int | None = None
+    input_apart: bool | None = None
 
     def as_yaml(self) -> dict[str, Any]:
         """What there is to write under `found`."""
@@ -83,7 +84,7 @@ def _agreed(given: Mapping[str, Chosen], group: Iterable[str], what: str) -> Cho
 def load_conditions(path: Path) -> Conditions:
     """What an assignment file says of how it was found; ConfigError for what no search writes."""
     given = _content(path).get("found") or {}
-    kinds = {one.name: int if one.name in WHOLE else str for one in fields(Conditions)}
+    kinds = {one.name: KINDS.get(one.name, str) for one in fields(Conditions)}
     if not isinstance(given, dict) or not set(given) <= set(kinds):
         raise ConfigError(f"assignment file {path}: 'found' may say {', '.join(kinds)} only; leave it out to choose")
     for name, value in given.items():
