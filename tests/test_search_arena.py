@@ -92,6 +92,17 @@ def test_an_answer_computes_again_what_its_limit_asks_for(tmp_path: Path) -> Non
         assert record["verdict"] == "valid"
 
 
+def test_a_format_for_all_tensors_computes_again_as_the_answer_may(tmp_path: Path) -> None:
+    """fixed8 takes 708 B as it is planned, 598 B with products computed again: it is within 700 B, and no mixture of
+    more is its better."""
+    options = ("--board", "uno", "--model", "digits_cnn", "--formats", "fixed8,fixed16", "--samples", 60)
+    asked = ("search", *options, "--evaluations", 8, "--ram", 700, "--json")
+    found = hil_command.record_of(hil_command.hil(*asked, cwd=tmp_path))
+    plain = next(one for one in found["uniform"] if one["format"] == "fixed8")
+    assert (plain["keeps_limits"], plain["computes_again"]) == (True, True)
+    assert found["ram_bytes"] <= plain["ram_bytes"] <= 700
+
+
 def test_an_arena_that_counts_no_sample_is_as_large_beside_it(tmp_path: Path) -> None:
     """On an Uno the sample lies in the arena: 296 B with it were planned, where 296 B without it were searched."""
     asked = ("--model", "digits_cnn", "--formats", "fixed8", "--arena", "300", "--samples", "20", "--out", "w.yaml")

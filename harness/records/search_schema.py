@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import Field
 
 from tinyhil.fields import Amount, Count, Part, Real, Share, Text, Whole, Word
+
+
+def shown_name(row: Mapping[str, Any]) -> str:
+    """What a row of the table beside the answer is called: its format, and how it stands to the limits."""
+    again = ", products computed again" if row.get("computes_again") else ""
+    return row["format"] + again + ("" if row.get("keeps_limits", True) else " (beyond the limits)")
 
 
 class UniformFormat(Part):
@@ -14,6 +23,7 @@ class UniformFormat(Part):
     format: Word
     reason: Text | None
     keeps_limits: bool = True
+    computes_again: bool = False
     quality: Share | None = None
     searched_disagreements: Count | None = None
     accuracy: Share | None = None

@@ -259,7 +259,8 @@ def _decisions(record: RecordLike) -> str:
     if found["confusion"]:
         drawn = charts.confusion(found["confusion"], names)
         matrix = f"<div><h4>Confusion</h4>{chart(drawn, 'confusion matrix')}</div>"
-    worst = f"<div><h4>Furthest from float</h4>{worst_samples(found['worst'], names)}</div>" if found["worst"] else ""
+    title = "Furthest from float, changed decisions first"
+    worst = f"<div><h4>{title}</h4>{worst_samples(found['worst'], names)}</div>" if found["worst"] else ""
     return f'<div class="two">{matrix}{worst}</div>'
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tinyhil.harness.records.search_schema import shown_name
 from tinyhil.harness.report import charts
 from tinyhil.harness.report.html import Cell, chart, escape, number, pairs, section, table
 from tinyhil.harness.report.sentence import search_sentence
@@ -96,17 +97,15 @@ def _uniform(record: Mapping[str, Any]) -> str:
     titles = ("format", "arena B", "RAM B", "worst latency µs", "flash B", "searched", "differ from float", "accuracy")
     points = record.get("points")
     if points is None:
-        again = ", products computed again" if record.get("computes_again") else ""
         searched = {"searched_disagreements": (record.get("search") or {}).get("disagreements")}
-        rows = [_row(f"the answer{again}", {**record, **searched})]
+        rows = [_row(shown_name({**record, "format": "the answer"}), {**record, **searched})]
     else:
         rows = [_row(f"point {point['number']}", point) for point in points]
     for uniform in record["uniform"]:
-        beyond = "" if uniform.get("keeps_limits", True) else " (beyond the limits)"
         if uniform.get("reason"):
             rows.append((Cell(uniform["format"], note=uniform["reason"]), *[number(None)] * 7))
             continue
-        rows.append(_row(uniform["format"] + beyond, uniform))
+        rows.append(_row(shown_name(uniform), uniform))
     return table(titles, rows)
 
 

@@ -29,7 +29,7 @@ from tinyhil.harness.search.offering import (
 )
 from tinyhil.harness.search.pareto import ParetoOutcome, Sweep, front_of, swept_over
 from tinyhil.harness.search.phases import OutOfTime, began
-from tinyhil.harness.search.relaxed import relaxed
+from tinyhil.harness.search.replanned import relaxed, within_limit
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.resource_limits import Meter, anchored, as_tried, limited, make_meters
 from tinyhil.harness.search.rounds import minimized, search_once, searched_on_device
@@ -193,8 +193,8 @@ def _searched(task: Task) -> SearchOutcome:
     over = interrupted or task.phases.seconds_left(request.seconds) == 0.0
     if not over:
         beside = (*beside, *(task.phases.in_time(request.seconds, partial(together, task, found, beside)) or ()))
-    if not over:
         found, measured = relaxed(task, found, measured)
+        beside = task.phases.in_time(request.seconds, partial(within_limit, task, beside, found.best)) or beside
     own = found.best
     found, measured = undominated(task, found, measured, beside)
     replaced = None if found.best is own else own

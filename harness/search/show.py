@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from tinyhil.harness.records.band import us_text
+from tinyhil.harness.records.search_schema import shown_name
 from tinyhil.harness.settings.progress import Progress, progress_on
 from tinyhil.preference import planned_by
 
@@ -133,14 +134,13 @@ def _beside(r: dict[str, Any]) -> Any:
     board = ("board",) if several else ()
     for title in ("format", *board, "arena B", "RAM B", "latency us", "flash B", "searched", "differ", "accuracy"):
         table.add_column(title, justify="left" if title in ("format", "board") else "right")
-    again = ", products computed again" if r.get("computes_again") else ""
-    answer = {**r, "format": f"the answer{again}", "keeps_limits": True}
+    answer = {**r, "format": "the answer", "keeps_limits": True}
     answer["searched_disagreements"] = r["search"]["disagreements"]
     for row in (answer, *r["uniform"]):
         if "arena_bytes" not in row:
             table.add_row(row["format"], f"not possible: {row['reason']}")
             continue
-        name = row["format"] + ("" if row["keeps_limits"] else " (beyond the limits)")
+        name = shown_name(row)
         for at, known in enumerate(row.get("boards") or [None]):
             needs = row if known is None else {**row, **known, "ram_bytes": known["total_bytes"]}
             numbers = [needs[field] for field in ("arena_bytes", "ram_bytes", "latency_us", "flash_bytes")]

@@ -376,7 +376,8 @@ def as_records(task: Task, found: Sequence[Uniform]) -> list[dict[str, Any]]:
         if one.trial is not None:
             figures, known = held_out(task, one.trial.candidate), one.measured
             board = known[0] if known else None
-            record |= {"arena_bytes": one.trial.ram_bytes, "keeps_limits": keeps(task, one)}
+            again = task.wish(one.trial).arena_bytes is not None
+            record |= {"arena_bytes": one.trial.ram_bytes, "keeps_limits": keeps(task, one), "computes_again": again}
             record["quality"] = one.trial.quality  # on the search's samples
             record["searched_disagreements"] = one.trial.score.disagreements
             record |= {name: figures[name] for name in ("accuracy", "disagreements")}

@@ -1,0 +1,56 @@
+"""Plans for the arena that the limit of RAM leaves, once the board has said what lies beside it: before, that was known
+of another assignment. As few products as the limit asks for are computed again, and no format exceeds it that would
+keep it so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tinyhil.errors import BuildError
+from tinyhil.harness.search.device import Measured
+from tinyhil.harness.search.task import Task, make_bench
+from tinyhil.harness.search.uniform import Uniform, keeps
+from tinyhil.search.search_loop import Found
+from tinyhil.search.trial import Trial, TrialLog
+
+
+def relaxed(task: Task, found: Found, measured: tuple[Measured, ...]) -> tuple[Found, tuple[Measured, ...]]:
+    """The same answer with fewer products computed again, if it keeps the limits and is faster."""
+    if len(measured) != 1 or task.request.minimize is not None or task.wish(found.best).arena_bytes is None:
+        return found, measured
+    other = _anew(task, found.best, measured[0])
+    if other is None or other[1].needs[1] >= measured[0].needs[1]:
+        return found, measured
+    return replace(found, best=other[0]), (other[1],)
+
+
+def within_limit(task: Task, beside: Sequence[Uniform], best: Trial) -> tuple[Uniform, ...]:
+    """The uniform formats, those that differ no more than the `best` and exceed the RAM as they are planned, with
+    products computed again, where that keeps the limits."""
+    return tuple(_tightened(task, one, best) for one in beside)
+
+
+def _tightened(task: Task, one: Uniform, best: Trial) -> Uniform:
+    if one.trial is None or len(one.on_all) != 1 or keeps(task, one):
+        return one
+    if one.trial.score.disagreements > best.score.disagreements or not task.request.computes_again:
+        return one
+    other = _anew(task, one.trial, one.on_all[0])
+    return one if other is None else replace(one, trial=other[0], measured=(other[1],))
+
+
+def _anew(task: Task, trial: Trial, known: Measured) -> tuple[Trial, Measured] | None:
+    """In the arena that its own stack and static data leave; None where that is no other plan, or breaks a limit."""
+    if not task.whole or known.total_bytes is None:
+        return None
+    arena = trial.ram_bytes + task.ram_bytes - known.total_bytes
+    room = replace(task.problem, limit_bytes=arena + task.problem.beside_bytes(trial.candidate))
+    other = replace(trial, ram_bytes=room.planned_bytes(trial.candidate))
+    if other.ram_bytes > arena or other.ram_bytes == trial.ram_bytes:
+        return None
+    try:
+        measured = make_bench(task, TrialLog(None, task.problem.space, "")).measure(other)
+    except BuildError:  # more stack than there is room for
+        return None
+    return (other, measured) if measured.fits(task.ram_bytes, task.request.limits) else None
