@@ -73,7 +73,7 @@ def main() -> None:
     (HERE / "data").mkdir(exist_ok=True)
     x, y = windows(900, seed=1)
     save(train(x, y), HERE / "models" / "vibration.onnx")
-    np.savez_compressed(HERE / "data" / "train.npz", x=x[:150])
+    np.savez_compressed(HERE / "data" / "train.npz", x=x[:150], y=y[:150])
     x_test, y_test = windows(60, seed=2)
     np.savez_compressed(HERE / "data" / "test.npz", x=x_test, y=y_test)
 
