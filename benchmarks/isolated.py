@@ -27,7 +27,7 @@ def isolated(folder: Path) -> Iterator[Network]:
     yield _network(folder, *_depthwise(16, 10, 5), boards=(*BOARDS, *FEW))
     for sizes in ((1, 8, 8, 3), (3, 6, 12, 3), (1, 6, 16, 5)):
         yield _network(folder, *_small_planes(*sizes), boards=(*BOARDS, *FEW))
-    for made in (_inside(1, 8, 10), _inside(6, 12, 1), _tiny(12, 6)):
+    for made in (_inside(1, 8, 10), _inside(6, 12, 1), _tiny(12, 6), _classifier(13, 16, 3), _classifier(64, 24, 10)):
         yield _network(folder, *made, boards=(*BOARDS, *FEW))
 
 
@@ -148,6 +148,20 @@ def _tiny(inputs: int, hidden: int) -> tuple[str, Sequence[NodeProto], Shapes, t
     ]
     weights = {"one": (inputs, hidden), "b1": (hidden,), "two": (hidden, 3), "b2": (3,)}
     return f"tiny {inputs} and {hidden}", nodes, weights, (inputs,)
+
+
+def _classifier(inputs: int, hidden: int, classes: int) -> tuple[str, Sequence[NodeProto], Shapes, tuple[int, ...]]:
+    """As scikit-learn's perceptrons are exported, behind their Scaler: sums apart, shares at the end."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "one"], ["a"]),
+        helper.make_node("Add", ["a", "b1"], ["b"]),
+        helper.make_node("Relu", ["b"], ["c"]),
+        helper.make_node("MatMul", ["c", "two"], ["d"]),
+        helper.make_node("Add", ["d", "b2"], ["e"]),
+        helper.make_node("Softmax", ["e"], ["y"], axis=-1),
+    ]
+    weights = {"one": (inputs, hidden), "b1": (hidden,), "two": (hidden, classes), "b2": (classes,)}
+    return f"classifier of {inputs}, {hidden} and {classes}", nodes, weights, (inputs,)
 
 
 def _network(
