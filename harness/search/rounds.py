@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -17,6 +17,7 @@ from tinyhil.search.costs import Limits
 from tinyhil.search.search_loop import Budget, Found, search
 from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.slim import slimmed
+from tinyhil.search.space import Candidate
 from tinyhil.search.trial import Trial, TrialLog
 
 MOST_ROUNDS = 6
@@ -55,7 +56,18 @@ def searched_on_device(
 ) -> tuple[Found, tuple[Measured, ...]]:
     """Search under `limits` and measure the finalists on every board; again with what was learnt from them while none
     keeps to those `required`. Meters (none: only RAM counts) and limits are one of each board.
-    Infeasible if no search keeps to the RAM."""
+    Infeasible if no search keeps to the RAM, or nothing to a limit."""
+    try:
+        return _in_rounds(task, meters, limits, required, tag)
+    except Infeasible:
+        if instead := _timed_for_refusal(task, meters, required):
+            return instead
+        raise
+
+
+def _in_rounds(
+    task: Task, meters: Sequence[Meter], limits: Sequence[Limits], required: Sequence[Limits], tag: str
+) -> tuple[Found, tuple[Measured, ...]]:
     request, totals = task.request, [side.ram_bytes if side.whole else None for side in task.sides]
     rams = [side.arena_bytes for side in task.sides]
     count, needed = request.finalists if request.on_device or request.every else 1, list[int]()
@@ -149,20 +161,41 @@ def _measured_before(
 ) -> tuple[Found, tuple[Measured, ...]]:
     """The best of the assignments that were measured and kept to the limits."""
     problem = joined(task, meters, limits, rams)
-    trials = []
-    for number, run in enumerate(meters[0].costs(limits[0]).runs):
-        if problem.fits(run.candidate):
-            score = problem.evaluator.score(problem.program(run.candidate))
-            ram = problem.planned_bytes(run.candidate)
-            trials.append(Trial(number, run.candidate, "full", ram, True, score))
-    sides = [within(*each) for each in zip(task.sides, rams, strict=True)]
-    benches = [make_bench(side, TrialLog(None, problem.space, "")) for side in sides]
-    best = sorted(trials, key=lambda trial: trial.rank)[:FITTING]
-    fitting = decide(benches, best, [side.ram_bytes if side.whole else None for side in task.sides], limits)
+    profiled = (run.candidate for run in meters[0].costs(limits[0]).runs)
+    fitting = _keeping(task, problem, filter(problem.fits, profiled), limits, rams)
     if not fitting:
         raise refusal(task, meters, limits, rams)
     task.say("search: the answers of all rounds exceed a limit; this is the best assignment measured that does not")
     return replace(found, best=fitting[0][0]), fitting[0][1]
+
+
+def _timed_for_refusal(
+    task: Task, meters: Sequence[Meter], limits: Sequence[Limits]
+) -> tuple[Found, tuple[Measured, ...]] | None:
+    """What was timed to name the least latency, and is within the limits: estimates were against it."""
+    if len(meters) != 1 or limits[0].latency_us is None:
+        return None
+    rams = [side.arena_bytes for side in task.sides]
+    timed = [candidate for candidate, us in meters[0].confirmed.items() if us <= limits[0].latency_us]
+    fitting = _keeping(task, joined(task, meters, limits, rams), timed, limits, rams)
+    if not fitting:
+        return None
+    best, measured = fitting[0]
+    return Found(best, (best,), task.phases.evaluations, task.phases.searching(), True), measured
+
+
+def _keeping(
+    task: Task, problem: SearchProblem, candidates: Iterable[Candidate], limits: Sequence[Limits], rams: Sequence[int]
+) -> list[tuple[Trial, tuple[Measured, ...]]]:
+    """The best of these by agreement, as far as boards say that they keep the limits."""
+    trials = []
+    for number, candidate in enumerate(candidates):
+        score, ram = problem.evaluator.score(problem.program(candidate)), problem.planned_bytes(candidate)
+        trials.append(Trial(number, candidate, "full", ram, True, score))
+    sides = [within(*each) for each in zip(task.sides, rams, strict=True)]
+    benches = [make_bench(side, TrialLog(None, problem.space, "")) for side in sides]
+    totals = [side.ram_bytes if side.whole else None for side in task.sides]
+    return decide(benches, sorted(trials, key=lambda trial: trial.rank)[:FITTING], totals, limits)
 
 
 def minimized(task: Task, meters: Sequence[Meter], objective: str) -> tuple[Found, tuple[Measured, ...]]:
