@@ -147,7 +147,7 @@ class BoardUnderTest:
 
     def check(self, model: str | Path, **options: Any) -> Record:
         """As `run`, and nothing may differ from the model's golden record; --hil-update writes it."""
-        from tinyhil.harness.measure.golden import check_or_update, describe
+        from tinyhil.harness.measure.golden import check_or_update, describe, said_of
 
         order = self._order(model, options)
         with _in_one_line():
@@ -159,7 +159,7 @@ class BoardUnderTest:
                 resets=self.config.getoption("--hil-resets"),
                 update=self.config.getoption("--hil-update"),
             )
-        self._report(found.record, found.path, found.differences)
+        self._report(found.record, found.path, said_of(found))
         if found.missing:
             pytest.fail(f"{found.path}: no golden record yet; write it: pytest --hil-update", pytrace=False)
         failing = [difference for difference in found.differences if difference.fails]

@@ -133,9 +133,10 @@ def test_a_retrained_model_fails_and_says_what_that_means(held: Path) -> None:
         if array.dtype == np.float32:
             weights.CopyFrom(numpy_helper.from_array(-0.9 * array, weights.name))
     onnx.save(model, path)
-    code, said = run_pytest(held, *ON_THE_UNO)
+    code, said = run_pytest(held, *ON_THE_UNO, "--hil-summary", "s.md")
     assert code == 1
     assert "model: another file" in said
+    assert re.search(r"outputs changed: [1-9]\d* of \d+ samples", (held / "s.md").read_text())
     for figure in (
         "median cycles",
         "RAM at worst B",

@@ -114,6 +114,21 @@ def test_what_does_not_keep_the_limit_is_no_answer(tmp_path: Path) -> None:
     assert not record["search"]["finished"]
 
 
+def test_where_no_time_is_left_to_build_a_measured_format_is_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a limit of all RAM: what no board has run may need more of it. The time is over as somebody interrupts."""
+    given = SearchRequest("digits_mlp", board="uno", samples=20, ram=600, formats="fixed8", results=tmp_path / "a")
+    narrow = searched(given, Interrupting())[0].record["ram_bytes"]
+    watch = Interrupting(8)
+    left = Phases.seconds_left
+    monkeypatch.setattr(Phases, "seconds_left", lambda self, n: 0.0 if watch.left is None else left(self, n))
+    both = {"ram": narrow, "formats": "fixed8,posit8es1", "results": tmp_path / "b", "seconds": 9999.0}
+    outcome, said = searched(replace(given, **both), watch)
+    assert "on no board was run what the search has found; fixed8 for all tensors keeps them" in said
+    assert outcome.record["ram_bytes"] == narrow
+
+
 @pytest.mark.every_cell
 @pytest.mark.parametrize("limit", ["ram", "arena"])
 @pytest.mark.parametrize("board", [None, "uno"])

@@ -30,7 +30,7 @@ from tinyhil.harness.records.figures import figures
 from tinyhil.harness.records.partial import writing
 from tinyhil.harness.records.render import as_text, summary
 from tinyhil.harness.records.schema import read_record
-from tinyhil.harness.records.side_by_side import Row, changes
+from tinyhil.harness.records.side_by_side import EQUAL, Row, changes
 from tinyhil.harness.records.verdict import invalid_because
 from tinyhil.harness.settings.config import Boards
 from tinyhil.harness.settings.limits import AtLeast, OneOf, require
@@ -312,6 +312,15 @@ def measure_physical(
             return record, None
     timing.store(record, bench.root / "results")
     return record, differences
+
+
+def said_of(found: Checked) -> list[str]:
+    """What differs, one line each; of another model its figures before and now, too."""
+    lines = [str(difference) for difference in found.differences]
+    if any(difference.what == "model" for difference in found.differences):
+        rows = (row for row in summary(found.rows) if row.status != EQUAL)
+        lines += [f"{row.what}: {row.before} -> {row.now}" if row.before else f"{row.what}: {row.now}" for row in rows]
+    return lines
 
 
 def describe(found: Checked, remedy: str = "") -> str:

@@ -41,7 +41,7 @@ def compare(before: Figures, now: Figures, history: Sequence[float] = ()) -> lis
     invalid = [("before", before), ("now", now)]
     found = [Difference("verdict", f"{name}: invalid: {f.invalid}") for name, f in invalid if f.invalid]
     if before.model_sha256 != now.model_sha256:
-        return [*found, Difference("model", "another file: its figures stand beside each other, nothing is held")]
+        return [*found, Difference("model", "another file: none of its figures is held to those before")]
     common = min(len(before.inputs), len(now.inputs))
     if before.inputs[:common] == now.inputs[:common]:
         found += _per_sample("outputs", before.outputs[:common], now.outputs[:common])

@@ -259,7 +259,9 @@ def _built(task: Task, best: Trial, measured: Sequence[Measured], assignment: Pa
         images = task.phases.in_time(task.request.seconds, build)
     if not images:
         if not measured:
-            task.say("search: no time is left to build the firmware; `hil run --assignment` does, and says if it fits")
+            task.say(
+                "search: no time is left to build the firmware; `hil run --assignment` does, and says what it takes"
+            )
         return {}, ""
     found, over = {"flash_bytes": images[0].flash_bytes}, ""
     for side, image in zip(task.sides, images, strict=True) if not measured else ():
@@ -303,16 +305,18 @@ def _accelerator(task: Task, candidate: Candidate) -> dict[str, Any]:
 
 def _best_so_far(task: Task) -> tuple[Task, Found, tuple[Measured, ...], tuple[Uniform, ...]]:
     """As `_left`, as what a search has found, with what boards have said of it; and the formats for all tensors that
-    were judged on the same samples. What a board has shown to exceed a limit is no answer where one of these keeps
-    it."""
+    were judged on the same samples. What a board has shown to exceed a limit, or can not be built in time where RAM
+    is limited, is no answer where one of these keeps it."""
     known = tuple(task.phases.beside)
     asked, best = _left(task)
     beside = known if asked is task else ()
     found = Found(best, (best,), task.phases.evaluations, task.phases.searching(), False)
     measured = task.phases.measured.get(best.candidate, ()) if asked is task else ()
     known_of = (one for one in beside if one.trial is not None and one.trial.candidate == best.candidate)
-    if not measured and any(one.on_all and not keeps(task, one) for one in known_of):
-        instead = uniform_instead(task, beside)
+    is_over = task.phases.seconds_left(task.request.seconds) == 0.0
+    unknown = task.request.ram is not None and is_over  # no time is left to build it
+    if not measured and (unknown or any(one.on_all and not keeps(task, one) for one in known_of)):
+        instead = uniform_instead(task, beside, "on no board was run what the search has found")
         if instead is not None:
             return asked, replace(instead[0], finished=False), instead[1], beside
     return asked, found, measured, beside

@@ -318,14 +318,16 @@ def say_simpler(task: Task, best: Trial, measured: tuple[Measured, ...], others:
             return
 
 
-def uniform_instead(task: Task, others: Sequence[Uniform]) -> tuple[Found, tuple[Measured, ...]] | None:
+def uniform_instead(
+    task: Task, others: Sequence[Uniform], why: str = "no other assignment was found within the limits"
+) -> tuple[Found, tuple[Measured, ...]] | None:
     """Where a search gave up, the best uniform format that was measured on all boards and keeps the limits: stacks
-    differ between assignments, so that its arena may be larger than what another one would leave."""
+    differ between assignments, so that its arena may be larger than what another one would leave. `why`: it is said."""
     fitting = [(one.trial.rank, one.trial, one) for one in others if one.trial and one.on_all and keeps(task, one)]
     if not fitting:
         return None
     _, trial, best = min(fitting, key=lambda each: each[0])
-    task.say(f"search: no other assignment was found that keeps the limits; {best.format} for all tensors does")
+    task.say(f"search: {why}; {best.format} for all tensors keeps them")
     return Found(trial, (trial,), 0.0, 0.0, True), best.on_all
 
 
