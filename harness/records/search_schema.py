@@ -101,6 +101,7 @@ class Searched(Part):
     command: Text | None = None
     assignment_file: Text | None = None
     formats: list[Text] = Field(default_factory=list)
+    weights: list[Text] = Field(default_factory=list)  # formats for weights alone
     seed: Whole | None = None
 
 

@@ -146,7 +146,8 @@ def _row(name: str, found: Mapping[str, Any]) -> tuple[Cell, ...]:
 def _provenance(record: Mapping[str, Any], source: str) -> str:
     rows = [("record", source), ("finished", record.get("utc")), ("assignment", record.get("assignment_file"))]
     rows += [(f"point {point['number']}", point["assignment_file"]) for point in record.get("points") or ()]
-    rows += [("formats on offer", ", ".join(record.get("formats") or ())), ("seed", record.get("seed"))]
+    offered, weights = (", ".join(record.get(name) or ()) for name in ("formats", "weights"))
+    rows += [("formats on offer", offered), ("for weights alone", weights or None), ("seed", record.get("seed"))]
     command = record.get("command")
     return pairs((name, value) for name, value in rows if value is not None) + (
         f"<pre>{escape(command)}</pre>" if command else ""

@@ -349,6 +349,7 @@ def _record(
         "model": task.request.model,
         "command": task.command,
         "formats": list(task.problem.space.formats),
+        "weights": list(task.problem.space.weights),
         "seed": task.request.seed,
         **here(),
     }

@@ -370,6 +370,7 @@ def _record(task: Task, found: Found, boards: tuple[Measured, ...]) -> dict[str,
         "command": task.command,
         "options": asdict(strategy) if is_dataclass(strategy) else {},
         "formats": list(task.problem.space.formats),
+        "weights": list(task.problem.space.weights),
         "seed": task.request.seed,
         **here(),
     }
