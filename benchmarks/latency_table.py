@@ -37,6 +37,7 @@ from tinyhil.harness.fit.features import (
     CALL,
     IMAGE,
     LIBRARY,
+    OTHER,
     code_features,
     flash_constants,
     operation_features,
@@ -65,6 +66,7 @@ FLOORS = {CALL: 10.0, IMAGE: 0.0} | dict.fromkeys(ADDITIONS, 0.0)
 OF_BEST_LOOP = 0.7  # the least of a convolution's product as a share of what the best loop known takes
 AT_ONCE = {"cortex-m7": 2.0}  # instructions in a cycle
 LEAST, LEAST_BYTES = 0.5, 16.0
+LEAST_SHARE = 0.01  # of an image's cycles, from which on it tells a cost
 FEWEST = 5  # images whose stack speaks for a core; of fewer those of a similar one count, too
 SHOWN = ("cycles_band", "code_band", "beside_bytes", "beside_floats_bytes", "copied_code")
 Operations = tuple[tuple[Mapping[str, float], float], ...]  # features and cycles
@@ -272,6 +274,14 @@ def band(
     return [math.floor(1000 * min(low, *seen)) / 1000, math.ceil(1000 * max(high, *seen)) / 1000]
 
 
+def _told(costs: dict[str, float], rows: list[Row]) -> dict[str, float]:
+    """The costs without those of kernels of their own that are next to nothing in each image, which says nothing."""
+    told = {name for name in costs if not name.startswith(OTHER)}
+    for row in rows:
+        told.update(name for name, count in row.features.items() if count * costs[name] >= LEAST_SHARE * row.value)
+    return {name: cost for name, cost in costs.items() if name in told}
+
+
 def _turn(core: str) -> int:
     """Cores whose costs stand alone first."""
     return [*SIMILAR].index(core) if core in SIMILAR else -1
@@ -296,7 +306,7 @@ def table(found: list[Point], others: Mapping[str, dict[str, Any]]) -> dict[str,
         cores[core] = {
             "images": len(own),
             "networks": len({point.network for point in own}),
-            "cycles": dict.fromkeys(ADDITIONS, 0.0) | fitted(times, cycles, time, like.weight),
+            "cycles": dict.fromkeys(ADDITIONS, 0.0) | _told(fitted(times, cycles, time, like.weight), times),
             "cycles_band": band(times, cycles, time, like.weight),
             "code_bytes": fitted(codes, code_bytes, code, like.weight),
             "code_band": band(codes, code_bytes, code, like.weight),
