@@ -274,12 +274,12 @@ def band(
     return [math.floor(1000 * min(low, *seen)) / 1000, math.ceil(1000 * max(high, *seen)) / 1000]
 
 
-def _told(costs: dict[str, float], rows: list[Row]) -> dict[str, float]:
+def _measurable(costs: dict[str, float], rows: list[Row]) -> dict[str, float]:
     """The costs without those of kernels of their own that are next to nothing in each image, which says nothing."""
-    told = {name for name in costs if not name.startswith(OTHER)}
+    counted = {name for name in costs if not name.startswith(OTHER)}
     for row in rows:
-        told.update(name for name, count in row.features.items() if count * costs[name] >= LEAST_SHARE * row.value)
-    return {name: cost for name, cost in costs.items() if name in told}
+        counted.update(name for name, count in row.features.items() if count * costs[name] >= LEAST_SHARE * row.value)
+    return {name: cost for name, cost in costs.items() if name in counted}
 
 
 def _turn(core: str) -> int:
@@ -306,7 +306,7 @@ def table(found: list[Point], others: Mapping[str, dict[str, Any]]) -> dict[str,
         cores[core] = {
             "images": len(own),
             "networks": len({point.network for point in own}),
-            "cycles": dict.fromkeys(ADDITIONS, 0.0) | _told(fitted(times, cycles, time, like.weight), times),
+            "cycles": dict.fromkeys(ADDITIONS, 0.0) | _measurable(fitted(times, cycles, time, like.weight), times),
             "cycles_band": band(times, cycles, time, like.weight),
             "code_bytes": fitted(codes, code_bytes, code, like.weight),
             "code_band": band(codes, code_bytes, code, like.weight),
