@@ -23,6 +23,7 @@ from tinyhil.harness.report.sentence import against_sentence
 
 FOLDER = Path(__file__).parent
 POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"
+DIFFERS = ("outputs changed", "largest output change")  # which are of both records
 APART_SAYS = "What may not be compared says why."
 EXTRA = "a page of records needs the package vl-convert-python; type: pip install 'tinyhil[report]'"
 
@@ -78,8 +79,11 @@ def _against(record: Mapping[str, Any], other: Mapping[str, Any] | None) -> str:
     said = f'<p class="verdict">{escape(against_sentence(record, other))}</p>'
     gates = [f"{'fails' if one.fails else 'note'}: {one}" for one in differences(other, record)]
     said += "<p>By the gates of <code>hil compare</code>:</p>" if gates else ""
-    said += f"<ul>{''.join(f'<li>{escape(gate)}</li>' for gate in gates)}</ul>" if gates else ""
-    rows = shown_rows(changes(other, record))
+    items = "".join(f"<li>{escape(gate)}</li>" for gate in gates)
+    said += f'<ul class="gates">{items}</ul>' if gates else ""
+    rows = [
+        row for row in shown_rows(changes(other, record)) if row.why or row.what in DIFFERS or (row.before and row.now)
+    ]
     return section("Against", said + as_html(f"{title_of(other)} → {title_of(record)}", rows), APART_SAYS)
 
 
