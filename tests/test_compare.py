@@ -318,12 +318,15 @@ def test_a_board_that_is_too_small_does_not_keep_the_others_from_their_records(t
     check_failure(done, 4, "1 of 2 orders do not fit", logs=True)
     assert "results/golden/uno/wide-fixed16.json: no record: uno: " in done.stdout
     assert [path.parent.name for path in (tmp_path / "results/golden").rglob("*.json")] == ["host"]
+    for asked in (("results/golden/host",), ("--golden", "results/golden/host")):
+        assert "wide-fixed16.json: holds" in hil("golden", "check", *asked, cwd=tmp_path).stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
         (["check"], 2, "no golden records"),
+        (["check", "empty"], 2, "empty: no golden records"),
         (["update"], 2, "no golden records"),
         (["update", "--model", "fastgrnn_har"], 2, "--board"),
         (["check", "bad.json"], 2, "not a record of this version"),
@@ -333,6 +336,7 @@ def test_a_board_that_is_too_small_does_not_keep_the_others_from_their_records(t
 def test_golden_commands_that_can_not_work(arguments: list[str], code: int, words: str, tmp_path: Path) -> None:
     write_tiny_model(tmp_path / "tiny.onnx")
     (tmp_path / "bad.json").write_text('{"raw": {}}')
+    (tmp_path / "empty").mkdir()
     check_failure(hil("golden", *arguments, cwd=tmp_path), code, words)
 
 

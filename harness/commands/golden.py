@@ -58,9 +58,9 @@ def check(
     from tinyhil.harness.settings.own_project import golden_folder
 
     place = folder or golden_folder()
-    chosen = list(paths) or find_golden(place)
+    chosen = find_golden(*(paths or (place,)))
     if not chosen:
-        raise _none_in(place)
+        raise _none_in(paths[0] if paths else place)
     bench = Bench(read_boards(boards_file, bench_file), default_cache_dir(), lambda line: None, **options)
     failures = 0
     for path in chosen:
@@ -121,9 +121,9 @@ def update(
         if options["samples"] is None:  # not fewer than the record that is replaced
             orders = {path: with_samples_of(path, order) for path, order in orders.items()}
     else:
-        orders = {path: order_at(path, bench, anew=True) for path in list(paths) or find_golden(place)}
+        orders = {path: order_at(path, bench, anew=True) for path in find_golden(*(paths or (place,)))}
     if not orders:
-        raise _none_in(place)
+        raise _none_in(paths[0] if paths else place)
     too_large = 0
     for path, order in orders.items():
         try:

@@ -51,7 +51,11 @@ def report(
     found = [read_any(path) for path in records]
     runs = [record for record in found if "strategy" not in record]
     if len(runs) < len(found) and (md or csv_ or trace or overlay):
-        raise click.UsageError("--md, --csv, --trace and --overlay are of runs; a search has a page")
+        searches = ", ".join(str(path) for path, record in zip(records, found, strict=True) if "strategy" in record)
+        said = f"--md, --csv, --trace and --overlay are of runs; a page alone shows the search in {searches}"
+        if not runs:
+            raise click.UsageError(said)
+        say(said)
     if md is not None:
         write_result(md, exports.as_markdown(runs))
     if csv_ is not None:

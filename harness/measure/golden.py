@@ -235,9 +235,10 @@ def with_samples_of(path: Path, order: Order) -> Order:
     return replace(order, samples=read_golden(path)[0].samples) if path.is_file() else order
 
 
-def find_golden(folder: Path) -> list[Path]:
-    """All golden records below a folder."""
-    return sorted(folder.glob("*/*.json"))
+def find_golden(*places: Path) -> list[Path]:
+    """These golden records, and all below those that are folders, of one board or of all; none of what is not there."""
+    files = [place for place in places if place.is_file()]
+    return [*files, *sorted(path for place in places for form in ("*.json", "*/*.json") for path in place.glob(form))]
 
 
 def check_golden(path: Path, bench: Bench, samples: int | None = None) -> Checked:
