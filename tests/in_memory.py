@@ -1,12 +1,13 @@
 """What a run of the tests writes beside the cache lies in memory, where there is room for it.
 
 Hundreds of projects of 175 files each, and the compilers' own files: a disk's journal takes the system twice as long.
-Removed at the end, unless a test has failed.
+Removed at the end; if a test has failed, by a later run.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import shutil
 import tempfile
@@ -14,7 +15,7 @@ from pathlib import Path
 
 MEMORY = Path("/dev/shm")
 ROOM_BYTES = 4 << 30  # 0.7 GB are written
-VARIABLE = "TESTS_FILES"  # of all workers of a run
+NAME, VARIABLE = "hil-tests", "TESTS_FILES"  # of all workers of a run
 
 
 def has_room() -> bool:
@@ -31,9 +32,26 @@ def has_room() -> bool:
 def begin() -> None:
     """Once a run, by whoever comes first; who has said where temporary files belong is obeyed."""
     if VARIABLE not in os.environ and "TMPDIR" not in os.environ and has_room():
-        os.environ[VARIABLE] = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="hil-tests-", dir=MEMORY)
+        with contextlib.suppress(FileNotFoundError):  # another run is clearing, too
+            clear()
+        prefix = f"{NAME}-{os.getpid()}-"
+        os.environ[VARIABLE] = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix=prefix, dir=MEMORY)
         tempfile.tempdir = None
-        atexit.register(lambda: shutil.rmtree(os.environ.get(VARIABLE, ""), ignore_errors=True))
+        atexit.register(end, os.getpid())
+
+
+def clear() -> None:
+    """Of runs that failed or were killed the last one's files stay."""
+    found = {path: os.path.getmtime(path) for path in MEMORY.glob(f"{NAME}-*-*") if path.exists()}
+    for path in sorted(found, key=lambda path: found[path])[:-1]:
+        if not Path("/proc", path.name.split("-")[-2]).exists():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def end(owner: int) -> None:
+    """Not by a process that was forked from the one that began."""
+    if os.getpid() == owner and VARIABLE in os.environ:
+        shutil.rmtree(os.environ[VARIABLE], ignore_errors=True)
 
 
 def keep() -> str:
