@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tinyhil.compiler.calibrate import calibrate, load_ranges, save_ranges
 from tinyhil.compiler.columns import REACH
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ModelError
+from tinyhil.formats import named
 from tinyhil.frontend.load import load_model
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.graph import Graph
@@ -110,11 +112,21 @@ def test_a_scaler_is_left_to_the_host(tmp_path: Path) -> None:
 )
 def test_a_classifier_is_its_layers(fmt: str, wanted: list[str], tmp_path: Path) -> None:
     """Exporters write biases as sums apart and shares as Softmax, whose exponentials are integers in int8, too."""
-    g = fitted("network", "wine", tmp_path)
-    program = lower(g, Assignment(fmt), calibrate(g, data("wine")[0], {}))
+    g = fitted("network", "digits", tmp_path)
+    program = lower(g, Assignment(fmt), calibrate(g, data("digits")[0], {}))
     assert [name for name in kernels(program) if not name.startswith("convert")] == wanted
     shares = program.tensors[program.output].format
     assert fmt == "fixed8" or shares.grid == (1 / 256, -128.0)
+
+
+def test_a_product_whose_format_the_model_states_stays_one(tmp_path: Path) -> None:
+    """Its bias is added to what is rounded as the model says."""
+    g = fitted("network", "digits", tmp_path)
+    first = next(node for node in g.nodes if node.op == "MatMul")
+    ranges = calibrate(g, data("digits")[0], {})
+    for pinned, sums in (({}, 0), ({first.outputs[0]: named("int8").fit(1.0)}, 1)):
+        program = lower(replace(g, pinned=pinned), Assignment("int8"), ranges)
+        assert sum(name.startswith("sum_affine") for name in kernels(program)) == sums
 
 
 def test_beyond_the_thresholds_nothing_is_lost(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def _bias_behind(graph: Graph, product: Node, uses: Counter[str]) -> Node | None
     """What adds a number for each output to `product`, whose only reader it is."""
     (value,) = product.outputs
     for node in graph.nodes:
-        if node.op == "Add" and value in node.inputs and uses[value] == 1:
+        if node.op == "Add" and value in node.inputs and uses[value] == 1 and value not in graph.pinned:
             other = node.inputs[1 - node.inputs.index(value)]
             is_alike = graph.shapes[node.outputs[0]] == graph.shapes[value]
             of_outputs = (

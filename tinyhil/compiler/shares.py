@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tinyhil.language.graph import Graph, Node
+from tinyhil.ops.affine_softmax import RESULT
 from tinyhil.ops.operator import attr, axis_of
 
-LARGEST = 255 / 256  # 0..LARGEST in 8 bits is that grid
+LARGEST = 255 * RESULT[0]  # 0..LARGEST in 8 bits is that grid
 
 
 def shares_of_one(graph: Graph, groups: Iterable[tuple[str, ...]]) -> frozenset[str]:
