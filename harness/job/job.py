@@ -171,7 +171,7 @@ def conditions(ranges: Ranges, wish: Wish | None = None) -> Conditions:
         str(digest) if digest is not None else None,
         metadata.version("tinyhil"),
         None if wish is None else wish.arena_bytes,
-        True if wish is not None and wish.arena_bytes is not None and wish.input_apart else None,
+        None if wish is None else wish.input_apart or None,
     )
 
 

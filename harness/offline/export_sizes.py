@@ -9,13 +9,12 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
 
 from tinyhil.codegen.exported_library import CALLER, Library
 from tinyhil.errors import BuildError, DoesNotFit
+from tinyhil.harness.build import elf_symbols
 from tinyhil.processes import run
 
 SHF_WRITE, SHF_ALLOC = 0x1, 0x2
@@ -159,8 +158,7 @@ def sizes_of(program: Path) -> Sizes:
     flash = ram = 0
     with program.open("rb") as stream:
         elf = ELFFile(stream)
-        symbols = cast("SymbolTableSection", elf.get_section_by_name(".symtab")).iter_symbols()
-        filled = {symbol["st_shndx"] for symbol in symbols if symbol["st_size"]}
+        filled = {symbol.section for symbol in elf_symbols.entries(elf) if symbol.size_bytes}
         for number, section in enumerate(elf.iter_sections()):
             is_empty = section["sh_type"] == "SHT_NOBITS" and number not in filled
             if section["sh_flags"] & SHF_ALLOC and not is_empty:

@@ -348,7 +348,7 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
         (Limits(flash_bytes=limits.flash_bytes), limits.flash_bytes, "B of flash", "--flash", 1.0),
     )
     request = meter.task.request
-    within = f" with {ram_bytes} B of arena" if request.ram is not None or request.arena is not None else ""
+    arena = f" with {ram_bytes} B of arena" if request.ram is not None or request.arena is not None else ""
     for limit, asked, unit, option, slack in alone:
         if asked is None:
             continue
@@ -367,8 +367,8 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
         is_slower = option == "--latency-us" and request.prefer in (RAM, LEAST)
         faster = ", or --prefer latency, which takes more RAM" if is_slower else ""
         return Infeasible(
-            f"search: {asked:,.0f} {unit} are not feasible on {meter.task.board.name}{within}, the "
-            f"least found is {value:,.0f}{_mean(meter, limit, candidate)}: {_parts(meter, limit, candidate)}; "
+            f"search: {asked:,.0f} {unit} are not feasible on {meter.task.board.name}{arena}, "
+            f"the least found is {value:,.0f}{_mean(meter, limit, candidate)}: {_parts(meter, limit, candidate)}; "
             f"try {option} {enough}{faster}",
             (option, enough),
         )
@@ -377,7 +377,7 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
     feasible = [f"{asked:,.0f} {unit}" for _, asked, unit, _, _ in alone if asked is not None]
     return Infeasible(
         f"search: {' and '.join(feasible)} are feasible alone on {meter.task.board.name}, but no assignment was found "
-        f"that keeps to them{within}; raise one of them"
+        f"that keeps to them{arena}; raise one of them"
     )
 
 

@@ -193,11 +193,12 @@ def _searched(task: Task) -> SearchOutcome:
     over = interrupted or task.phases.seconds_left(request.seconds) == 0.0
     if not over:
         beside = (*beside, *(task.phases.in_time(request.seconds, partial(together, task, found, beside)) or ()))
-        found, measured = relaxed(task, found, measured)
+        relax = partial(relaxed, task, found, measured)
+        found, measured = task.phases.in_time(request.seconds, relax) or (found, measured)
         beside = task.phases.in_time(request.seconds, partial(within_limit, task, beside, found.best)) or beside
     own = found.best
     found, measured = undominated(task, found, measured, beside)
-    replaced = None if found.best is own else own
+    replaced = None if found.best.candidate == own.candidate else own
     found, measured = with_earlier(task, found, measured, is_over=over)
     say_simpler(task, found.best, measured, beside)
     with task.phases.of("evaluating held-out samples"):

@@ -134,7 +134,8 @@ class Task:
         planned = trial.ram_bytes or problem.planned_bytes(candidate)  # of what is only profiled nobody has said
         within = problem.limit_bytes - problem.beside_bytes(candidate)
         again = problem.memory.schedule_limit(candidate, planned, within)
-        return Wish(self.request.prefer, arena_bytes=again, input_apart=self.request.arena is not None)
+        apart = again is not None and self.request.arena is not None
+        return Wish(self.request.prefer, arena_bytes=again, input_apart=apart)
 
     @property
     def key(self) -> str:

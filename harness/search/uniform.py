@@ -288,8 +288,9 @@ def undominated(
     if best[1].candidate != found.best.candidate:
         chosen = f"{found.best.ram_bytes} B of arena, {found.best.score.disagreements} differ"
         task.say(f"search: {what} is no worse than what the search chose ({chosen}): it is the answer")
-        found = replace(found, best=best[1])
-    return found, best[2]
+    elif best[1].ram_bytes == found.best.ram_bytes:
+        return found, best[2]
+    return replace(found, best=best[1]), best[2]
 
 
 def _limited(task: Task) -> str:
