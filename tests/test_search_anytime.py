@@ -168,7 +168,7 @@ def test_going_on_keeps_the_better_answer(board: str | None, ram: int, tmp_path:
     assert worst.found.best.score.disagreements > best.found.best.score.disagreements  # else nothing is shown here
     again, said = searched(request, Interrupting(1))
     assert again.found.best.candidate == best.found.best.candidate
-    assert "the answer found earlier is no worse than what the search chose" in said
+    assert "the answer is that found earlier: no worse than what the search had chosen" in said
     assert out.read_text() == file
     for figure in ("arena_bytes", "ram_bytes", "disagreements"):
         assert again.record[figure] == best.record[figure]
@@ -295,9 +295,13 @@ def test_an_interrupted_profile_leaves_what_was_measured(tmp_path: Path) -> None
 def test_no_second_is_left_for_anything_but_an_answer(tmp_path: Path) -> None:
     """`--seconds` counts from the beginning: what remains to do is to evaluate an answer that fits."""
     request = SearchRequest("digits_mlp", 50, samples=100, seconds=1e-6, results=tmp_path)
-    outcome, _ = searched(request, Interrupting())
+    outcome, said = searched(request, Interrupting())
     assert len(outcome.found.trials) == 1
     assert outcome.found.best.fits
+    shown = {row["format"] for row in outcome.record["uniform"]}
+    missing = [name for name in outcome.space.formats if name not in shown]
+    assert missing
+    assert f"--seconds were over before {', '.join(missing)} for all tensors" in said
     assert not outcome.record["sensitivity"]["tensors"]
     assert [row["format"] for row in outcome.record["uniform"]] == list(outcome.space.formats[:1])
 

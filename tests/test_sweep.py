@@ -76,6 +76,9 @@ def test_every_cell_is_computed_once(tmp_path: Path) -> None:
     assert all(row["bit_exact"] and row["samples"] == 4 and row["exit_code"] == 0 for row in rows)
     markdown = (tmp_path / "table.md").read_text()
     assert markdown.count("✅ valid") == 4
+    for row in rows[2:]:  # a format for all tensors that stands for what the strategy chose has its name
+        assert row["replaced"] in (None, *row["formats"])
+        assert (f"{row['strategy']}: {row['replaced']} for all" in markdown) == (row["replaced"] is not None)
     page = (tmp_path / "report.html").read_text()
     assert page.count('class="sortable"') >= 5
     assert page.count("<article") == 6, "a run each, and two searches"

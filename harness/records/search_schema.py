@@ -112,8 +112,9 @@ class Answer(Part):
 
 
 class Replaced(Part):
-    """A strategy's own answer, in whose place a format for all tensors stands that is no worse."""
+    """A strategy's own answer, in whose place a format for all tensors stands that is no worse: `by`."""
 
+    by: Text = ""  # not said by earlier versions
     arena_bytes: Count
     disagreements: Count
     error: Amount

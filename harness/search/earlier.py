@@ -35,7 +35,7 @@ def with_earlier(
         why = _doubt(task, earlier, measured)
         best = found.best
         if not why:
-            found, measured = undominated(task, found, measured, (earlier,), NAME)
+            found, measured = undominated(task, found, measured, (earlier,), "that found earlier")
         elif trial.candidate != best.candidate and trial.score.disagreements < best.score.disagreements:
             task.say(f"search: {NAME}, {trial.score.disagreements} differ from float, no longer counts: {why}")
     if key == task.key:

@@ -208,7 +208,7 @@ def _searched(task: Task) -> SearchOutcome:
         task.say(
             f"search: on held-out samples {lost}: a run of it is degraded; raise a limit, or offer other --formats"
         )
-    record["replaced"] = None if replaced is None else _replaced(task, replaced)
+    record["replaced"] = None if replaced is None else _replaced(task, replaced, found.best)
     record["held_out_latency_us"] = None if over or not measured else _held_out_latency_us(task, found.best)
     record["sensitivity"] = sensitivity_of(task, ask=not over)
     record["tried"] = as_tried(found.trials, meters[0].costs(request.limits) if meters else None)
@@ -228,10 +228,11 @@ def _searched(task: Task) -> SearchOutcome:
     return SearchOutcome(request, task.problem.space, found, len(examples), examples.float_accuracy, record, measured)
 
 
-def _replaced(task: Task, own: Trial) -> dict[str, Any]:
+def _replaced(task: Task, own: Trial, best: Trial) -> dict[str, Any]:
     """The strategy's own answer, where a format for all tensors is no worse."""
     written = task.problem.space.assignment(own.candidate)
     return {
+        "by": task.problem.space.assignment(best.candidate).default,
         "arena_bytes": own.ram_bytes,
         "disagreements": own.score.disagreements,
         "error": own.score.loss,

@@ -177,6 +177,8 @@ def _costs(r: dict[str, Any], minimize: str | None) -> dict[str, str]:
     limit = "" if r["latency_limit_us"] is None else f" of {us_text(r['latency_limit_us'])}"
     if r["latency_us"] is None and (limit or minimize == "latency"):
         lines["latency"] = f"unknown (no board has run it){limit}"
+    elif r["latency_us"] is None and r["flash_bytes"] is not None:
+        lines["latency"] = "not counted with --arena; hil run --assignment counts it"
     if r["latency_us"] is not None:
         known = "modelled" if "crossbars" in r else _worst_of(r)
         lines["latency"] = f"{us_text(r['latency_us'])}{limit} ({known})"

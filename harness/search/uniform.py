@@ -53,11 +53,13 @@ def uniforms(task: Task) -> tuple[Uniform, ...]:
     log = trial_log(task, f"uniform/{task.stem(task.ram_bytes)}")
     known = {trial.number: trial for trial in log.read()}
     log.start(list(known.values()))
-    found = []
-    for at, name in enumerate(task.problem.space.formats):
+    found: list[Uniform] = []
+    names = task.problem.space.formats
+    for at, name in enumerate(names):
         try:
             one = _evaluated(task, log, known.get(at), at, name)
         except OutOfTime:
+            task.say(f"search: --seconds were over before {', '.join(names[at:])} for all tensors")
             break
         found.append(one if task.measures else _with_first_answer(task, one))
         if task.measures and one.trial is not None:
@@ -286,8 +288,8 @@ def undominated(
         if good and (own := key(trial, other.on_all)) <= best[0]:
             best, what = (own, trial, other.on_all), name or f"{other.format} for all tensors"
     if best[1].candidate != found.best.candidate:
-        chosen = f"{found.best.ram_bytes} B of arena, {found.best.score.disagreements} differ"
-        task.say(f"search: {what} is no worse than what the search chose ({chosen}): it is the answer")
+        chosen = f"with {found.best.ram_bytes} B of arena and {found.best.score.disagreements} that differ"
+        task.say(f"search: the answer is {what}: no worse than what the search had chosen, {chosen}")
     elif best[1].ram_bytes == found.best.ram_bytes:
         return found, best[2]
     return replace(found, best=best[1]), best[2]

@@ -23,13 +23,13 @@ FIRST = TITLES.index(FIGURES[0])
 @dataclass(frozen=True, slots=True)
 class Row:
     """A cell with what became of it. `folder`: where its files are. `record` None: it failed before there was one.
-    `replaced`: whether a format for all tensors stands in place of what the strategy chose."""
+    `replaced`: the format for all tensors that stands in place of what the strategy chose."""
 
     cell: Cell
     outcome: Mapping[str, Any]
     folder: Path
     record: Mapping[str, Any] | None
-    replaced: bool = False
+    replaced: str | None = None
 
     @classmethod
     def of(cls, cell: Cell, outcome: Mapping[str, Any], folder: Path) -> Row:
@@ -37,9 +37,10 @@ class Row:
         record, search, replaced = outcome.get("record"), outcome.get("search"), None
         if search is not None:
             with suppress(OSError, ValueError, AttributeError):  # of another version, or cut off
-                replaced = json.loads((folder / search).read_text(encoding="utf-8")).get("replaced")
+                own = json.loads((folder / search).read_text(encoding="utf-8")).get("replaced")
+                replaced = None if own is None else own.get("by") or "one format"
         read = None if record is None else read_record(folder / record, Run)
-        return cls(cell, outcome, folder, read, replaced is not None)
+        return cls(cell, outcome, folder, read, replaced)
 
     @property
     def exit_code(self) -> int:
@@ -80,7 +81,7 @@ class Row:
             " (emulated)" if self.record and self.record["emulator"] and "@" not in cell.board else ""
         )
         formats, strategy = ", ".join(cell.formats), cell.strategy or ""
-        strategy += ": one format for all" if self.replaced else ""
+        strategy += f": {self.replaced} for all" if self.replaced else ""
         return (cell.model, board, formats, strategy, self.prefer or "", *figures, self.result)
 
     def as_json(self) -> dict[str, Any]:
