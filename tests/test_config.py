@@ -15,7 +15,7 @@ from tinyhil.harness.settings.config import Boards, BoardSpec, load_boards, pars
 
 ROOT = Path(__file__).resolve().parent.parent
 CHIP = """chips:
-  tiny: {core: avr, machine: -mmcu=tiny, flash_bytes: 100, ram_bytes: 50, stack_reserve_bytes: 10, clock_hz: 1000,
+  tiny: {core: avr, machine: -mmcu=tiny, flash_bytes: 100, ram_bytes: 50, stack_reserve_bytes: 10, clock_hz: 16000000,
          compiler: avr-gcc, load: hex, tick: cycles, uart: {name: U}}
 """
 BOARD = "title: T, chip: tiny, reset: on_open, upload: none"

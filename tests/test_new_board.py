@@ -181,6 +181,12 @@ def test_environments_are_those_of_the_microcontrollers() -> None:
             "chips.mine.clock_hz: 480000000, but the firmware of stm32h747 sets up",
         ),
         ("like: stm32l4r5, clock_hz: 80000000", "chips.mine.clock_hz: 80000000, but the firmware of stm32l4r5 sets up"),
+        (
+            "like: atmega328p, ram_bytes: 8192",
+            "chips.mine.ram_bytes: 8192, but it is emulated as atmega328p, which has",
+        ),
+        ("like: stm32g0b1, flash_bytes: 524289", "chips.mine.flash_bytes: 524289, but it is emulated as stm32g0b1"),
+        ("like: atmega328p, clock_hz: 1000000", "at 1 MHz the nearest is 125,000 (+8.5 %); give baud: 9600"),
         ("like: stm32l4r5, ram_bytes: 1024", "ram_bytes 1024: the reserve for the stack (stack_reserve_bytes, 2048)"),
     ],
 )

@@ -315,6 +315,8 @@ def _boards(content: Content, source: Path) -> Boards:
     return Boards(source=source, entries=entries)
 
 
+MOST_BAUD_ERROR = 0.042  # either side, that eight bits tolerate
+USUAL_BAUD = (1_000_000, 500_000, 250_000, 115_200, 57_600, 38_400, 19_200, 9_600, 4_800, 2_400, 1_200, 300)
 REMEDY = "; give that, or leave clock_hz out: another clock needs a firmware/hal/ of its own"
 
 
@@ -327,6 +329,7 @@ def _contradictions(own: Content, chips: dict[Name, ChipSpec], root: yaml.Node) 
             known = " or ".join(map(str, clocks))
             why = f"chips.{name}.clock_hz: {model.clock_hz}, but the firmware of {model.hal} sets up {known}{REMEDY}"
             faults.append((*mark(root, ("chips", name, "clock_hz")), why))
+        faults += [(*mark(root, ("chips", name, key)), why) for key, why in _more_than_emulated(name, model, shipped)]
     for name, entry in own.boards.items():
         chip = chips.get(entry.chip)
         if chip is None:
@@ -340,9 +343,41 @@ def _contradictions(own: Content, chips: dict[Name, ChipSpec], root: yaml.Node) 
             known = " or ".join(chip.supplies) or "none"
             why = f"boards.{name}.supply: {entry.supply!r}, but {entry.chip} lets the firmware choose {known}"
             faults.append((*mark(root, ("boards", name, "supply")), why))
+        if why := _baud_off(entry.baud, entry.clock_hz or chip.clock_hz) if chip.core == "avr" else "":
+            faults.append((*mark(root, ("boards", name, "baud")), f"boards.{name}.baud: {why}"))
         clocks = (chip.clock_hz, *chip.other_clocks_hz)
         if entry.clock_hz is not None and entry.clock_hz not in clocks:
             known = " or ".join(map(str, clocks))
             why = f"boards.{name}.clock_hz: {entry.clock_hz}, but the firmware of {entry.chip} sets up {known}{REMEDY}"
             faults.append((*mark(root, ("boards", name, "clock_hz")), why))
     return faults
+
+
+def _more_than_emulated(name: str, model: ChipSpec, shipped: ChipSpec) -> list[tuple[str, str]]:
+    """Memory that the chip has not as which this one is emulated: the key, and why."""
+    if model.emulator is None or model.emulator != shipped.emulator:
+        return []
+    sizes = ((key, getattr(model, key), getattr(shipped, key)) for key in ("ram_bytes", "flash_bytes"))
+    return [
+        (key, f"chips.{name}.{key}: {own}, but it is emulated as {model.hal}, which has {has}; give at most that")
+        for key, own, has in sizes
+        if own is not None and has is not None and own > has
+    ]
+
+
+def _baud_off(baud: int, clock_hz: int) -> str:
+    """Why an AVR at this clock can not receive at this rate (ATmega328P, sections 19.3 and 19.8: a byte tolerates
+    4.2 %); empty if it can."""
+
+    def nearest(asked: int) -> float:
+        return min((clock_hz / 8 / divider for divider in range(1, 4097)), key=lambda rate: abs(rate - asked))
+
+    def error(asked: int) -> float:
+        return nearest(asked) / asked - 1
+
+    if abs(error(baud)) <= MOST_BAUD_ERROR:
+        return ""
+    fits = next((f"; give baud: {rate}" for rate in USUAL_BAUD if abs(error(rate)) <= MOST_BAUD_ERROR), "")
+    return (
+        f"{baud}, but at {clock_hz / 1e6:g} MHz the nearest is {nearest(baud):,.0f} ({100 * error(baud):+.1f} %){fits}"
+    )
