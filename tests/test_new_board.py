@@ -183,7 +183,7 @@ def test_environments_are_those_of_the_microcontrollers() -> None:
         ("like: stm32l4r5, clock_hz: 80000000", "chips.mine.clock_hz: 80000000, but the firmware of stm32l4r5 sets up"),
         (
             "like: atmega328p, ram_bytes: 8192",
-            "chips.mine.ram_bytes: 8192, but it is emulated as atmega328p, which has",
+            "chips.mine.ram_bytes: 8192, but it is emulated as atmega328p, which",
         ),
         ("like: stm32g0b1, flash_bytes: 524289", "chips.mine.flash_bytes: 524289, but it is emulated as stm32g0b1"),
         ("like: atmega328p, clock_hz: 1000000", "at 1 MHz the nearest is 125,000 (+8.5 %); give baud: 9600"),
@@ -201,6 +201,8 @@ def test_an_avr_of_another_crystal_is_its_part_for_avrdude(tmp_path: Path) -> No
     text = "chips:\n  slow: {like: atmega328p, clock_hz: 8000000, ram_bytes: 1024}\n"
     board = "boards:\n  mini: {title: Mini, chip: slow, reset: on_open, upload: arduino}\n"
     assert boards_of(text + board, tmp_path).board("mini").part == "atmega328p"
+    own = "boards:\n  mini: {title: Mini, chip: atmega328p, clock_hz: 12000000, reset: on_open, upload: arduino}\n"
+    assert boards_of(own, tmp_path).board("mini").chip.clock_hz == 12_000_000
 
 
 def test_an_own_pico_is_flashed_by_the_drive_of_its_rom(tmp_path: Path) -> None:

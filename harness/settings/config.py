@@ -346,7 +346,7 @@ def _contradictions(own: Content, chips: dict[Name, ChipSpec], root: yaml.Node) 
         if why := _baud_off(entry.baud, entry.clock_hz or chip.clock_hz) if chip.core == "avr" else "":
             faults.append((*mark(root, ("boards", name, "baud")), f"boards.{name}.baud: {why}"))
         clocks = (chip.clock_hz, *chip.other_clocks_hz)
-        if entry.clock_hz is not None and entry.clock_hz not in clocks:
+        if entry.clock_hz is not None and chip.core not in OF_ANY_CLOCK and entry.clock_hz not in clocks:
             known = " or ".join(map(str, clocks))
             why = f"boards.{name}.clock_hz: {entry.clock_hz}, but the firmware of {entry.chip} sets up {known}{REMEDY}"
             faults.append((*mark(root, ("boards", name, "clock_hz")), why))
