@@ -216,7 +216,7 @@ def test_compare_prints_what_changed_and_exits_with_the_gate(record: dict[str, A
         (tmp_path / name / "x.json").write_text(json.dumps(content))
     assert hil("compare", "a", "a", cwd=tmp_path).stdout == "uno tiny fixed16: equal\n"
     done = hil("compare", "a", "larger", cwd=tmp_path)
-    check_failure(done, 1, "gate failed: 1 differences")
+    check_failure(done, 1, "gate failed: 1 difference between")
     assert f"FAIL flash_bytes: {record['flash_bytes']:,} -> {record['flash_bytes'] + 100:,} (+100)" in done.stdout
     check_failure(hil("compare", "a/x.json", "smaller/x.json", cwd=tmp_path), 1, "gate failed")
     fine = hil("compare", "a", "smaller", "--better-is-fine", "--json", cwd=tmp_path)

@@ -75,7 +75,8 @@ def compare(
     else:
         files.write_text(out, text + "\n")
     if failures:
-        click.echo(f"hil: gate failed: {failures} differences between {before} and {now}", err=True)
+        counted = f"{failures} difference{'s' * (failures > 1)}"
+        click.echo(f"hil: gate failed: {counted} between {before} and {now}", err=True)
         sys.exit(errors.EXIT_GATE)
 
 

@@ -14,7 +14,7 @@ from tinyhil.quoting import csv_cell, markdown
 
 COLUMNS = (
     *("board", "model", "format", "number", "name", "kernel", "output", "executions", "elements", "macs", "ticks"),
-    *("weight_bytes", "activation_bytes", "saturations", "error", "sensitivity", "accumulator_bits"),
+    *("assignment", "weight_bytes", "activation_bytes", "saturations", "error", "sensitivity", "accumulator_bits"),
 )
 COOL, WARM = "#e8f0fe", "#d93025"  # of the overlay's gradient
 FIGURES = ("samples equal", "differ from float", "accuracy", "latency", "RAM", "flash")
@@ -80,6 +80,7 @@ def _lines(record: RecordLike) -> Iterator[dict[str, Any]]:
     if [layer["name"] for layer in layers] != [operation["name"] for operation in operations]:
         measured = [None] * len(layers)
     head = {key: record[key] for key in ("board", "model", "format")}
+    head["assignment"] = formats_by(record).removeprefix(" by ")
     for layer, ticks in zip(layers, measured, strict=True):
         yield {**layer, **head, "ticks": ticks}
 

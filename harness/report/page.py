@@ -18,7 +18,7 @@ from tinyhil.harness.records.side_by_side import changes
 from tinyhil.harness.report.html import escape, section
 from tinyhil.harness.report.overview import distinct_times, overview
 from tinyhil.harness.report.run_sections import run_article
-from tinyhil.harness.report.search_sections import search_article
+from tinyhil.harness.report.search_sections import search_article, search_title
 from tinyhil.harness.report.sentence import against_sentence
 
 FOLDER = Path(__file__).parent
@@ -53,7 +53,7 @@ def make_page(paths: Sequence[Path], head: str = "", against: Path | None = None
         for (anchor, source, record), time in zip(runs, times, strict=True)
     ]
     articles += [
-        (anchor, f"search {Path(source).stem}", search_article(record, source, anchor))
+        (anchor, search_title(record, source), search_article(record, source, anchor))
         for anchor, source, record in searches
     ]
     glance = overview([(anchor, record) for anchor, _, record in runs], times) if len(runs) > 1 else ""

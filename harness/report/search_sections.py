@@ -20,7 +20,7 @@ RESOURCES = (
 
 def search_article(record: Mapping[str, Any], source: str, anchor: str) -> str:
     """The whole of one search's record."""
-    title = f"Search: {record.get('model', source)}, {record['strategy']}"
+    title = search_title(record, source)
     effort = (
         f"{record['evaluations']:g} evaluations in {record['seconds']:.1f} s; {record['samples']} held-out samples."
     )
@@ -41,6 +41,24 @@ def search_article(record: Mapping[str, Any], source: str, anchor: str) -> str:
         + section("Provenance", _provenance(record, source))
         + "</article>"
     )
+
+
+def search_title(record: Mapping[str, Any], source: str) -> str:
+    """Model, boards, limits and strategy: which of several searches it is."""
+    where = ", ".join(board["board"] for board in record.get("boards") or ())
+    limits = [
+        f"{record[field]:,} {unit}"
+        for field, unit in (
+            ("ram_limit_bytes", "B of RAM"),
+            ("arena_limit_bytes", "B of arena"),
+            ("latency_limit_us", "µs"),
+            ("flash_limit_bytes", "B of flash"),
+        )
+        if record.get(field) is not None
+    ]
+    said = f" on {where}" if where else ""
+    said += f" within {' and '.join(limits)}" if limits else ""
+    return f"Search: {record.get('model', source)}{said}, {record['strategy']}"
 
 
 def points_of(record: Mapping[str, Any], field: str) -> list[dict[str, Any]]:

@@ -204,6 +204,8 @@ def _searched(task: Task) -> SearchOutcome:
     with task.phases.of("evaluating held-out samples"):
         record = _record(task, found, measured)
         record["uniform"] = as_records(task, beside)
+    if alike := _undecided(record):
+        task.say(f"search: {alike}")
     if lost := collapsed(record):
         task.say(
             f"search: on held-out samples {lost}: a run of it is degraded; raise a limit, or offer other --formats"
@@ -226,6 +228,20 @@ def _searched(task: Task) -> SearchOutcome:
         raise TooLate(over_limit)
     examples = task.problem.evaluator.examples
     return SearchOutcome(request, task.problem.space, found, len(examples), examples.float_accuracy, record, measured)
+
+
+def _undecided(record: dict[str, Any]) -> str:
+    """Where the samples searched tell no format from another, and others do, as samples do that a model was trained
+    on; empty elsewhere."""
+    rows = [row for row in record["uniform"] if not row.get("reason")]
+    if len(rows) < 2 or any(row["searched_disagreements"] for row in rows):
+        return ""
+    if not any(row["disagreements"] for row in rows):
+        return ""
+    return (
+        f"no sample of {record['search']['samples']:,} searched tells {' from '.join(row['format'] for row in rows)}, "
+        "samples held out do: give --inputs that the model was not trained on"
+    )
 
 
 def _replaced(task: Task, own: Trial, best: Trial) -> dict[str, Any]:
