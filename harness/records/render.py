@@ -24,7 +24,8 @@ def tables_of(found: Sequence[Compared], alone: Sequence[str], form: str, equal:
     parts = []
     for one in found:
         rows = shown(one.rows, equal)
-        said = f"{one.name}: {'equal' if not one.differences else f'{len(one.failing)} of {len(one.differences)} differences fail'}"
+        counted = f"{len(one.failing)} of {len(one.differences)} differences fail"
+        said = f"{one.name}: {counted if one.differences else 'equal'}"
         notes = [f"{'FAIL' if d in one.failing else 'note'} {d}" for d in one.differences]
         if form == "text":
             parts.append("\n".join([said, *(f"  {note}" for note in notes)]))
