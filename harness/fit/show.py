@@ -32,7 +32,7 @@ def print_fit(outcome: FitOutcome, console: Console) -> None:
         "what it measures; `hil docs fit` says how it is known",
         soft_wrap=True,
     )
-    for said in dict.fromkeys(_thinned(row) for row in outcome.rows):
+    for said in dict.fromkeys(_judged_on(row) for row in outcome.rows):
         if said:
             console.print(said, soft_wrap=True, markup=False, highlight=False)
     if outcome.next_command:
@@ -66,12 +66,16 @@ def _time(us: float) -> str:
     return f"{us:,.0f} us" if us < 1e4 else f"{us / 1e3:,.0f} ms" if us < 1e7 else f"{us / 1e6:,.0f} s"
 
 
-def _thinned(row: Fit) -> str:
-    """That decisions are of some of the samples; empty if of all."""
+def _judged_on(row: Fit) -> str:
+    """Of which samples decisions and accuracy are, and what float has of them; empty where there is nothing to say."""
     found = row.agreement
-    if found is None or found.samples == found.given:
+    if found is None:
         return ""
-    return f"decisions and accuracy are of {found.samples} of {found.given} samples, evenly spread (--samples)"
+    known = "" if found.float_accuracy is None else f"float has {100 * found.float_accuracy:.1f} %"
+    if found.samples == found.given:
+        return f"{known} of these samples right" if known else ""
+    said = f"decisions and accuracy are of {found.samples} of {found.given} samples, evenly spread (--samples)"
+    return f"{said}; {known} of them right" if known else said
 
 
 def _judged(row: Fit) -> tuple[str, str]:
