@@ -19,7 +19,7 @@ from tinyhil.harness.job.job import Opened, method_of, open_model
 from tinyhil.harness.train.session import require_torch, unclipped_only
 from tinyhil.notice import Say
 from tinyhil.search.engine.library import load_engine
-from tinyhil.search.evaluator import Evaluator, Score
+from tinyhil.search.evaluator import Evaluator, Score, make_examples
 
 if TYPE_CHECKING:
     from tinyhil.harness.search.session import SearchOutcome
@@ -90,7 +90,9 @@ def correct_model(request: CorrectionRequest, cache_dir: Path, say: Say) -> Path
     opened = open_model(request.model, say, without=[one.name for one in READ])
     x, source = _samples(opened, request)
     judge = _judge(opened, request, x, cache_dir, say)
-    _write(out, opened, _corrected(judge, request.chosen), source)
+    found = _corrected(judge, request.chosen)
+    _write(out, opened, found, source)
+    say(_gain(judge, found))
     return out
 
 
@@ -142,6 +144,15 @@ def _corrected(judge: Judge, chosen: Chosen) -> Corrected:
 
     rounding = Rounding() if chosen.learn_rounding else None
     return corrected(judge, Corrections(chosen.equalize, rounding, chosen.correct_bias))
+
+
+def _gain(judge: Judge, found: Corrected) -> str:
+    """How many decisions differ from float before and after."""
+    score = Evaluator(judge.executor, make_examples(judge.graph, judge.calibration, None)).score
+    before = score(judge.program({}, judge.ranges({}))).disagreements
+    now = score(judge.program(found.constants, found.ranges)).disagreements
+    seen = len(judge.calibration)
+    return f"of the {seen} samples it was made on, {now} differ from float ({before} before); hil run counts others"
 
 
 def _samples(opened: Opened, request: CorrectionRequest) -> tuple[np.ndarray, dict[str, str]]:
