@@ -92,6 +92,19 @@ def test_every_cell_is_computed_once(tmp_path: Path) -> None:
     assert cells_in(tmp_path) == before
 
 
+def test_an_assignment_is_a_row(tmp_path: Path) -> None:
+    """As a uniform format of the same widths measures; another content is another cell."""
+    (tmp_path / "w.yaml").write_text("default: fixed16\n")
+    text = MLP.replace("fixed8, ", "w.yaml, ")
+    rows = table_of(sweep(tmp_path, text, "--json"))
+    assert [row["formats"] for row in rows] == [["w.yaml"], ["fixed16"]]
+    assert {**rows[0], "formats": 0, "key": 0} == {**rows[1], "formats": 0, "key": 0}
+    (tmp_path / "w.yaml").write_text("default: fixed16\nvalues: {logits: fixed8}\n")
+    other = record_of(sweep(tmp_path, text, "--json"))
+    assert other["known"] == 1
+    assert "logits: fixed8" in Path(tmp_path / other["cells"][0]["assignment"]).read_text()
+
+
 def test_what_determines_a_cell_is_in_its_key(tmp_path: Path) -> None:
     """Anything that changes a figure makes another cell; retry, and the order of things, do not."""
 
@@ -276,6 +289,8 @@ def test_a_process_that_is_killed_is_its_cell_s_failure(tmp_path: Path) -> None:
         (MLP.replace("fixed16", "fixed61"), "formats.1: unknown number format 'fixed61'"),
         (MLP.replace("fixed16", "fp8"), "unknown number format 'fp8'; there are fp8e4m3, fp8e5m2"),
         (MLP.replace("fixed16", "posit8"), "formats.1: posit8 is a family; write posit8es0 and posit8es2 for a row of"),
+        (MLP.replace("fixed16", "w.yaml"), "w.yaml: no such file"),
+        (MLP.replace("fixed16", "[fixed8, w.yaml]"), "w.yaml: an assignment is a row of its own; a search chooses"),
         (MLP + "strategies: [lagrnage]", "unknown strategy 'lagrnage'"),
         (MLP + "strategies: [{strategy: random, set: {trails: 1}}]", "has no option 'trails'"),
         (MLP.replace("samples: 4", "samples: 0"), "run.samples"),

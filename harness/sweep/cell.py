@@ -21,7 +21,7 @@ from tinyhil.harness.build.toolchain import default_cache_dir, find_compiler
 from tinyhil.harness.job.zoo import find_model
 from tinyhil.harness.settings.assets import asset
 from tinyhil.harness.settings.config import Boards, BoardSpec
-from tinyhil.harness.sweep.file import ModelEntry, SweepFile, located
+from tinyhil.harness.sweep.file import ModelEntry, SweepFile, is_assignment, located
 
 SCHEMA_VERSION = 2
 TIMEOUTS = ("timeout", "retries", "wait")  # options of the run that change no figure
@@ -74,6 +74,7 @@ def cells_of(sweep: SweepFile, folder: Path, boards: Boards, offered: Collection
                     "model": known.path,
                     "board": board if place is None or place.port or place.board.is_host else _emulated(board),
                     "formats": formats,
+                    "widths": _text(folder / formats[0]) if is_assignment(formats[0]) else None,
                     "run": {**sweep.run.model_dump(), **known.options("inputs", "calibrate")},
                     "strategy": None if way is None else {"name": way.strategy, "set": way.settings},
                     "search": None if search is None else {**search, **known.options(*ModelEntry.model_fields)},
@@ -94,6 +95,10 @@ def cells_of(sweep: SweepFile, folder: Path, boards: Boards, offered: Collection
     return found
 
 
+def _text(assignment: Path) -> str:
+    return files.read_text(assignment, "assignment")
+
+
 def _determined(order: Mapping[str, Any], known: _Known, boards: Boards, board: str, place: Place | None) -> Any:
     """Contents in the place of paths, and the whole description of the board."""
     named = {**known.options("inputs", "calibrate", "held_out"), "model": ""}
@@ -104,6 +109,7 @@ def _determined(order: Mapping[str, Any], known: _Known, boards: Boards, board: 
         "board": boards.board(board).model_dump(mode="json"),
         "attached": board if place is None or place.port else None,
         "formats": order["formats"],
+        "widths": order["widths"],
         "strategy": order["strategy"],
         "run": {key: value for key, value in order["run"].items() if key not in (*TIMEOUTS, *named)},
         "search": order["search"] and {key: value for key, value in order["search"].items() if key not in named},

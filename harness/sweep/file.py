@@ -16,6 +16,7 @@ from tinyhil.frontend import SUFFIXES
 from tinyhil.harness.job.zoo import find_model
 from tinyhil.harness.settings.config import Boards
 from tinyhil.harness.settings.yaml_file import Fault, Location, NonEmpty, PositiveInt, Record, mark, parse, read_text
+from tinyhil.language.assignment import load_conditions
 from tinyhil.search.accelerator import UNITS
 from tinyhil.search.offer import family, formats_on_offer
 from tinyhil.search.strategies import make_strategy
@@ -90,7 +91,8 @@ class StrategyEntry(SearchOptions):
 
 
 class SweepFile(Record):
-    """All of a sweep. An entry of `formats` is one format, or several among which every strategy chooses."""
+    """All of a sweep. An entry of `formats` is one format, the file of an assignment, or several formats among which
+    every strategy chooses."""
 
     models: Annotated[tuple[ModelEntry, ...], AtLeastOne]
     boards: Annotated[tuple[NonEmpty, ...], AtLeastOne]
@@ -136,7 +138,7 @@ def _offer(entry: Any) -> Any:
         return names
     if not all(isinstance(name, str) for name in names):
         return entry
-    return tuple(name for text in names for name in formats_on_offer(text))
+    return tuple(name for text in names for name in ((text,) if is_assignment(text) else formats_on_offer(text)))
 
 
 def _faults(sweep: SweepFile, root: yaml.Node, folder: Path, boards: Boards) -> list[Fault]:
@@ -144,7 +146,7 @@ def _faults(sweep: SweepFile, root: yaml.Node, folder: Path, boards: Boards) -> 
     named_things: list[tuple[Location, Callable[[], object]]] = [
         *((("models", n), partial(find_model, located(folder, entry.model))) for n, entry in enumerate(sweep.models)),
         *((("boards", n), partial(boards.board, board)) for n, board in enumerate(sweep.boards)),
-        *((("formats", n), partial(_format, name)) for n, names in enumerate(sweep.formats) for name in names),
+        *((("formats", n), partial(_format, names, folder)) for n, names in enumerate(sweep.formats)),
         *((("strategies", n), partial(make_strategy, w.strategy, w.settings)) for n, w in enumerate(sweep.strategies)),
     ]
     for location, look in named_things:
@@ -190,12 +192,24 @@ def _beyond(sweep: SweepFile, folder: Path, boards: Boards) -> Iterator[tuple[Lo
                     )
 
 
-def _format(name: str) -> object:
-    """ConfigError for what is no format, or a family of several."""
-    if several := family(name):
-        rows = " and ".join(several)
-        raise ConfigError(f"{name} is a family; write {rows} for a row of each, or [{name}] to search among them")
-    return named(name)
+def _format(names: tuple[str, ...], folder: Path) -> object:
+    """ConfigError for what is no format, a family of several, or an assignment that can not be read or stands among
+    formats to choose from."""
+    for name in names:
+        if is_assignment(name):
+            if len(names) > 1:
+                raise ConfigError(f"{name}: an assignment is a row of its own; a search chooses among formats")
+            return load_conditions(folder / name)
+        if several := family(name):
+            rows = " and ".join(several)
+            raise ConfigError(f"{name} is a family; write {rows} for a row of each, or [{name}] to search among them")
+        named(name)
+    return names
+
+
+def is_assignment(name: str) -> bool:
+    """Whether an entry of `formats` names a file."""
+    return name.lower().endswith((".yaml", ".yml"))
 
 
 def _twice(sweep: SweepFile, root: yaml.Node) -> Iterator[Fault]:

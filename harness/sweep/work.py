@@ -141,6 +141,10 @@ def _measured(order: Mapping[str, Any], folder: Path, say: Say) -> dict[str, Any
     _require("compiler", compiler(boards.board(order["board"])), expects["compiler"], "install the same one everywhere")
     found: dict[str, Any] = {}
     how: dict[str, Any] = {"format": order["formats"][0]}
+    if order["widths"] is not None:
+        found = {"assignment": "widths.yaml"}
+        how = {"assignment": folder / "widths.yaml"}
+        files.write_text(how["assignment"], order["widths"])
     if order["search"] is not None:
         how = {"assignment": folder / "widths.yaml"}
         search = _searched(order, folder, boards, how["assignment"], say)
