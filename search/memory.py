@@ -67,6 +67,7 @@ class Memory:
     again: ComputesAgain | None = None
     option: str = "--ram"  # by which the limit was asked for
     beside: str = ""  # what else a board has within that limit
+    at_any_price: Callable[[Program], int | None] | None = None  # bytes of the least arena, whatever is computed again
     _planned: dict[Candidate, int] = field(default_factory=dict)
     _at_most: dict[Candidate, int] = field(default_factory=dict)
     _at_least: dict[Candidate, int] = field(default_factory=dict)
@@ -198,9 +199,19 @@ class Memory:
         remedy = "choose a board with more RAM, or a smaller model" if self.beside else f"try {self.option} {least}"
         raise Infeasible(
             f"search: {limit} are not feasible, the least is {least} B{self.beside} (every tensor in "
-            f"{candidate[0].format}): {_live(placed)}{whole_bytes(self.space)}; {remedy}",
+            f"{candidate[0].format}): {_live(placed)}{whole_bytes(self.space)}; {remedy}{self.unpermitted(least)}",
             (self.option, least),
         )
+
+    def unpermitted(self, least_bytes: int) -> str:
+        """What a refusal that names `least_bytes` of arena says of one that takes more time than is permitted; empty if
+        none is smaller."""
+        found = least_bytes
+        for name in self.space.formats if self.at_any_price is not None else ():
+            with suppress(ModelError):
+                assert self.at_any_price is not None
+                found = min(found, self.at_any_price(self._program(self.space.uniform(Choice(name)))) or found)
+        return f", or --prefer least, which takes {found} B of arena whatever that costs" if found < least_bytes else ""
 
     def _holds(self, choice: Choice, limit_bytes: int) -> bool:
         """As the compiler plans it; what can not be lowered does not."""

@@ -17,7 +17,7 @@ from tinyhil.compiler.calibrate import calibrate
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.pipeline import compile_model
 from tinyhil.harness.search.request import SearchRequest
-from tinyhil.harness.search.task import memory_of
+from tinyhil.harness.search.total import memory_of
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.assignment import Assignment
 from tinyhil.preference import Wish

@@ -16,7 +16,7 @@ from tinyhil.compiler.calibrate import load_ranges
 from tinyhil.errors import ConfigError, Infeasible
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.job.zoo import ModelSource, find_model
-from tinyhil.harness.search.task import placed
+from tinyhil.harness.search.total import placed
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.reram.cost import cost_of
 from tinyhil.reram.mapping import WITHOUT

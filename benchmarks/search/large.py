@@ -20,7 +20,8 @@ from benchmarks.given import given_data
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.session import run_search
-from tinyhil.harness.search.task import load_task, placed
+from tinyhil.harness.search.task import load_task
+from tinyhil.harness.search.total import placed
 
 TITLES = {"ic_resnet8": "ResNet-8", "kws_dscnn": "DS-CNN", "vww_mobilenetv1_025_96": "MobileNetV1 0.25 (VWW)"}
 LARGE = tuple(TITLES)

@@ -24,7 +24,8 @@ from tinyhil.errors import ConfigError
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.job.job import open_model
 from tinyhil.harness.search.request import SearchRequest
-from tinyhil.harness.search.task import load_task, placed
+from tinyhil.harness.search.task import load_task
+from tinyhil.harness.search.total import placed
 from tinyhil.harness.search.uniform import held_out
 from tinyhil.search.search_loop import Budget, search
 from tinyhil.search.space import make_space

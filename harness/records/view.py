@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from typing import Any
 
 from tinyhil.errors import ConfigError
@@ -17,7 +18,7 @@ class Record(Mapping[str, Any]):
     files that it names, kept as long as it is."""
 
     def __init__(self, values: Mapping[str, Any], folder: Any = None) -> None:
-        self._values, self._folder = dict(values), folder
+        self._values, self._folder = {name: _plain(value) for name, value in values.items()}, folder
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._values,)
@@ -67,6 +68,15 @@ class Record(Mapping[str, Any]):
             f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in _rows(self._values)
         )
         return f"<table>{rows}</table>"
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: lists, and of an enumeration's member what it stands for."""
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value.value if isinstance(value, Enum) else value
 
 
 def _viewed(value: Any) -> Any:

@@ -36,7 +36,8 @@ class Measured:
 
     `latency_us`: of the worst sample, which a limit is held against; None on a board that counts instructions.
     `stack_bytes`: the deepest that the image can need, where that is known: what is measured depends on when bytes
-    arrive, so a limit that one run keeps by it another may not.
+    arrive, so a limit that one run keeps by it another may not. `low`, `high`: between which shares of a
+    modelled latency the chip's lies, as far as is known; None where ticks are exact or measured.
     """
 
     board: str
@@ -52,6 +53,8 @@ class Measured:
     flash_bytes: int
     record: str
     latency_us: float | None = None
+    low: float | None = None
+    high: float | None = None
 
     @property
     def needs(self) -> tuple[float, float, float]:
@@ -119,6 +122,8 @@ class Bench:
             flash_bytes=record["flash_bytes"],
             record=str(path),
             latency_us=_worst_us(latency),
+            low=latency["low"] / latency["median"] if latency.get("low") else None,
+            high=latency["high"] / latency["median"] if latency.get("low") else None,
         )
         self.log.add_device(trial, figures.as_json())
         return figures

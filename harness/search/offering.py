@@ -146,7 +146,16 @@ def scheduled_instead(task: Task) -> tuple[Task, tuple[Found, tuple[Measured, ..
     memory = task.problem.memory
     if isinstance(memory.again, Again):
         again = replace(memory.again, more_time=AT_WILL)
-        memory = Memory(memory.space, memory.place, memory.quick, memory.floor, again, memory.option, memory.beside)
+        memory = Memory(
+            memory.space,
+            memory.place,
+            memory.quick,
+            memory.floor,
+            again,
+            memory.option,
+            memory.beside,
+            memory.at_any_price,
+        )
     free = replace(task, problem=replace(task.problem, memory=memory))
     measured = task.phases.in_time(request.seconds, lambda: [*schedules_of_each(free, names)])
     return free, uniform_instead(free, measured or ())

@@ -39,7 +39,6 @@ from tinyhil.harness.search.task import (
     Task,
     load_task,
     make_bench,
-    placed,
     replace_text,
     write_assignment,
 )
@@ -64,7 +63,7 @@ from tinyhil.search.search_loop import Found
 from tinyhil.search.space import Candidate, Space
 from tinyhil.search.trial import Trial, TrialLog, writing_into
 
-__all__ = ["SearchOutcome", "SearchRequest", "placed", "run_search", "write_assignment"]
+__all__ = ["SearchOutcome", "SearchRequest", "run_search", "write_assignment"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,8 @@ def _memory(r: dict[str, Any]) -> dict[str, str]:
         known = "unknown (no image was built)" if r["ram_bytes"] is None else f"{r['ram_bytes']} B"
         return {"RAM": f"{known} of {r['ram_limit_bytes']} B{by}, arena {r['arena_bytes']} B"}
     limit = "" if r["arena_limit_bytes"] is None else f" of {r['arena_limit_bytes']} B"
-    return {"arena": f"{r['arena_bytes']} B{limit}{by}"} | (
+    boards = "" if r["ram_bytes"] is not None or "crossbars" in r else "; boards may lay out more: --board NAME"
+    return {"arena": f"{r['arena_bytes']} B{limit}{by}{boards}"} | (
         {} if r["ram_bytes"] is None else {"RAM": f"{r['ram_bytes']} B"}
     )
 
@@ -168,7 +169,12 @@ def _worst_of(r: dict[str, Any]) -> str:
     """Of which samples a latency is the worst, and that of samples that the search has not seen."""
     seen = f"worst of {r['device']['samples']} samples" if r.get("device") else "worst sample measured"
     held_out = r.get("held_out_latency_us")
-    return seen if held_out is None else f"{seen}; {us_text(held_out)} of those held out"
+    seen += "" if held_out is None else f"; {us_text(held_out)} of those held out"
+    device = r.get("device") or {}
+    if device.get("low") is None:
+        return seen
+    low, high = (us_text(r["latency_us"] * device[end]) for end in ("low", "high"))
+    return f"{seen}; modelled, on the chip between {low} and {high}"
 
 
 def _costs(r: dict[str, Any], minimize: str | None) -> dict[str, str]:

@@ -16,29 +16,20 @@ from tinyhil.codegen.profile_calls import constant_bytes
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.errors import ConfigError, Infeasible, ModelError
 from tinyhil.harness.boards.locate import EMULATED
-from tinyhil.harness.build.pipeline import arranged_for, passes_left_out
+from tinyhil.harness.build.pipeline import passes_left_out
 from tinyhil.harness.job.inputs import about_labels
 from tinyhil.harness.job.job import Opened, Request, conditions, open_model
 from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.records.figures import CANDIDATES
-from tinyhil.harness.search.again import PLAN_NODES, Again
 from tinyhil.harness.search.device import Bench
 from tinyhil.harness.search.phases import OutOfTime, Phases, began
 from tinyhil.harness.search.request import UNKEYED, UNSCORED, SearchRequest
 from tinyhil.harness.search.splits import Split, affordable, as_named, load_split
-from tinyhil.harness.search.total import wider_input, with_input
+from tinyhil.harness.search.total import memory_of, wider_input
 from tinyhil.harness.search.tuning import fine_tuning, judged_on
 from tinyhil.harness.settings.config import Boards, BoardSpec
-from tinyhil.language.program import Program
-from tinyhil.memplan import Budget as PlanBudget
-from tinyhil.memplan import plan
-from tinyhil.memplan.arena.floor import floor_bytes
-from tinyhil.memplan.arena.placement import Placement
-from tinyhil.memplan.arena.placement_preference import chosen
-from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.notice import Say
-from tinyhil.passes.row_pairs import for_time
-from tinyhil.preference import LEAST, Wish
+from tinyhil.preference import Wish
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.engine.library import load_engine
 from tinyhil.search.engine.restart import work_of
@@ -328,36 +319,6 @@ def _on(task: Task, name: str) -> Task:
     return replace(task, request=request, ram_bytes=ram_bytes, arena_bytes=ram_bytes, problem=problem, board=board)
 
 
-def memory_of(
-    space: Space, board: BoardSpec | None, request: SearchRequest, press: Callable[[], None] = lambda: None
-) -> Memory:
-    """Arenas as the core of the board has them: its kernels may need other scratch than those of other chips. Where
-    `--arena` is limited the sample counts nowhere, wherever the board may have it. `press` hears of every plan before
-    it is made."""
-    ram_bytes, prefer = board.chip.ram_bytes if board is not None else None, request.prefer
-
-    def arranged(program: Program) -> Program:
-        press()
-        if board is None:
-            return program
-        own = program  # crossbars change no tensor, and what they can not hold its costs say
-        if board.hardware is None:
-            own = for_time(arranged_for(program, board), board.chip.core, prefer)
-        return own if request.arena is not None else with_input(own, board, prefer)
-
-    without = passes_left_out(board)
-    computes_again = request.computes_again and not without
-    return Memory(
-        space,
-        lambda program: placed(arranged(program), ram_bytes, prefer, without),
-        lambda program: plan(problem_of(arranged(program)), budget=PlanBudget(nodes=PLAN_NODES)),  # without passes
-        lambda program: floor_bytes(arranged(program), again=prefer == LEAST),
-        Again(arranged, request.more_time / 100) if computes_again else None,
-        option="--ram" if request.arena is None else "--arena",
-        beside="" if ram_bytes is None or request.arena is not None else " of arena, beside stack and static data",
-    )
-
-
 def require_time(request: SearchRequest, space: Space, board: BoardSpec | None) -> None:
     """Infeasible, before anything is built, where products alone take longer than `--latency-us` on any firmware."""
     asked = request.latency_us
@@ -461,11 +422,6 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
         lambda path, space, trial: write_assignment(path, space, trial, task.wish(trial)),
         task.say,
     )
-
-
-def placed(program: Program, ram_bytes: int | None, prefer: str, without: Collection[str] = ()) -> Placement:
-    """The arena as `hil run` plans it: bounds first, then simple planners, then a short exact search."""
-    return chosen(program, Wish(prefer), ram_bytes, without, budget=PlanBudget(nodes=PLAN_NODES))
 
 
 def write_assignment(path: Path, space: Space, trial: Trial, wish: Wish) -> None:

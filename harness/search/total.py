@@ -1,16 +1,27 @@
-"""Where a board has the model input, as its formats decide: in buffers beside the arena, or in the arena."""
+"""What of a board's RAM a candidate takes: its arena as the board's core has it, and the model input, which is in
+buffers beside the arena or in the arena as its formats decide."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 
 from tinyhil.errors import DoesNotFit, ModelError
+from tinyhil.harness.build.pipeline import arranged_for, passes_left_out
+from tinyhil.harness.search.again import PLAN_NODES, Again
+from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.language.program import Program
+from tinyhil.memplan import Budget, plan
+from tinyhil.memplan.arena.floor import floor_bytes
+from tinyhil.memplan.arena.placement import Placement
+from tinyhil.memplan.arena.placement_preference import chosen
+from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.memplan.arena.transfer import Transfer, belongs_in_arena, choose_transfer
-from tinyhil.preference import RAM, Wish
+from tinyhil.passes.row_pairs import for_time
+from tinyhil.preference import LEAST, RAM, Wish
 from tinyhil.search.memory import Memory
-from tinyhil.search.space import Candidate, Choice
+from tinyhil.search.space import Candidate, Choice, Space
 
 
 def with_input(program: Program, board: BoardSpec, prefer: str) -> Program:
@@ -54,3 +65,45 @@ def wider_input(memory: Memory, board: BoardSpec, prefer: str = RAM) -> Callable
             return 0
 
     return beside
+
+
+def memory_of(
+    space: Space, board: BoardSpec | None, request: SearchRequest, press: Callable[[], None] = lambda: None
+) -> Memory:
+    """Arenas as the core of the board has them: its kernels may need other scratch than those of other chips. Where
+    `--arena` is limited the sample counts nowhere, wherever the board may have it. `press` hears of every plan before
+    it is made."""
+    ram_bytes, prefer = board.chip.ram_bytes if board is not None else None, request.prefer
+
+    def arranged(program: Program, prefer: str = prefer) -> Program:
+        press()
+        if board is None:
+            return program
+        own = program  # crossbars change no tensor, and what they can not hold its costs say
+        if board.hardware is None:
+            own = for_time(arranged_for(program, board), board.chip.core, prefer)
+        return own if request.arena is not None else with_input(own, board, prefer)
+
+    without = passes_left_out(board)
+    computes_again = request.computes_again and not without
+
+    def at_any_price(program: Program) -> int | None:
+        with suppress(DoesNotFit):
+            return placed(arranged(program, LEAST), ram_bytes, LEAST, without).plan.peak_bytes
+        return None
+
+    return Memory(
+        space,
+        lambda program: placed(arranged(program), ram_bytes, prefer, without),
+        lambda program: plan(problem_of(arranged(program)), budget=Budget(nodes=PLAN_NODES)),  # without passes
+        lambda program: floor_bytes(arranged(program), again=prefer == LEAST),
+        Again(arranged, request.more_time / 100) if computes_again else None,
+        option="--ram" if request.arena is None else "--arena",
+        beside="" if ram_bytes is None or request.arena is not None else " of arena, beside stack and static data",
+        at_any_price=at_any_price if prefer != LEAST and not request.also else None,
+    )
+
+
+def placed(program: Program, ram_bytes: int | None, prefer: str, without: Collection[str] = ()) -> Placement:
+    """The arena as `hil run` plans it: bounds first, then simple planners, then a short exact search."""
+    return chosen(program, Wish(prefer), ram_bytes, without, budget=Budget(nodes=PLAN_NODES))

@@ -177,7 +177,8 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
         raise Infeasible(
             f"search: {task.ram_bytes} B of RAM in all are not feasible on {task.board.name}: {total - arena} B of "
             f"stack and static data and {arena} B of arena are the least of one format for all tensors"
-            f"{whole_bytes(problem.space)}; try --ram {total}, or --arena for the arena alone",
+            f"{whole_bytes(problem.space)}; try --ram {total}, or --arena for the arena alone"
+            f"{problem.memory.unpermitted(arena)}",
             ("--ram", total),
         )
     return limit

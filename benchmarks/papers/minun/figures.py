@@ -18,7 +18,7 @@ from tinyhil.compiler.lower import lower
 from tinyhil.errors import HilError
 from tinyhil.harness.job.job import open_model
 from tinyhil.harness.job.zoo import find_model
-from tinyhil.harness.search.task import placed
+from tinyhil.harness.search.total import placed
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.graph import Graph
 from tinyhil.native import default_cache_dir
