@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import yaml
 from hil_command import hil
 
 import tinyhil
@@ -118,6 +119,7 @@ def test_a_model_that_has_no_file_is_searched_and_exported(tmp_path: Path) -> No
     chained = tinyhil.load(proto, name="small").calibrate(x).search(x, y, ram=100, evaluations=5)
     assert Path(chained.assignment_file).is_file()  # though the model is gone
     assert pickle.loads(pickle.dumps(chained)).to_dict() == chained.to_dict()
+    assert yaml.safe_load(yaml.safe_dump(chained.to_dict())) == chained.to_dict()  # plain types
     front = model.search(x, y, pareto="ram,accuracy", levels=2, evaluations=2, out=str(tmp_path / "front"))
     assert front.points[0].assignment_file == str(tmp_path / "front" / "1.yaml")
 

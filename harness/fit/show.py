@@ -9,7 +9,7 @@ from tinyhil.harness.fit.core_costs import Estimate
 from tinyhil.harness.fit.session import Fit, FitOutcome
 from tinyhil.preference import planned_by
 
-TITLES = ("board", "format", "fits", "flash B", "of", "RAM B,\nat most", "of", "median\nlatency", "band")
+TITLES = ("board", "format", "fits", "flash B", "of", "RAM B,\nlikely below", "of", "median\nlatency", "band")
 
 
 def print_fit(outcome: FitOutcome, console: Console) -> None:

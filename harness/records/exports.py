@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tinyhil.errors import DataError
-from tinyhil.harness.records.figures import at_worst, formats_by, share_of, title_of
+from tinyhil.harness.records.figures import at_worst, formats_by, planned_with, share_of, title_of
 from tinyhil.harness.records.verdict import RecordLike, verdict_of
 from tinyhil.quoting import csv_cell, markdown
 
 COLUMNS = (
     *("board", "model", "format", "number", "name", "kernel", "output", "executions", "elements", "macs", "ticks"),
-    *("assignment", "weight_bytes", "activation_bytes", "saturations", "error", "sensitivity", "accumulator_bits"),
+    *("assignment", "planned", "weight_bytes", "activation_bytes", "saturations", "error", "sensitivity"),
+    "accumulator_bits",
 )
 COOL, WARM = "#e8f0fe", "#d93025"  # of the overlay's gradient
 FIGURES = ("samples equal", "differ from float", "accuracy", "latency", "RAM", "flash")
@@ -81,6 +82,7 @@ def _lines(record: RecordLike) -> Iterator[dict[str, Any]]:
         measured = [None] * len(layers)
     head = {key: record[key] for key in ("board", "model", "format")}
     head["assignment"] = formats_by(record).removeprefix(" by ")
+    head["planned"] = planned_with(record).strip()
     for layer, ticks in zip(layers, measured, strict=True):
         yield {**layer, **head, "ticks": ticks}
 
@@ -101,7 +103,7 @@ def as_markdown(records: Sequence[RecordLike]) -> str:
 
 def _cells(record: RecordLike) -> list[str]:
     board = record["board"] + (" (emulated)" if record["emulator"] else "")
-    return [record["model"], board, record["format"] + formats_by(record), *figures_of(record)]
+    return [record["model"], board, record["format"] + formats_by(record) + planned_with(record), *figures_of(record)]
 
 
 def figures_of(record: RecordLike) -> list[str]:

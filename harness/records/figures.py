@@ -12,6 +12,7 @@ from tinyhil.harness.records.verdict import invalid_because
 
 CANDIDATES = "candidates"  # folder of a search, with what it has tried on boards
 ASSIGNED = re.compile(r" --assignment ('[^']+'|\S+)")
+PLANNED = re.compile(r"--(?:prefer|ram) \w+")
 FEW = 30  # samples, of which a percentage says too much
 SIZES = ("flash_bytes", "static_bytes", "arena_bytes", "heap_bytes")
 
@@ -96,6 +97,12 @@ def formats_by(record: Mapping[str, Any]) -> str:
     """ " by FOLDER/FILE" of the assignment that gave a run its formats; empty without one."""
     command = str((record.get("provenance") or {}).get("command"))
     return "".join(f" by {'/'.join(Path(name.strip(chr(39))).parts[-2:])}" for name in ASSIGNED.findall(command))
+
+
+def planned_with(record: Mapping[str, Any]) -> str:
+    """ " --prefer ram" or " --ram 464" as the command of a run has it; empty without."""
+    command = str((record.get("provenance") or {}).get("command"))
+    return "".join(f" {option}" for option in PLANNED.findall(command))
 
 
 def title_of(record: Mapping[str, Any]) -> str:

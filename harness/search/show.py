@@ -76,8 +76,9 @@ def print_outcome(outcome: SearchOutcome | ParetoOutcome, console: Console) -> N
         cells = group.name + tied, group.role, str(group.elements), choice.described
         table.add_row(*cells, "" if error is None else f"{100 * error:.2f} %")
     console.print(table)
+    in_all = sum(phase["seconds"] for phase in r["phases"])
     lines = {
-        "strategy": f"{r['strategy']}, {r['evaluations']:g} evaluations, {r['seconds']:.1f} s",
+        "strategy": f"{r['strategy']}, {r['evaluations']:g} evaluations, {r['seconds']:.1f} s of {in_all:.1f} s in all",
         **_memory(r),
         **_costs(r, outcome.request.minimize),
         "searched on": f"{outcome.search_samples} samples, {best.score.disagreements} differ from float",
