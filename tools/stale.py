@@ -36,7 +36,7 @@ DEPENDS = (
     ("docs/sweep", ("harness/sweep", "harness/wire")),
     ("docs/", BOARDS),
 )
-LINE = re.compile(r"(?:[Mm]easured at|commit) (?P<commits>[0-9a-f]{10}(?:,\s[0-9a-f]{10})*)(?:, \d{4}-\d\d-\d\d)?")
+LINE = re.compile(r"(?:[Mm]easured at|commit) (?P<commits>[0-9a-f]{10}(?:,\s[0-9a-f]{10})*)(?:,\s\d{4}-\d\d-\d\d)?")
 SAID = re.compile(r";\sstale since [0-9a-f]{10}, \d{4}-\d\d-\d\d \([^)]*\)")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
@@ -14,6 +15,7 @@ from tools.measured import line_of
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 BEGIN, END = "<!-- strategies: begin -->", "<!-- strategies: end -->"
+WIDTH = 150  # of a line of text
 LABELS = {"ppo with mask": "masked"}
 ORDER = ("8 bits", "optimum", "grid", "random", "nsga2", "milp", *AGENTS, TUNED)
 Rows = Sequence[Mapping[str, Any]]
@@ -42,7 +44,8 @@ def _measured_at(measured: Mapping[Case, Rows]) -> str:
     commits = " ".join(dict.fromkeys(row["commit"] for row in rows))
     trained = ((case.name, found[0]) for case, found in measured.items() if case.trained_here)
     hashes = "".join(f" `{name}`: hash {row[NETWORKS]}." for name, row in trained)
-    return line_of({"commit": commits, "utc": max(row["utc"] for row in rows)}) + hashes
+    line = line_of({"commit": commits, "utc": max(row["utc"] for row in rows)})
+    return textwrap.fill(line + hashes, WIDTH)
 
 
 def _network(case: Case, rows: Rows) -> str:
