@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -84,6 +85,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     only = [name for marker in metafunc.definition.iter_markers("hil_boards") for name in marker.args]
     names = [name for name in names if not only or name in only]
     metafunc.parametrize("board", names or [None], ids=names or ["none"], indirect=True)
+
+
+def _update(config: pytest.Config) -> str:
+    """The command that writes golden records, of what was asked for: without its options others would be written."""
+    return shlex.join(["pytest", *map(str, config.invocation_params.args), "--hil-update"])
 
 
 def chosen_boards(config: pytest.Config) -> list[str]:
@@ -161,10 +167,10 @@ class BoardUnderTest:
             )
         self._report(found.record, found.path, said_of(found))
         if found.missing:
-            pytest.fail(f"{found.path}: no golden record yet; write it: pytest --hil-update", pytrace=False)
+            pytest.fail(f"{found.path}: no golden record yet; write it: {_update(self.config)}", pytrace=False)
         failing = [difference for difference in found.differences if difference.fails]
         if failing:
-            pytest.fail(describe(found, "read the change; if it is meant: pytest --hil-update"), pytrace=False)
+            pytest.fail(describe(found, f"read the change; if it is meant: {_update(self.config)}"), pytrace=False)
         return _viewed(found.record)
 
     def firmware(self, image: str | Path, model: str | Path = "", **options: Any) -> Record:
@@ -188,10 +194,10 @@ class BoardUnderTest:
             found = regression.differences(place, record) if place.is_file() else []
         self._report(record, place, found)
         if not place.is_file():
-            pytest.fail(f"{place}: no golden record yet; write it: pytest --hil-update", pytrace=False)
+            pytest.fail(f"{place}: no golden record yet; write it: {_update(self.config)}", pytrace=False)
         if found:
             text = "\n".join(f"{place}: {line}" for line in found)
-            pytest.fail(f"{text}\nread the change; if it is meant: pytest --hil-update", pytrace=False)
+            pytest.fail(f"{text}\nread the change; if it is meant: {_update(self.config)}", pytrace=False)
         return _viewed(record)
 
     def _order(self, model: str | Path, options: Mapping[str, Any]) -> Order:

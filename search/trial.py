@@ -70,6 +70,8 @@ class Device(Exact):
     flash_bytes: Count
     record: Text
     latency_us: Amount | None
+    low: Amount | None = None
+    high: Amount | None = None
 
 
 class DeviceLine(Exact):

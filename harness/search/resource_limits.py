@@ -26,6 +26,8 @@ from tinyhil.passes.stored import bytes_in_flash
 from tinyhil.preference import LEAST, RAM
 from tinyhil.search.anchor import least
 from tinyhil.search.costs import Costs, Described, Limits, Run
+from tinyhil.search.journal import Query
+from tinyhil.search.search_loop import asked as asked_of
 from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Candidate, Choice, Space
 from tinyhil.search.trial import Trial, TrialLog, unjudged
@@ -366,10 +368,11 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
         enough = math.ceil(value if option == "--latency-us" and timed else value * slack)
         is_slower = option == "--latency-us" and request.prefer in (RAM, LEAST)
         faster = ", or --prefer latency, which takes more RAM" if is_slower else ""
+        score = asked_of(meter.task.problem, Query(candidate))
         return Infeasible(
             f"search: {asked:,.0f} {unit} are not feasible on {meter.task.board.name}{arena}, "
             f"the least found is {value:,.0f}{_mean(meter, limit, candidate)}: {_parts(meter, limit, candidate)}; "
-            f"try {option} {enough}{faster}",
+            f"try {option} {enough}, where {score.disagreements} of {score.samples} samples differ from float{faster}",
             (option, enough),
         )
     if meter.task.request.also:
