@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import make_dataclass
+from dataclasses import fields, make_dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,6 +19,7 @@ from test_search import least_bytes
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.harness.search.again import Again
+from tinyhil.harness.search.device import Measured
 from tinyhil.language.assignment import load_assignment
 from tinyhil.memplan.arena.floor import floor_bytes
 from tinyhil.memplan.arena.schedules import Schedules
@@ -32,7 +33,7 @@ from tinyhil.search.search_problem import Ask, Asking, SearchProblem
 from tinyhil.search.space import Choice, make_space
 from tinyhil.search.strategies import make_strategy
 from tinyhil.search.strategies.haunter import Haunter
-from tinyhil.search.trial import Trial, TrialLog
+from tinyhil.search.trial import Device, Trial, TrialLog
 
 
 @pytest.mark.parametrize("name", ["haunter", "lagrange", "random", "nsga2"])
@@ -78,6 +79,11 @@ def test_logged_trials_are_not_evaluated_again(tmp_path: Path) -> None:
     path.write_text("\n".join([lines[0], sealed(first), *lines[2:]]) + "\n")
     again = search(Haunter(), network_problem(tmp_path, 18), log=TrialLog(path, problem.space, "key"))
     assert again.trials[0].score.disagreements == 0
+
+
+def test_a_log_takes_every_figure_that_a_board_measured() -> None:
+    """Else it refuses its own rows as those of another version, and all is tried again."""
+    assert {field.name for field in fields(Measured)} == set(Device.model_fields)
 
 
 def test_budgets(tmp_path: Path) -> None:
