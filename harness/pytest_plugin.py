@@ -228,6 +228,8 @@ class BoardUnderTest:
 
     def _report(self, record: Mapping[str, Any], golden: Path | None, differences: Sequence[Difference | str]) -> None:
         """For JUnit (a property of the test case) and for --hil-json; of firmware that is not ours its own words."""
+        from tinyhil.harness.records.figures import at_worst
+
         result = {
             "test": self.node.nodeid,
             "board": record["board"],
@@ -242,6 +244,7 @@ class BoardUnderTest:
             "static_bytes": record["memory"].get("static_bytes"),
             "stack_bytes": record["memory"].get("stack_bytes"),
             "ram_bytes": record["memory"].get("total_bytes"),
+            "ram_at_worst_bytes": at_worst(record["memory"]),
             "stack_limit_bytes": record["memory"].get("stack_limit_bytes"),
             "stack_limit_unknown": record["memory"].get("stack_limit_unknown"),
             "accuracy": record["accuracy"],
@@ -309,6 +312,8 @@ def as_summary(results: list[dict[str, Any]]) -> str:
         accuracy = "" if result["accuracy"] is None else f"{100 * result['accuracy']:.2f} % of {result['samples']}"
         ram = result["static_bytes"] if result["ram_bytes"] is None else result["ram_bytes"]
         size = ["" if one is None else f"{one:,} B" for one in (ram, result["flash_bytes"])]
+        if result["ram_at_worst_bytes"] is not None:  # which a gate holds
+            size[0] += f" (at worst {result['ram_at_worst_bytes']:,} B)"
         median = f"{result['median']:,.0f} {result['unit']}"
         names = (result["test"], result["board"], result["model"], result["format"], result["verdict"] or "")
         lines.append("| " + " | ".join(map(markdown, (*names, accuracy, median, *size, result["outcome"]))) + " |")

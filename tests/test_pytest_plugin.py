@@ -135,6 +135,7 @@ def test_a_retrained_model_fails_and_says_what_that_means(held: Path) -> None:
             weights.CopyFrom(numpy_helper.from_array(-0.9 * array, weights.name))
     onnx.save(model, path)
     code, said = run_pytest(held, *ON_THE_UNO, "--hil-summary", "s.md")
+    assert re.search(r"\d+ B \(at worst \d+ B\)", (held / "s.md").read_text())
     assert code == 1
     assert "model: another file" in said
     assert re.search(r"outputs changed: [1-9]\d* of \d+ samples", (held / "s.md").read_text())

@@ -211,6 +211,20 @@ def test_a_run_is_not_held_against_its_own_profile(records: list[Path], tmp_path
     assert "tiny on uno, fixed16: the same image; there is nothing to compare." in page.text
 
 
+def test_runs_are_held_against_those_of_a_folder(records: list[Path], tmp_path: Path) -> None:
+    """Each against the newest of its board, model and format there; one that has none, against nothing."""
+    record = json.loads(records[0].read_text())
+    before, now = tmp_path / "before", tmp_path / "now"
+    for folder, more, board in ((before, 0, "uno"), (now, 100, "uno"), (now, 300, "due")):
+        folder.mkdir(exist_ok=True)
+        record["flash_bytes"], record["board"] = record["flash_bytes"] + more, board
+        record["provenance"]["image_hash"] = f"{more:016x}"
+        (folder / f"{board}.json").write_text(json.dumps(record))
+    text = read(make_page(sorted(now.glob("*.json")), against=before)).text
+    assert text.count("Against") == 1
+    assert "flash is worse, +100 (" in " ".join(text)
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

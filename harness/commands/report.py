@@ -9,14 +9,18 @@ import click
 from tinyhil.harness.commands import option
 from tinyhil.harness.commands.common import FILE, say, write_result
 
-RECORD = click.Path(exists=True, path_type=Path, dir_okay=False)
+RECORDS = click.Path(exists=True, path_type=Path)
 DEFAULT = Path("report.html")
 
 
 @click.command()
-@click.argument("records", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.argument("records", nargs=-1, required=True, type=RECORDS)
 @option.text("--out", "-o", "The page; default: report.html, if no other file is asked for.", type=FILE)
-@option.text("--against", "A record to hold each of them to.", type=RECORD)
+@option.text(
+    "--against",
+    "A record to hold each to, or a folder: its newest of the same kind.",
+    type=RECORDS,
+)
 @option.text("--md", "A line per record as Markdown; -: to stdout, for $GITHUB_STEP_SUMMARY.", type=FILE)
 @option.text("--csv", "csv_", "A line per operation as CSV; -: to stdout.", type=FILE)
 @option.text("--trace", "The operations of a profiled sample over time, for ui.perfetto.dev.", type=FILE)

@@ -188,6 +188,12 @@ def compared(before: Path, now: Path, better_is_fine: bool = False) -> Compared:
     return Compared(before, now, " ".join(figures_now.key), tuple(found), tuple(failing), rows)
 
 
+def key_of(record: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Board, model and format, or file of formats: what two records have in common of which one follows the other."""
+    seen = figures(record)
+    return *seen.key[:2], f"{seen.key[2]}{seen.by}"
+
+
 def newest(folder: Path) -> dict[tuple[str, str, str], Path]:
     """The newest record of each board, model and format (or file of formats) under `folder`: a profile, which is of few
     samples, only where nothing else is; of candidates of a search none. DataError without a record."""
@@ -197,8 +203,7 @@ def newest(folder: Path) -> dict[tuple[str, str, str], Path]:
             continue
         with suppress(DataError):
             record = read_record(path)
-            seen = figures(record)
-            found["profile" in record][*seen.key[:2], f"{seen.key[2]}{seen.by}"] = path
+            found["profile" in record][key_of(record)] = path
     if not any(found.values()):
         raise DataError(f"{folder}: no records below")
     return found[True] | found[False]

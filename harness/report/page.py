@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.errors import ConfigError
-from tinyhil.harness.records.compare import differences
+from tinyhil.harness.records.compare import differences, key_of, newest
 from tinyhil.harness.records.figures import title_of
 from tinyhil.harness.records.render import as_html
 from tinyhil.harness.records.render import shown as shown_rows
@@ -32,9 +32,10 @@ MOST_OPEN = 3  # records that are shown whole; more of them are opened one by on
 
 
 def make_page(paths: Sequence[Path], head: str = "", against: Path | None = None) -> str:
-    """One self-contained page of these records, in this order, below `head`; each run held `against` one, if asked.
+    """One self-contained page of these records, in this order, below `head`; each run held `against` one, if asked, or
+    against the newest of its board, model and format in a folder.
 
-    DataError where a file is no record, ConfigError without the library of charts.
+    DataError where a file is no record, or a folder has none, ConfigError without the library of charts.
     """
     runs: list[tuple[str, str, dict[str, Any]]] = []  # anchors, files, records
     searches: list[tuple[str, str, dict[str, Any]]] = []
@@ -42,13 +43,15 @@ def make_page(paths: Sequence[Path], head: str = "", against: Path | None = None
         record = read_any(path)
         kind, found = ("search", searches) if "strategy" in record else ("run", runs)
         found.append((f"{kind}-{len(found)}", str(path), record))
-    other = None if against is None else read_record(against)
+    before = newest(against) if against is not None and against.is_dir() else {}
+    known = {key: read_record(path) for key, path in before.items()}
+    other = None if against is None or before else read_record(against)
     times = distinct_times([record for _, _, record in runs])
     articles = [
         (
             anchor,
             " ".join([title_of(record), time]).strip(),
-            run_article(record, source, anchor, _against(record, other)),
+            run_article(record, source, anchor, _against(record, known.get(key_of(record), other))),
         )
         for (anchor, source, record), time in zip(runs, times, strict=True)
     ]
