@@ -357,8 +357,8 @@ def test_rows_of_another_firmware_are_not_used(folder: Path) -> None:
     searched(folder, *LIMIT)
     lines = [json.loads(line) for line in table.read_text().splitlines()]
     assert {line["kind"] for line in lines} == {"operation", "run"}
-    told = ("kind", "model", "firmware", "operation", "signature", "candidate")
-    facts = [tuple(str(line.get(key)) for key in told) for line in lines]
+    keys = ("kind", "model", "firmware", "operation", "signature", "candidate")
+    facts = [tuple(str(line.get(key)) for key in keys) for line in lines]
     assert len(facts) == len(set(facts))
     table.write_text("".join(json.dumps({**line, "firmware": "older"}) + "\n" for line in lines))
     done = searched(folder, "--board", "uno", "--arena", "48", "--flash", "20000", "--json")
