@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tinyhil.harness.records.figures import share_of
+from tinyhil.harness.records.figures import formats_by, planned_with, share_of
 from tinyhil.harness.records.verdict import VALID, RecordLike, verdict_of
 from tinyhil.harness.report.html import escape
 from tinyhil.harness.report.sentence import percent, time_of
@@ -40,11 +40,12 @@ def _sentence(records: Sequence[RecordLike]) -> str:
 def distinct_times(records: Sequence[RecordLike]) -> list[str]:
     """When a record was made, where others are of the same model, board and format; else nothing."""
     same = Counter(map(_of, records))
-    times = (str(record["provenance"].get("utc") or "") for record in records)
-    return [
-        time.replace("T", " ").removesuffix("Z") if same[_of(record)] > 1 else ""
-        for record, time in zip(records, times, strict=True)
-    ]
+    return [when_of(record["provenance"].get("utc")) if same[_of(record)] > 1 else "" for record in records]
+
+
+def when_of(utc: str | None) -> str:
+    """A time of a record as a page has it."""
+    return (utc or "").replace("T", " ").removesuffix("Z")
 
 
 def _of(record: RecordLike) -> tuple[str, ...]:
@@ -58,10 +59,11 @@ def _card(anchor: str, record: RecordLike, time: str) -> str:
     right = None if record["accuracy"] is None else share_of(record["accuracy"], record["samples"])
     accuracy = "" if right is None else f'<span class="more">{right} right</span>'
     badge = "" if verdict == VALID else f' <span class="badge {verdict}">{verdict}</span>'
+    how = record["format"] + formats_by(record) + planned_with(record)
     made = f'<span class="more">{escape(time)}</span>' if time else ""
     return (
         f'<a class="multiple" href="#{anchor}"><span class="what">{escape(record["board"])} · '
-        f'{escape(record["format"])}</span>{badge}{made}<span class="value">{escape(time_of(record["latency"]))}</span>'
+        f'{escape(how)}</span>{badge}{made}<span class="value">{escape(time_of(record["latency"]))}</span>'
         f"{meters}{accuracy}</a>"
     )
 

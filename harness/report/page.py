@@ -16,7 +16,7 @@ from tinyhil.harness.records.render import shown as shown_rows
 from tinyhil.harness.records.schema import read_any, read_record
 from tinyhil.harness.records.side_by_side import changes
 from tinyhil.harness.report.html import escape, section
-from tinyhil.harness.report.overview import distinct_times, overview
+from tinyhil.harness.report.overview import distinct_times, overview, when_of
 from tinyhil.harness.report.run_sections import run_article
 from tinyhil.harness.report.search_sections import search_article, search_title
 from tinyhil.harness.report.sentence import against_sentence
@@ -55,10 +55,10 @@ def make_page(paths: Sequence[Path], head: str = "", against: Path | None = None
         )
         for (anchor, source, record), time in zip(runs, times, strict=True)
     ]
-    articles += [
-        (anchor, search_title(record, source), search_article(record, source, anchor))
-        for anchor, source, record in searches
-    ]
+    names = [search_title(record, source) for _, source, record in searches]
+    for name, (anchor, source, record) in zip(names, searches, strict=True):
+        when = f", {when_of(record.get('utc'))}" if names.count(name) > 1 else ""
+        articles.append((anchor, name + when, search_article(record, source, anchor)))
     glance = overview([(anchor, record) for anchor, _, record in runs], times) if len(runs) > 1 else ""
     closed = len(articles) > MOST_OPEN
     shown = "".join(_closed(name, text) if closed else text for _, name, text in articles)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tinyhil.harness.records.search_schema import shown_name
@@ -47,7 +48,7 @@ def search_title(record: Mapping[str, Any], source: str) -> str:
     """Model, boards, limits and strategy: which of several searches it is."""
     where = ", ".join(board["board"] for board in record.get("boards") or ())
     limits = [
-        f"{record[field]:,} {unit}"
+        f"{record[field]:,.15g} {unit}"
         for field, unit in (
             ("ram_limit_bytes", "B of RAM"),
             ("arena_limit_bytes", "B of arena"),
@@ -58,7 +59,7 @@ def search_title(record: Mapping[str, Any], source: str) -> str:
     ]
     said = f" on {where}" if where else ""
     said += f" within {' and '.join(limits)}" if limits else ""
-    return f"Search: {record.get('model', source)}{said}, {record['strategy']}"
+    return f"Search: {Path(record.get('model', source)).stem}{said}, {record['strategy']}"
 
 
 def points_of(record: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
