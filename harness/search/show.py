@@ -160,7 +160,8 @@ def _memory(r: dict[str, Any]) -> dict[str, str]:
         known = "unknown (no image was built)" if r["ram_bytes"] is None else f"{r['ram_bytes']} B"
         return {"RAM": f"{known} of {r['ram_limit_bytes']} B{by}, arena {r['arena_bytes']} B"}
     limit = "" if r["arena_limit_bytes"] is None else f" of {r['arena_limit_bytes']} B"
-    boards = "" if r["ram_bytes"] is not None or "crossbars" in r else "; boards may lay out more: --board NAME"
+    is_of_one = r["boards"] or r["flash_bytes"] is not None or "crossbars" in r
+    boards = "" if is_of_one else "; boards may lay out more: --board NAME"
     return {"arena": f"{r['arena_bytes']} B{limit}{by}{boards}"} | (
         {} if r["ram_bytes"] is None else {"RAM": f"{r['ram_bytes']} B"}
     )
@@ -185,7 +186,7 @@ def _costs(r: dict[str, Any], minimize: str | None) -> dict[str, str]:
     if r["latency_us"] is None and (limit or minimize == "latency"):
         lines["latency"] = f"unknown (no board has run it){limit}"
     elif r["latency_us"] is None and r["flash_bytes"] is not None:
-        lines["latency"] = "not counted with --arena; hil run --assignment counts it"
+        lines["latency"] = "not counted; hil run --assignment counts it"
     if r["latency_us"] is not None:
         known = "modelled" if "crossbars" in r else _worst_of(r)
         lines["latency"] = f"{us_text(r['latency_us'])}{limit} ({known})"
