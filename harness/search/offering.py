@@ -157,5 +157,6 @@ def scheduled_instead(task: Task) -> tuple[Task, tuple[Found, tuple[Measured, ..
             memory.at_any_price,
         )
     free = replace(task, problem=replace(task.problem, memory=memory))
-    measured = task.phases.in_time(request.seconds, lambda: [*schedules_of_each(free, names)])
+    limit = request.latency_us
+    measured = task.phases.in_time(request.seconds, lambda: [*schedules_of_each(free, names, limit)])
     return free, uniform_instead(free, measured or ())

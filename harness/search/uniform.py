@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any
 
 from tinyhil.codegen.profile_calls import constant_bytes
 from tinyhil.errors import BuildError, ConfigError, Infeasible, ModelError
-from tinyhil.harness.search.device import Measured
+from tinyhil.harness.search.device import Bench, Measured
 from tinyhil.harness.search.first_answer import foresee, trial_of
 from tinyhil.harness.search.phases import OutOfTime
 from tinyhil.harness.search.task import Task, make_bench, trial_log
@@ -247,9 +248,9 @@ def smallest_of_each(task: Task, names: Sequence[str]) -> Iterator[Uniform]:
         yield min(schedules, key=lambda one: one.on_all[0].total_bytes or 0)
 
 
-def schedules_of_each(task: Task, names: Sequence[str]) -> Iterator[Uniform]:
+def schedules_of_each(task: Task, names: Sequence[str], latency_us: float = math.inf) -> Iterator[Uniform]:
     """These formats, each for all tensors, measured as they are planned, then in ever less RAM: what takes less of it
-    may be faster, too. Not those that can not be, or fit no board."""
+    may be faster, too. Not those that can not be, fit no board, or take longer for one of the samples."""
     space, memory = task.problem.space, task.problem.memory
     for number, name in enumerate(names):
         candidate = space.uniform(Choice(name))
@@ -259,7 +260,15 @@ def schedules_of_each(task: Task, names: Sequence[str]) -> Iterator[Uniform]:
                 trial = trial_of(replace(task.problem, limit_bytes=limit), number, name)
                 benches = [make_bench(side, TrialLog(None, space, "")) for side in task.sides]
                 with suppress(BuildError):
-                    yield Uniform(name, trial, tuple(bench.measure(trial) for bench in benches))
+                    if latency_us == math.inf or all(_of_first(bench, trial) <= latency_us for bench in benches):
+                        yield Uniform(name, trial, tuple(bench.measure(trial) for bench in benches))
+
+
+def _of_first(bench: Bench, trial: Trial) -> float:
+    """Microseconds of the first sample, which the worst can not undercut."""
+    one = replace(bench, x=bench.x[:1], y=None if bench.y is None else bench.y[:1])
+    found = replace(one, log=TrialLog(None, bench.space, "")).measure(trial).latency_us
+    return 0.0 if found is None else found
 
 
 def undominated(
