@@ -138,6 +138,11 @@ def arranged_for(program: Program, board: BoardSpec, without: Collection[str] = 
     return arrange(program, board.chip.core, without) if hardware is None else on_crossbars(program, hardware)
 
 
+def core_of(board: BoardSpec | None) -> str:
+    """Whose time counts; empty for an accelerator and for no board."""
+    return board.chip.core if board is not None and board.hardware is None else ""
+
+
 def target_of(board: BoardSpec, transfer: Transfer) -> Target:
     """What code generation has to know of a board."""
     hot, regions = board.chip.hot, board.chip.regions
@@ -171,8 +176,7 @@ def _fastest(
 ) -> list[_Part]:
     """`_compile` of the program with what takes more scratch for less time, where RAM does not count and all fits; else
     without."""
-    core = boards[0].chip.core if boards and boards[0].hardware is None else ""
-    faster = for_time(program, core, wish.prefer, without)
+    faster = for_time(program, core_of(next(iter(boards), None)), wish.prefer, without)
     if faster is not program:
         with suppress(DoesNotFit):
             parts = _compile(checked(faster, "what takes less time"), boards, required, without, wish)
@@ -229,7 +233,8 @@ def _planned(
     limits = [room for room in rooms if room is not None]
     spreads = any(board.chip.regions for board in boards)
     again = again and bool(required) and not spreads
-    placed = chosen(program, wish, min(limits, default=None), without, again=again)
+    core = core_of(next(iter(boards), None))
+    placed = chosen(program, wish, min(limits, default=None), without, again=again, core=core)
     part = _Part(placed, boards, {}, {})
     for board in boards:
         try:

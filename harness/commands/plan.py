@@ -72,10 +72,10 @@ def plan(
         check_picture(plot)
     wanted = Wanted(format=format_, **options)
     boards = boards_for(wanted.board, boards_file)
+    board = None if wanted.board is None or boards is None else boards.board(wanted.board)
     if passes:
         from tinyhil.harness.offline.pass_list import pass_gains, print_gains
 
-        board = None if wanted.board is None or boards is None else boards.board(wanted.board)
         gains = pass_gains(wanted, board, say)
         if as_json:
             click.echo(json.dumps([asdict(gain) for gain in gains]))
@@ -85,8 +85,8 @@ def plan(
     if pareto:
         from tinyhil.harness.offline.schedule_table import find_front, front_lines, front_record
 
-        schedules = find_front(wanted, boards, say)
-        click.echo(json.dumps(front_record(schedules)) if as_json else "\n".join(front_lines(schedules)))
+        schedules = find_front(wanted, board, say)
+        click.echo(json.dumps(front_record(schedules)) if as_json else "\n".join(front_lines(schedules, board)))
         return
     found = find_plan(wanted, boards, say)
     if as_json:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tinyhil.compiler.calibrate import Ranges, load_ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, DoesNotFit
-from tinyhil.harness.build.pipeline import arranged_for, fit, limited, passes_left_out, place_arranged
+from tinyhil.harness.build.pipeline import arranged_for, core_of, fit, limited, passes_left_out, place_arranged
 from tinyhil.harness.job.inputs import read_inputs
 from tinyhil.harness.job.job import Opened, Streamed, method_of, open_model, preference_of, preferred, wish_for
 from tinyhil.harness.job.zoo import SUFFIXES, ModelSource, zoo_names
@@ -20,6 +20,7 @@ from tinyhil.harness.settings.text import in_short
 from tinyhil.language.assignment import format_name
 from tinyhil.language.program import Program, walk
 from tinyhil.memplan import DEFAULT, Budget, Plan, Problem, as_record, describe, find_planner, plan
+from tinyhil.memplan.arena.core_times import CoreTime
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.placement_preference import chosen, input_bytes
@@ -37,7 +38,6 @@ READINGS = 4  # reading, the checker, the map and Python's start together take s
 LEAST_S = 1e-3
 USUAL = "the least arena by layers or rows; --pareto: all schedules"
 MOST_NAMED = 16  # operations
-MODELLED_FOR = "for 8 bits on a Cortex-M7, to choose by: `hil run` measures it"
 PLANS_PER_MODEL = 8  # as given, without views, with gaps, reordered, all of them by rows: they share the time
 
 
@@ -269,23 +269,32 @@ def _placed(wanted: Wanted, program: Program, board: BoardSpec | None) -> tuple[
     if wanted.capacity is not None:
         raise ConfigError("plan: --ram and --capacity exclude each other; --ram chooses a schedule that fits")
     limit_bytes = wanted.ram - (0 if board is None else input_bytes(program))
-    found = cheapest_within(program, limit_bytes, wanted.without, wanted.planner, budget)
+    found = cheapest_within(program, limit_bytes, wanted.without, wanted.planner, budget, core_of(board))
     products, more_time = 100 * found.more_products, 100 * found.more_time
-    said = f"fastest schedule found: {products:+.1f} % products, {more_time:+.1f} % time as modelled {MODELLED_FOR}"
+    said = f"fastest schedule found: {products:+.1f} % products, {more_time:+.1f} % time as {modelled(board)}"
     return found.placed, [said]
+
+
+def modelled(board: BoardSpec | None) -> str:
+    """Whose time a schedule is chosen by, and how far off that is."""
+    core = CoreTime(core_of(board)).measured
+    whose = "its own core needs --board" if board is None else board.name
+    if board is not None and core != core_of(board):
+        whose = f"nothing is known of {board.name}'s core"
+    return f"modelled for {core} ({whose}), mostly within a factor of 1.5: `hil run` measures it"
 
 
 def _as_found(wanted: Wanted, program: Program, board: BoardSpec | None, wish: Wish, budget: Budget) -> Placement:
     """As a run places it that an assignment file asks for: with what takes more scratch for less time if that fits."""
     if board is None:
         return chosen(program, wish, None, wanted.without, budget=budget)
-    room = board.chip.static_ram_bytes
+    room, core = board.chip.static_ram_bytes, core_of(board)
     faster = for_time(program, board.chip.core, wish.prefer, wanted.without)
-    found = chosen(faster, wish, room, wanted.without, budget=budget)
+    found = chosen(faster, wish, room, wanted.without, budget=budget, core=core)
     most = min((limit for limit in (wish.arena_bytes, room) if limit is not None), default=found.plan.peak_bytes)
     if faster is program or found.plan.peak_bytes <= most:
         return found
-    return chosen(program, wish, room, wanted.without, budget=budget)
+    return chosen(program, wish, room, wanted.without, budget=budget, core=core)
 
 
 def _proof(wanted: Wanted, program: Program, placed: Placement) -> ScheduleProof | None:

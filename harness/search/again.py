@@ -23,11 +23,12 @@ MANY_STAGES = 8  # the loops over rows are as many as pairs of them
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Schedules that compute products again, of programs that are `arranged` for a core. `more_time`: at most this
-    share of the modelled time more than layer by layer."""
+    """Schedules that compute products again, of programs that are `arranged` for a `core`. `more_time`: at most this
+    share of its modelled time more than layer by layer."""
 
     arranged: Callable[[Program], Program]
     more_time: float
+    core: str = ""
     _last: list[tuple[Program, Schedules]] = field(default_factory=list)
 
     def within(self, program: Program, arena_bytes: int) -> Placement | None:
@@ -60,6 +61,6 @@ class Again:
         """Those of the program that was asked about last are known; not where planning was interrupted."""
         last = self._last.pop() if self._last else None
         if last is None or last[0] is not program:
-            last = program, Schedules(self.arranged(program), budget=Budget(nodes=PLAN_NODES))
+            last = program, Schedules(self.arranged(program), budget=Budget(nodes=PLAN_NODES), core=self.core)
         yield last[1]
         self._last.append(last)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from tinyhil.errors import DoesNotFit, ModelError
-from tinyhil.harness.build.pipeline import arranged_for, passes_left_out
+from tinyhil.harness.build.pipeline import arranged_for, core_of, passes_left_out
 from tinyhil.harness.search.again import PLAN_NODES, Again
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.settings.config import BoardSpec
@@ -84,26 +84,28 @@ def memory_of(
             own = for_time(arranged_for(program, board), board.chip.core, prefer)
         return own if request.arena is not None else with_input(own, board, prefer)
 
-    without = passes_left_out(board)
+    without, core = passes_left_out(board), core_of(board)
     computes_again = request.computes_again and not without
 
     def at_any_price(program: Program) -> int | None:
         with suppress(DoesNotFit):
-            return placed(arranged(program, LEAST), ram_bytes, LEAST, without).plan.peak_bytes
+            return placed(arranged(program, LEAST), ram_bytes, LEAST, without, core).plan.peak_bytes
         return None
 
     return Memory(
         space,
-        lambda program: placed(arranged(program), ram_bytes, prefer, without),
+        lambda program: placed(arranged(program), ram_bytes, prefer, without, core),
         lambda program: plan(problem_of(arranged(program)), budget=Budget(nodes=PLAN_NODES)),  # without passes
         lambda program: floor_bytes(arranged(program), again=prefer == LEAST),
-        Again(arranged, request.more_time / 100) if computes_again else None,
+        Again(arranged, request.more_time / 100, core) if computes_again else None,
         option="--ram" if request.arena is None else "--arena",
         beside="" if ram_bytes is None or request.arena is not None else " of arena, beside stack and static data",
         at_any_price=at_any_price if prefer != LEAST and not request.also else None,
     )
 
 
-def placed(program: Program, ram_bytes: int | None, prefer: str, without: Collection[str] = ()) -> Placement:
+def placed(
+    program: Program, ram_bytes: int | None, prefer: str, without: Collection[str] = (), core: str = ""
+) -> Placement:
     """The arena as `hil run` plans it: bounds first, then simple planners, then a short exact search."""
-    return chosen(program, Wish(prefer), ram_bytes, without, budget=Budget(nodes=PLAN_NODES))
+    return chosen(program, Wish(prefer), ram_bytes, without, budget=Budget(nodes=PLAN_NODES), core=core)

@@ -1,7 +1,7 @@
 """What a placement is chosen for where time and memory disagree: layer by layer, or row by row.
 
-Several are planned, from layer by layer to the least RAM; a model of time (memplan/arena/row_costs.py) says what their
-rows lose. Halos are computed again where that was asked for, or where nothing else fits.
+Several are planned, from layer by layer to the least RAM; products (memplan/arena/row_costs.py) say what their rows
+lose. Halos are computed again where that was asked for, or where nothing else fits.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ def chosen(
     *,
     again: bool = False,
     budget: Budget | None = None,
+    core: str = "",
 ) -> Placement:
-    """The placement that is wished for, on a board with so much RAM (None: no limit). `again`: if nothing else fits,
-    halos may be computed again."""
+    """The placement that is wished for, on a board with so much RAM (None: no limit) and this core. `again`: if nothing
+    else fits, halos may be computed again."""
     if wish.ram_bytes is not None:
         limit = wish.ram_bytes - input_bytes(program)
-        return cheapest_within(program, limit, without, budget=budget).placed
+        return cheapest_within(program, limit, without, budget=budget, core=core).placed
     if wish.prefer == LEAST:
-        return least(program, without, budget=budget).placed
+        return least(program, without, budget=budget, core=core).placed
     found = preferred(placements(program, without, budget=budget), ram_bytes, wish.prefer)
     if wish.arena_bytes is not None and found.plan.peak_bytes > wish.arena_bytes:
-        other = cheapest_within(program, wish.arena_bytes, without, budget=budget).placed
+        other = cheapest_within(program, wish.arena_bytes, without, budget=budget, core=core).placed
         found = min(found, other, key=lambda one: one.plan.peak_bytes)
     if not again or ram_bytes is None or _needs(found) <= ram_bytes:
         return found
-    other = cheapest_within(program, ram_bytes - input_bytes(program), without, budget=budget).placed
+    other = cheapest_within(program, ram_bytes - input_bytes(program), without, budget=budget, core=core).placed
     return min(found, other, key=_needs)
 
 

@@ -16,15 +16,10 @@ from functools import cached_property
 from tinyhil.language.program import Loop, Op, Program, Role
 from tinyhil.memplan import Bound, lower_bound
 from tinyhil.memplan.arena.channel_groups import in_groups, may_go_in_groups, shares
+from tinyhil.memplan.arena.core_times import CoreTime
 from tinyhil.memplan.arena.lag import lag_of
 from tinyhil.memplan.arena.liveness import items_touching
-from tinyhil.memplan.arena.row_costs import (
-    IN_PLACE_PRODUCTS,
-    WORTH,
-    products_of,
-    products_of_op,
-    products_per_group,
-)
+from tinyhil.memplan.arena.row_costs import PRODUCTS, WORTH, products_of
 from tinyhil.memplan.arena.row_loops import RowLoop, loop_over
 from tinyhil.memplan.arena.row_schedule import dies_row_by_row, overwritten
 from tinyhil.memplan.arena.row_shapes import Span, shapes_of
@@ -115,34 +110,35 @@ def _bound(program: Program) -> Bound:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Bytes that a part needs at once, and the products that carrying it out in this way costs."""
+    """Bytes that a part needs at once, and what carrying it out in this way costs."""
 
     needs: int
-    products: int
+    cost: int
     way: Way = ByRows()
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The most that a part needs, the products that rows cost and the parts to go by rows."""
+    """The most that a part needs, what rows cost and the parts to go by rows."""
 
     needs: int
-    products: int
+    cost: int
     chosen: tuple[Chosen, ...]
 
     def with_part(self, span: Span, part: Part) -> Cut:
         """The cut with one more part at its end."""
         first, end = span
         chosen = ((first, end, part.way),) if end - first > 1 or part.way == IN_PLACE else ()
-        return Cut(max(self.needs, part.needs), self.products + part.products, self.chosen + chosen)
+        return Cut(max(self.needs, part.needs), self.cost + part.cost, self.chosen + chosen)
 
 
 class Cuts:
     """The parts that a program's body may be cut into, with what each needs.
 
     `alone`: what the operations of a part touch, without what else is live: no order of the parts needs less.
-    `again`: in strips, too, whose halos are computed again, and with windows read in place. `whole`: single operations
-    alone. `like`: others of the same program, whose loops are known.
+    `again`: in strips, too, whose halos are computed again, and with windows read in place, weighed by the time on a
+    `core`; else by products. `whole`: single operations alone. `like`: others of the same program, whose loops are
+    known.
     """
 
     def __init__(
@@ -153,8 +149,10 @@ class Cuts:
         again: bool = False,
         whole: bool = False,
         like: Cuts | None = None,
+        core: str = "",
     ) -> None:
-        self.program, self._alone, self._counts = program, alone, STRIPS if again else ()
+        self.program, self._alone = program, alone
+        self._time = CoreTime(core) if again else None
         self._loops: dict[Span, RowLoop | None] = like._loops if like else {}
         self.stages = {} if whole else stages_of(program)
         self._items = program.body
@@ -183,7 +181,7 @@ class Cuts:
         return best[-1]
 
     def cheapest(self, limit_bytes: int = NO_LIMIT) -> Cut:
-        """The parts to go by rows that cost the fewest products within the limit, of those as few as possible; none if
+        """The parts to go by rows that cost the least within the limit, of those as few as possible; none if
         there is no such cut."""
         best: list[Cut | None] = [Cut(0, 0, ())]
         for end in range(1, len(self._items) + 1):
@@ -192,7 +190,7 @@ class Cuts:
                 before = best[first]
                 if before is not None and part.needs <= limit_bytes:
                     options.append(before.with_part((first, end), part))
-            best.append(min(options, key=lambda cut: (cut.products, len(cut.chosen)), default=None))
+            best.append(min(options, key=lambda cut: (cut.cost, len(cut.chosen)), default=None))
         return best[-1] or Cut(self.least_bytes(), 0, ())
 
     def floor_of(self, cut: Cut) -> int:
@@ -202,11 +200,11 @@ class Cuts:
         others = (part.needs for first, end, way in cut.chosen for part in self.parts[first, end] if part.way == way)
         return max((*single, *others), default=0)
 
-    def cheap_bytes(self, most_products: int) -> int:
-        """The least limit within which the parts cost at most so many products."""
+    def cheap_bytes(self, most: int) -> int:
+        """The least limit within which the parts cost at most so much."""
         least = self.least_bytes()
         limits = sorted({part.needs for ways in self.parts.values() for part in ways if part.needs >= least})
-        return limits[bisect_left(limits, True, key=lambda limit: self.cheapest(limit).products <= most_products)]
+        return limits[bisect_left(limits, True, key=lambda limit: self.cheapest(limit).cost <= most)]
 
     def ending(self, end: int) -> list[tuple[int, Part]]:
         """The parts that end there, and where they begin."""
@@ -243,14 +241,14 @@ class Cuts:
 
     def _singles(self, index: int) -> Iterator[Part]:
         """One operation, and the same with its window read in place."""
-        needs, products = self._single(index), 0
-        yield Part(needs, products)
+        needs = self._single(index)
+        yield Part(needs, 0)
         stage = self.stages.get(index)
-        if stage is None or not self._counts or not may_read_in_place(self.program, stage.op):
+        if stage is None or self._time is None or not may_read_in_place(self.program, stage.op):
             return
         patch = self._size_of_scratch(stage.op)
         if patch * PATCH_SHARE >= needs:
-            yield Part(needs - patch, IN_PLACE_PRODUCTS * products_of_op(self.program, stage.op), IN_PLACE)
+            yield Part(needs - patch, self._time.in_place(self.program, stage.op), IN_PLACE)
 
     def _single(self, index: int) -> int:
         """One operation: what is live, without what it may overwrite or show elsewhere."""
@@ -272,31 +270,29 @@ class Cuts:
     def _of_rows(self, first: int, end: int) -> Iterator[Part]:
         """A loop over the rows of these stages, in strips, too, and the same with its windows read in place."""
         if (first, end) not in self._loops:
-            stages, again = [self.stages[i] for i in range(first, end)], bool(self._counts)
+            stages = [self.stages[i] for i in range(first, end)]
             self._loops[first, end] = loop_over(
-                self.program, self._shapes, (first, end), stages, self._uses, again=again
+                self.program, self._shapes, (first, end), stages, self._uses, self._time
             )
         loop = self._loops[first, end]
         if loop is None:
             return
         around = sum(map(self._size, self._around(first, end)))
         less = self._overwritten_outside(loop, end)
-        for count in (1, *self._counts):
+        for count in (1, *(STRIPS if self._time is not None else ())):
             if count > loop.width:
                 break
             beside = around - (less if count == 1 else 0)
             for stays in (False, True) if loop.shared else (False,):
                 results = tuple(one.result for one in loop.shared) if stays else ()
                 needs, over = loop.needs(count, in_place=False, stays=stays)
-                products = count * loop.overheads + loop.products_again(count)
-                yield Part(beside + needs, products, ByRows(count, over, staying=results))
+                yield Part(beside + needs, loop.cost(count, in_place=False), ByRows(count, over, staying=results))
                 if loop.patch_bytes * PATCH_SHARE < beside + needs:
                     continue
                 fewer, over = loop.needs(count, in_place=True, stays=stays)
                 if fewer < needs:
-                    later = IN_PLACE_PRODUCTS * loop.patched_products
                     way = ByRows(count, over, in_place=True, staying=results)
-                    yield Part(beside + fewer, products + later, way)
+                    yield Part(beside + fewer, loop.cost(count, in_place=True), way)
 
     def _in_groups(self, first: int, end: int) -> Iterator[Part]:
         """A layer and what follows it channel by channel, some channels at a time."""
@@ -307,7 +303,7 @@ class Cuts:
         channels, source, result = part[0].out.channels, part[0].reads[0].name, part[-1].target
         dies = self._uses.get(source, (0, end))[1] < end
         around = sum(self._size(n) for n in self._around(first, end) if n not in (source if dies else "", result))
-        each_call = sum(products_per_group(self.program, stage.op) for stage in part)
+        each_call = sum((self._time or PRODUCTS).of_group(self.program, stage.op) for stage in part)
         for share in dict.fromkeys(tuple(shares(channels, groups)) for groups in GROUPS):
             if len(share) < 2:
                 continue

@@ -1,4 +1,5 @@
-"""What rows cost in time, in products of a layer: the model by which their memory is weighed.
+"""What rows cost in time, in products of a layer: the model by which their memory is weighed where each product is made
+once. What computes products again is weighed in cycles of a core (core_times.py).
 
 A row of a layer costs, besides its products, a call, a table's entry, a ring's places and blocks that are not filled:
 240 instructions on Cortex-M3 and M7, as much as EXECUTION_PRODUCTS products, by the CNN on 8 x 8 digits with
@@ -8,14 +9,13 @@ much as CHANNEL_PRODUCTS products, by MobileNetV1 0.25 on 96 x 96 in int8 (17.40
 more than 8 bits without blocks go output by output: each begins anew in every row, 280 instructions on an M7 by DS-CNN
 in fixed16 before it had blocks (1.20M and 1.65M in a pointwise layer of 64 outputs, 1.24M and 1.47M in a depthwise one;
 25 rows). Two groups
-of channels cost 369 more per pixel by MobileNetV1 0.25 in fixed16 (24.10M and 24.95M). A window that is read in place
-costs IN_PLACE_PRODUCTS more for each product, by the CNN on 8 x 8 digits in int8 with `--prefer ram` and `least` on an
-M7 (35.4k and 217k cycles; on an AVR 316k and 1408k).
+of channels cost 369 more per pixel by MobileNetV1 0.25 in fixed16 (24.10M and 24.95M).
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 from tinyhil.formats.format import INTEGER
 from tinyhil.language.program import Loop, Op, Program, Role, executions
@@ -26,31 +26,51 @@ EXECUTION_PRODUCTS = 100
 CHANNEL_PRODUCTS = 170
 WIDE_PRODUCTS, WIDE_DEPTHWISE_PRODUCTS = 66, 34  # of each output, where products take 4.2 instructions
 NARROW_BITS = 8
-IN_PLACE_PRODUCTS = 5  # more of each product
 WORTH = 0.03  # of the time: what a smaller arena may cost where nobody knows how much memory there is
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """What parts of a program cost, in products of its layers."""
+
+    def of(self, program: Program, op: Op) -> int:
+        """Making the whole result."""
+        return products_of_op(program, op)
+
+    def of_row(self, program: Program, op: Op, channels: int) -> int:
+        """One more call, for a row of all channels of the result."""
+        return products_per_row(program, op)
+
+    def of_group(self, program: Program, op: Op) -> int:
+        """One more call, for a group of its channels."""
+        return products_per_group(program, op)
+
+
+PRODUCTS = Products()
 
 
 def products_per_row(program: Program, op: Op) -> int:
     """What one more execution of `op`, for one row of its result, costs."""
     if "groups" not in op.params:
         return EXECUTION_PRODUCTS
-    outputs, is_depthwise = op.params["outputs"], _is_depthwise(op)
+    outputs, by_channel = op.params["outputs"], is_depthwise(op)
     if any(program.tensors[name].blocks is not None for name in op.inputs):
-        return EXECUTION_PRODUCTS + (CHANNEL_PRODUCTS * outputs if is_depthwise else 0)
-    each = WIDE_DEPTHWISE_PRODUCTS if is_depthwise else WIDE_PRODUCTS
+        return EXECUTION_PRODUCTS + (CHANNEL_PRODUCTS * outputs if by_channel else 0)
+    each = WIDE_DEPTHWISE_PRODUCTS if by_channel else WIDE_PRODUCTS
     return EXECUTION_PRODUCTS + (each * outputs if _is_wide(program, op) else 0)
 
 
 def products_per_group(program: Program, op: Op) -> int:
     """What one more execution of `op`, for a group of its channels, costs: every window is gathered anew."""
-    if "outputs" not in op.params or _is_depthwise(op):
+    if "outputs" not in op.params or is_depthwise(op):
         return EXECUTION_PRODUCTS
     pixels = program.tensors[op.output].count // op.params["outputs"]
     window = program.tensors[op.inputs[0]].count // op.params["outputs"]
     return EXECUTION_PRODUCTS + pixels * (window + (WIDE_PRODUCTS if _is_wide(program, op) else 0))
 
 
-def _is_depthwise(op: Op) -> bool:
+def is_depthwise(op: Op) -> bool:
+    """Whether each result of a layer is made of one channel."""
     return op.params.get("groups") == op.params["outputs"] > 1
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tinyhil.language.program import Op, Program, Role
-from tinyhil.memplan.arena.row_costs import products_of_op, products_per_row
+from tinyhil.memplan.arena.core_times import CoreTime
+from tinyhil.memplan.arena.row_costs import PRODUCTS
 from tinyhil.memplan.arena.row_overlap import Gain, least_together, overlaps_of
 from tinyhil.memplan.arena.row_schedule import Links, overwritten
 from tinyhil.memplan.arena.row_shapes import Shapes, Span, Strips
@@ -38,7 +39,7 @@ class _Line:
 
 
 def loop_over(
-    program: Program, shapes: Shapes, span: Span, stages: Sequence[Stage], uses: Uses, *, again: bool
+    program: Program, shapes: Shapes, span: Span, stages: Sequence[Stage], uses: Uses, time: CoreTime | None
 ) -> RowLoop | None:
     """None if the stages of these items do not all lead to the last one's result."""
     part = joined_parts(stages)
@@ -47,7 +48,7 @@ def loop_over(
     links, last = Links.of(part), part[-1].target
     if last in _inner(links, uses, span) or any(name not in links.readers for name in links.makers if name != last):
         return None
-    return RowLoop(program, shapes, span, part, uses, again=again)
+    return RowLoop(program, shapes, span, part, uses, time)
 
 
 def _inner(links: Links, uses: Uses, span: Span) -> list[str]:
@@ -56,22 +57,33 @@ def _inner(links: Links, uses: Uses, span: Span) -> list[str]:
 
 
 class RowLoop:
-    """A loop over `part`, the joined stages of the items `span`. `shared`: rings of two line buffers, which a loop may
-    have; none where only rows are asked for that cost no time, without strips and windows `again`."""
+    """A loop over `part`, the joined stages of the items `span`. `time`: by which strips and windows in place are
+    weighed; None: only rows are asked for, each product once. `shared`: rings of two line buffers, which a loop may
+    have that computes products again."""
 
     def __init__(
-        self, program: Program, shapes: Shapes, span: Span, part: Sequence[Stage], uses: Uses, *, again: bool
+        self,
+        program: Program,
+        shapes: Shapes,
+        span: Span,
+        part: Sequence[Stage],
+        uses: Uses,
+        time: CoreTime | None,
     ) -> None:
-        self._program, self._shapes, self._span, self.part = program, shapes, span, part
+        self._program, self._shapes, self._span, self.part, self._time = program, shapes, span, part, time
         self.links = Links.of(part)
         inner = _inner(self.links, uses, span)
         self._outside = [name for name in self.links.makers if name not in inner]
         self._lines = {name: self._line(name, uses) for name in inner}
         self._overlaps = overlaps_of(part, self.links, lambda name: self._lines[name].rows, self._lines)
         self._scratch = [row_scratch_bytes(program, stage.op) for stage in part]
-        self._products = [products_of_op(program, stage.op) for stage in part]
-        self._patched = {at for at, stage in enumerate(part) if again and may_read_in_place(program, stage.op)}
-        is_shared = again and any(stage.by_channel and stage.target in self._lines for stage in part)
+        self._costs = [(time or PRODUCTS).of(program, stage.op) for stage in part]
+        self._later = [
+            time.in_place(program, stage.op) if time is not None and may_read_in_place(program, stage.op) else None
+            for stage in part
+        ]
+        self._patched = {at for at, later in enumerate(self._later) if later is not None}
+        is_shared = time is not None and any(stage.by_channel and stage.target in self._lines for stage in part)
         self.shared = shared_rings_of(part, *shapes.order(span, part), self._lines) if is_shared else []
         self.patch_bytes = max((self._scratch[at] for at in self._patched), default=0)
         self._needs: dict[tuple[int, bool, bool], tuple[int, tuple[str, ...]]] = {}
@@ -81,22 +93,19 @@ class RowLoop:
         """Columns of the last result."""
         return self.part[-1].whole.width
 
-    @cached_property
-    def overheads(self) -> int:
-        """Products that the rows of one strip cost."""
-        return sum(stage.out.height * products_per_row(self._program, stage.op) for stage in self.part)
-
-    @property
-    def patched_products(self) -> int:
-        """Those of the layers whose windows may be read in place; `patch_bytes` is the largest of their patches."""
-        return sum(self._products[at] for at in self._patched)
-
-    def products_again(self, count: int) -> int:
-        """Products of the columns that more than one of so many strips makes."""
-        found, made = 0, self._strips(count).made
-        for stage, products in zip(self.part, self._products, strict=True):
-            found += products * max(0, made[stage.target] - stage.out.width) // stage.out.width
+    def cost(self, count: int, *, in_place: bool) -> int:
+        """Of the rows of so many strips, the columns that more than one of these makes, and windows read `in_place`."""
+        found, made = count * self._overheads, self._strips(count).made
+        for stage, cost, later in zip(self.part, self._costs, self._later, strict=True):
+            more = (later or 0) if in_place else 0
+            found += more + (cost + more) * max(0, made[stage.target] - stage.out.width) // stage.out.width
         return found
+
+    @cached_property
+    def _overheads(self) -> int:
+        """What the rows of one strip cost."""
+        costs = self._time or PRODUCTS
+        return sum(stage.out.height * costs.of_row(self._program, stage.op, stage.out.channels) for stage in self.part)
 
     def needs(self, count: int, *, in_place: bool, stays: bool) -> tuple[int, tuple[str, ...]]:
         """Bytes of the line buffers and of what lies beside them for an instant, in that of so many strips that needs

@@ -2,8 +2,8 @@
 others do, computed again where that takes less.
 
 Each is a cut of the program into single operations, loops over rows, strips of these and groups of channels
-(row_choice.py) that costs the least modelled time within a limit of bytes; planned, checked, and kept where no other
-needs less of both.
+(row_choice.py) that costs the least modelled time on a core (core_times.py) within a limit of bytes; planned, checked,
+and kept where no other needs less of both.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from functools import cached_property
 from tinyhil.language.program import Program
 from tinyhil.memplan import DEFAULT, Budget
 from tinyhil.memplan.arena.attention_rows import in_rows
+from tinyhil.memplan.arena.core_times import CoreTime
 from tinyhil.memplan.arena.execution_check import checked_plan
 from tinyhil.memplan.arena.floor import floor_bytes
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement, smallest
 from tinyhil.memplan.arena.row_choice import NO_LIMIT, Cut, Cuts, cut_into
-from tinyhil.memplan.arena.row_costs import products_again, products_of
+from tinyhil.memplan.arena.row_costs import products_again
 from tinyhil.memplan.arena.two_passes import in_two_passes
 from tinyhil.references.verify import checked
 
@@ -55,9 +56,10 @@ class Schedules:
         without: Collection[str] = (),
         planner: str = DEFAULT,
         budget: Budget | None = None,
+        core: str = "",
     ) -> None:
         self._made: list[_Trials] = []
-        self._rest = (_Trials(program, other, without, planner, budget) for other in _programs(program, without))
+        self._rest = (_Trials(program, other, without, planner, budget, core) for other in _programs(program, without))
 
     def within(self, limit_bytes: int) -> Scheduled:
         """The schedule of the least modelled time whose arena takes at most so many bytes; if there is none, the
@@ -92,10 +94,14 @@ class Schedules:
 
 
 def front(
-    program: Program, without: Collection[str] = (), planner: str = DEFAULT, budget: Budget | None = None
+    program: Program,
+    without: Collection[str] = (),
+    planner: str = DEFAULT,
+    budget: Budget | None = None,
+    core: str = "",
 ) -> list[Scheduled]:
     """From the largest arena to the smallest: what `cheapest_within` gives for each limit."""
-    return Schedules(program, without, planner, budget).front()
+    return Schedules(program, without, planner, budget, core).front()
 
 
 def cheapest_within(
@@ -104,17 +110,22 @@ def cheapest_within(
     without: Collection[str] = (),
     planner: str = DEFAULT,
     budget: Budget | None = None,
+    core: str = "",
 ) -> Scheduled:
-    """The schedule of the least modelled time whose arena takes at most so many bytes; if there is none, the smallest
-    arena that was found."""
-    return Schedules(program, without, planner, budget).within(limit_bytes)
+    """The schedule of the least modelled time on a core whose arena takes at most so many bytes; if there is none, the
+    smallest arena that was found."""
+    return Schedules(program, without, planner, budget, core).within(limit_bytes)
 
 
 def least(
-    program: Program, without: Collection[str] = (), planner: str = DEFAULT, budget: Budget | None = None
+    program: Program,
+    without: Collection[str] = (),
+    planner: str = DEFAULT,
+    budget: Budget | None = None,
+    core: str = "",
 ) -> Scheduled:
     """The schedule of the least RAM."""
-    return cheapest_within(program, 0, without, planner, budget)
+    return cheapest_within(program, 0, without, planner, budget, core)
 
 
 def _programs(program: Program, without: Collection[str]) -> Iterator[Program]:
@@ -130,13 +141,19 @@ class _Trials:
     """Cuts of a `program` as they are planned; `lowered` computes nothing twice."""
 
     def __init__(
-        self, lowered: Program, program: Program, without: Collection[str], planner: str, budget: Budget | None
+        self,
+        lowered: Program,
+        program: Program,
+        without: Collection[str],
+        planner: str,
+        budget: Budget | None,
+        core: str,
     ) -> None:
         self._program, self._lowered, self._planner, self._budget = program, lowered, planner, budget
-        self._without = without
+        self._without, self._time = without, CoreTime(core)
         whole = ROWS.name in without
-        self._cuts = Cuts(program, again=True, whole=whole)
-        self._floors = Cuts(program, again=True, whole=whole, alone=True, like=self._cuts)
+        self._cuts = Cuts(program, again=True, whole=whole, core=core)
+        self._floors = Cuts(program, again=True, whole=whole, alone=True, like=self._cuts, core=core)
         self._known: dict[Cut, Scheduled] = {}
 
     def floor_bytes(self) -> int:
@@ -145,7 +162,15 @@ class _Trials:
 
     def more_time(self, cut: Cut) -> float:
         """Of the time that `lowered` takes, as modelled."""
-        return (products_of(self._program) + cut.products) / products_of(self._lowered) - 1
+        return (self._whole + cut.cost) / self._layers - 1
+
+    @cached_property
+    def _whole(self) -> int:
+        return self._time.of_program(self._program)
+
+    @cached_property
+    def _layers(self) -> int:
+        return self._time.of_program(self._lowered)
 
     def planned(self, cut: Cut) -> Scheduled:
         """The plan of a cut, made once."""

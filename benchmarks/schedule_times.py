@@ -1,0 +1,237 @@
+"""The modelled time of schedules against their time on emulated boards, and the model's table.
+
+    python -m benchmarks.schedule_times [--only h747] [--fit]
+
+Small networks go by `hil run --ram N` in several schedules of `hil plan --pareto`, from layer by layer to least RAM.
+A row: the schedules that take longer than layer by layer, and how many of them are modelled within a factor. `--fit`
+profiles them and prints the table of memplan/arena/core_times.py: what all operations say, each weighed by the
+share of its network's time that it takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+from scipy.optimize import nnls
+
+from benchmarks.networks import Network
+from benchmarks.quiet import quiet
+from tinyhil.errors import DoesNotFit
+from tinyhil.harness.build.pipeline import arranged_for, core_of
+from tinyhil.harness.job.job import Request
+from tinyhil.harness.measure.profile import OperationCost, profile_run
+from tinyhil.harness.measure.run import Outcome, run
+from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.program import Op, Program, loops_of, walk
+from tinyhil.memplan.arena.core_times import EXACT, RESCALED, WIDE, Cycles, arithmetic_of, counts_of, in_place, of_rows
+from tinyhil.memplan.arena.placement_preference import input_bytes
+from tinyhil.memplan.arena.row_costs import is_depthwise
+from tinyhil.memplan.arena.row_wise import rows_made
+from tinyhil.memplan.arena.schedules import Schedules
+from tinyhil.native import default_cache_dir
+from tinyhil.preference import LATENCY
+
+BOARDS = ("uno", "pico", "due", "nucleo_l4r5", "h747")
+FORMATS = ("fixed8", "int8", "fixed16")
+MOST = 5  # schedules of a network, beside layer by layer
+FACTOR = 1.5
+LEAST = 0.03  # more time: less is not told from how code lies in memory
+ARITHMETICS = (EXACT, RESCALED, WIDE)
+NAMES = tuple(field.name for field in fields(Cycles))
+Counts = dict[str, float]
+
+
+def networks() -> dict[str, Network | None]:
+    """Of random weights, and of the zoo."""
+    two = Network(8, 1).conv(8, 3).relu().pool("MaxPool", 2, 2).conv(16, 3).relu().pool("MaxPool", 2, 2)
+    separable = Network(16, 3).conv(8, 3, 2).relu().depthwise(1).relu().conv(16).relu().depthwise(2).relu().conv(24)
+    wide = Network(10, 4).conv(12, 3).relu().conv(16).relu().conv(6, 5, 2).relu().conv(8, 3)
+    joined = Network(12, 2).conv(8, 3).relu()
+    begin = joined.last
+    joined.conv(8, 3).relu().conv(8, 3).add("Add", begin).relu().pool("MaxPool", 2, 2).conv(12, 3, 2)
+    mean = separable.relu().add("GlobalAveragePool").conv(10)
+    return {"digits_cnn": None, "two": two, "separable": mean, "joined": joined, "wide": wide, "lenet5_mnist": None}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A schedule that ran: `more`: of the time of layer by layer, modelled and measured; `counts`: of each operation
+    what the model multiplies, by its arithmetic, with its cycles."""
+
+    bytes: int
+    cycles: float
+    modelled: float
+    measured: float
+    counts: Sequence[tuple[str, Counts, float]]
+
+
+def schedules(name: str, network: Network | None, board: str, fmt: str, folder: Path, *, fit: bool) -> list[Measured]:
+    """Layer by layer, then others, as far as the board has room for them."""
+    request = _request(name, network, board, fmt, folder)
+    spec = load_boards(None).board(board)
+    layers = _ran(replace(request, prefer=LATENCY))
+    program = arranged_for(layers.compiled.lowered, spec)
+    beside, known = input_bytes(program), Schedules(program, core=core_of(spec))
+    within = Schedules(program.with_input_in_arena(), core=core_of(spec))
+    limits = sorted({one.peak_bytes + beside for one in known.front()} | {one.peak_bytes for one in within.front()})
+    chosen = [limits[round(at)] for at in np.linspace(0, len(limits) - 1, MOST)]
+    found = [_measured(layers, layers, 0.0, fit=fit)]
+    for limit in dict.fromkeys(reversed(chosen)):
+        try:
+            outcome = _ran(replace(request, ram=limit))
+        except DoesNotFit:  # beside the stack
+            continue
+        in_arena = outcome.compiled.program.input_in_arena
+        one = within.within(limit) if in_arena else known.within(limit - beside)
+        found.append(_measured(outcome, layers, one.more_time, fit=fit))
+    return found
+
+
+def _request(name: str, network: Network | None, board: str, fmt: str, folder: Path) -> Request:
+    if network is None:
+        return Request(board, name, fmt, samples=2, results=folder)
+    path, samples = folder / f"{name}.onnx", folder / f"{name}.npz"
+    if not path.is_file():
+        model = network.model()
+        shape = [axis.dim_value for axis in model.graph.input[0].type.tensor_type.shape.dim]
+        onnx.save(model, path)
+        np.savez(samples, x=np.random.default_rng(3).standard_normal((8, *shape[1:])).astype(np.float32))
+    return Request(board, str(path), fmt, inputs=samples, calibrate=samples, samples=2, results=folder)
+
+
+def _ran(request: Request) -> Outcome:
+    return run(request, load_boards(None), default_cache_dir(), quiet, quiet)
+
+
+def _measured(outcome: Outcome, layers: Outcome, modelled: float, *, fit: bool) -> Measured:
+    cycles, program = float(outcome.ticks.mean()), outcome.compiled.program
+    costs = profile_run(outcome, load_boards(None), default_cache_dir(), quiet).operations if fit else ()
+    counts = list(_counts(program, {(cost.name, cost.output): cost for cost in costs}))
+    more = cycles / float(layers.ticks.mean()) - 1
+    return Measured(outcome.compiled.plan.peak_bytes, cycles, modelled, more, counts)
+
+
+def _counts(program: Program, costs: dict[tuple[str, str], OperationCost]) -> Iterator[tuple[str, Counts, float]]:
+    """Of each operation that a profile has."""
+    loops = list(loops_of(program.body))
+    for op in walk(program.body):
+        cost = costs.pop((op.name, op.output), None)
+        if cost is None:
+            continue
+        calls, whole = 0, op
+        if op.kernel.rows:
+            loop = next(loop for loop in loops if any(item is op for item in loop.body))
+            calls, whole = rows_made(program.constants, loop, op), replace(op, inputs=op.inputs[1:])
+        yield arithmetic_of(program, whole), _made(program, whole, cost, calls), cost.ticks
+
+
+def _made(program: Program, op: Op, cost: OperationCost, calls: int) -> Counts:
+    """What an operation has made, all of it or in so many calls for a row."""
+    p, elements = op.params, float(cost.elements)
+    if cost.macs is None:
+        whole = 0.0 if calls else counts_of(program, op)["element"]
+        read = max(whole, elements * p.get("kernel_y", 1) * p.get("kernel_x", 1))
+        return of_rows(op, calls, p.get("channels", 0)) | {"element": read}
+    if "groups" not in p:
+        return counts_of(program, op)
+    made = of_rows(op, calls, p["outputs"]) | {"result": elements}
+    if is_depthwise(op):
+        return made | {"depthwise": cost.macs}
+    placed, gathered = in_place(op, cost.macs), cost.macs * p["groups"] / p["outputs"]
+    if not op.scratch:
+        return made | placed
+    return made | {"product": cost.macs, "gathered": gathered, "padded": gathered * (placed["outside"] > 0)}
+
+
+def equations(found: Sequence[Measured]) -> Iterator[tuple[np.ndarray, float]]:
+    """What the cycles of operations say of a core's costs, each weighed by the root of its share of the network's; and
+    what schedules say that take longer than layer by layer, the first, each weighed alike."""
+    layers = found[0]
+    for one in found:
+        for operation in one.counts:
+            weight = (max(operation[2], 1.0) * layers.cycles) ** -0.5
+            yield weight * _sums([operation]), weight * operation[2]
+    for one in found[1:]:
+        weight = 1 / max(one.cycles - layers.cycles, LEAST * layers.cycles)
+        yield weight * (_sums(one.counts) - _sums(layers.counts)), weight * (one.cycles - layers.cycles)
+
+
+def _sums(operations: Sequence[tuple[str, Counts, float]]) -> np.ndarray:
+    found = np.zeros((len(ARITHMETICS), len(NAMES)))
+    for arithmetic, counts, _ in operations:
+        found[ARITHMETICS.index(arithmetic)] += [counts.get(name, 0.0) for name in NAMES]
+    return found.ravel()
+
+
+def cycles_of(found: Sequence[tuple[np.ndarray, float]]) -> Iterator[tuple[str, Cycles]]:
+    """The costs of each arithmetic that suit the equations best, none below zero. What none of them has costs as much
+    as with one shift, and calls cost no less than there; depthwise rows that were not measured cost as others do, of
+    another arithmetic or of what is no layer."""
+    left, right = np.array([row for row, _ in found]), np.array([cycles for _, cycles in found])
+    costs = nnls(left, right)[0].reshape(-1, len(NAMES))
+    costs = np.where(left.any(axis=0).reshape(costs.shape), costs, costs[0])
+    channel, lines = NAMES.index("channel"), NAMES.index("lines")
+    known = costs[:, lines].max()
+    costs[:, lines] = np.where(costs[:, lines] > 0, costs[:, lines], known or costs[:, channel])
+    calls = [NAMES.index("row"), channel, lines]
+    costs[:, calls] = np.maximum(costs[:, calls], costs[0, calls])
+    for arithmetic, own in zip(ARITHMETICS, costs, strict=True):
+        yield arithmetic, Cycles(*(float(f"{cost:.3g}") for cost in own))
+
+
+def rows(found: dict[tuple[str, str], list[Measured]]) -> Iterator[str]:
+    """The table: of each board and format the schedules that take longer, and how far the model is off."""
+    yield f"| board | format | schedules | modelled within a factor of {FACTOR} | modelled / measured, least to most |"
+    yield "|---|---|---|---|---|"
+    every = list[float]()
+    for (board, fmt), schedules_of_it in found.items():
+        ratios = [one.modelled / one.measured for one in schedules_of_it if one.measured > LEAST]
+        every += ratios
+        yield f"| {board} | {fmt} | {_row(ratios)} |"
+    yield f"| all | | {_row(every)} |"
+
+
+def _row(ratios: Sequence[float]) -> str:
+    if not ratios:
+        return "0 | | "
+    near = sum(1 / FACTOR <= ratio <= FACTOR for ratio in ratios)
+    return f"{len(ratios)} | {near} | {min(ratios):.2f} to {max(ratios):.2f}"
+
+
+def main() -> None:
+    """Run the schedules; print their table, or that of the model."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", default="", help="boards and formats that have this, as 'due int8'")
+    parser.add_argument("--fit", action="store_true", help="print the table of the model instead")
+    options = parser.parse_args()
+    found = defaultdict[tuple[str, str], list[Measured]](list)
+    known = defaultdict[str, list[tuple[np.ndarray, float]]](list)
+    with tempfile.TemporaryDirectory() as folder:
+        for board, fmt in ((board, fmt) for board in BOARDS for fmt in FORMATS if options.only in f"{board} {fmt}"):
+            core = core_of(load_boards(None).board(board))
+            for name, network in networks().items():
+                try:
+                    ran = schedules(name, network, board, fmt, Path(folder), fit=options.fit)
+                except DoesNotFit as error:
+                    print(f"{name} on {board}: {error}", flush=True)
+                    continue
+                found[board, fmt] += ran[1:]
+                known[core] += equations(ran)
+                said = (f"{one.bytes} B {one.modelled:+.0%} ({one.measured:+.0%})" for one in ran[1:])
+                print(f"{name}, {board}, {fmt}: modelled (measured): {', '.join(said)}", flush=True)
+    if options.fit:
+        for of_core, own in known.items():
+            for arithmetic, cycles in cycles_of(own):
+                print(f'    ("{of_core}", {arithmetic.upper()}): Cycles{astuple(cycles)},')
+    print("\n".join(rows(found)))
+
+
+if __name__ == "__main__":
+    main()

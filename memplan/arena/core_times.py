@@ -1,0 +1,153 @@
+"""What operations take on a core, whole, by rows, in groups of channels and with windows read in place, in cycles.
+
+By this a schedule is chosen that computes products again (schedules.py). The table is what benchmarks/schedule_times.py
+fits to profiles of small networks (two convolutions, the CNN on 8 x 8 digits, depthwise layers, the last two not in
+every arithmetic, MobileNetV1 0.25 in int8 on M4 and M7) in several schedules on emulated Uno, Pico, Due, L4R5 and H747;
+cores that were not measured count as a Cortex-M7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tinyhil.formats.format import INTEGER
+from tinyhil.language.program import Op, Program, executions
+from tinyhil.memplan.arena.attention_rows import packed_again
+from tinyhil.memplan.arena.row_costs import NARROW_BITS, is_depthwise, products_of_op
+from tinyhil.ops.window import Window, window_of
+
+USUAL = "cortex-m7"
+EXACT, RESCALED, WIDE = "exact", "rescaled", "wide"  # bytes with one shift, with multipliers, and what has more bits
+
+
+@dataclass(frozen=True, slots=True)
+class Cycles:
+    """Of a product of a layer, whose windows are gathered; of one of windows read in place, inside of the plane and
+    outside; of one of a depthwise layer; of a result; of an element that is gathered, and how much more where windows
+    hang over; of an element of an operation that is no layer; of a call for a row, and in it of each channel of what is
+    no layer, and of a depthwise one, which copies its lines."""
+
+    product: float
+    in_place: float
+    outside: float
+    depthwise: float
+    result: float
+    gathered: float
+    padded: float
+    element: float
+    row: float
+    channel: float
+    lines: float
+
+
+TABLE = {
+    ("avr", EXACT): Cycles(6.36, 62.8, 34.5, 31.9, 50.9, 39.4, 5.15, 6.61, 1370, 595, 595),
+    ("avr", RESCALED): Cycles(5.48, 78.4, 134, 99.5, 105, 65.7, 0.571, 6.61, 3090, 595, 595),
+    ("avr", WIDE): Cycles(39.8, 105, 0, 31.9, 257, 38.6, 0, 13.5, 1370, 595, 595),
+    ("cortex-m0plus", EXACT): Cycles(2.43, 14.3, 1.44, 5.57, 81.9, 18.7, 2.67, 6.31, 1440, 93.1, 1580),
+    ("cortex-m0plus", RESCALED): Cycles(1.99, 18.7, 41.7, 6.22, 103, 18.6, 2.61, 6.31, 3210, 93.1, 1650),
+    ("cortex-m0plus", WIDE): Cycles(86.2, 89.6, 0, 5.57, 0, 0, 0, 20, 7150, 93.1, 1580),
+    ("cortex-m3", EXACT): Cycles(2.08, 10.4, 0, 5.78, 35.8, 23.3, 12.8, 4.13, 1010, 42.3, 649),
+    ("cortex-m3", RESCALED): Cycles(2.23, 15.7, 43.8, 5.75, 50.4, 20.8, 4.01, 4.13, 1760, 42.3, 649),
+    ("cortex-m3", WIDE): Cycles(4.96, 21.7, 0, 5.78, 118, 0, 0, 12.1, 1010, 79.7, 649),
+    ("cortex-m4", EXACT): Cycles(0.582, 10.7, 0, 1.45, 38.7, 0, 22.1, 4.5, 387, 64.6, 611),
+    ("cortex-m4", RESCALED): Cycles(0.744, 26.1, 0, 0, 49.1, 0, 21.2, 4.5, 769, 64.6, 611),
+    ("cortex-m4", WIDE): Cycles(2.12, 12.6, 14.3, 1.45, 94.5, 0, 0, 7.55, 387, 71.5, 611),
+    ("cortex-m7", EXACT): Cycles(0.432, 5.23, 0.701, 1.43, 16.7, 2.74, 7.87, 2.86, 339, 42.5, 287),
+    ("cortex-m7", RESCALED): Cycles(0.448, 6.99, 19.5, 1.53, 17.9, 3.11, 8.21, 2.86, 526, 42.5, 287),
+    ("cortex-m7", WIDE): Cycles(0.248, 10.6, 0, 1.43, 43.2, 10.9, 0, 7.61, 339, 42.5, 287),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CoreTime:
+    """What parts of a program cost, in cycles of a core."""
+
+    core: str = ""
+
+    @property
+    def measured(self) -> str:
+        """The core whose cycles these are."""
+        return self.core if (self.core, EXACT) in TABLE else USUAL
+
+    def of(self, program: Program, op: Op) -> int:
+        """Making the whole result."""
+        return self._sum(program, op, counts_of(program, op))
+
+    def in_place(self, program: Program, op: Op) -> int:
+        """How much longer a convolution takes without its patch."""
+        made = counts_of(program, op)
+        gathered = {what: made[what] for what in ("product", "gathered", "padded")}
+        return max(0, self._sum(program, op, in_place(op, made["product"])) - self._sum(program, op, gathered))
+
+    def of_row(self, program: Program, op: Op, channels: int) -> int:
+        """One more call, for a row of all channels of the result."""
+        return self._sum(program, op, of_rows(op, 1, channels))
+
+    def of_group(self, program: Program, op: Op) -> int:
+        """One more call, for a group of its channels: every window is gathered anew."""
+        made = counts_of(program, op)
+        return self._sum(program, op, {"row": 1} | {what: made.get(what, 0) for what in ("gathered", "padded")})
+
+    def of_program(self, program: Program) -> int:
+        """All of its operations."""
+        again = packed_again(program) * self._cycles(EXACT).product
+        return max(1, round(again) + sum(times * self.of(program, op) for op, times in executions(program.body)))
+
+    def _cycles(self, arithmetic: str) -> Cycles:
+        return TABLE[self.measured, arithmetic]
+
+    def _sum(self, program: Program, op: Op, counts: Mapping[str, float]) -> int:
+        each = self._cycles(arithmetic_of(program, op))
+        return round(sum(count * getattr(each, what) for what, count in counts.items()))
+
+
+def arithmetic_of(program: Program, op: Op) -> str:
+    """By which an operation's cycles are known."""
+    operands = op.inputs[: 2 if _is_product(op) else 1]
+    if op.domain != INTEGER or any(program.tensors[name].format.bits > NARROW_BITS for name in operands):
+        return WIDE
+    return RESCALED if "zero" in op.params and _is_product(op) else EXACT
+
+
+def counts_of(program: Program, op: Op) -> dict[str, float]:
+    """How many of what an operation makes its whole result of, by the names of Cycles."""
+    p, made = op.params, program.tensors[op.output].count
+    if op.output in op.inputs:  # a row that is put in its place
+        return {"element": p.get("inner", 1)}
+    if "groups" not in p and _is_product(op):
+        return {"product": made * (p["inner"] + p.get("more_inner", 0)), "result": made}
+    if "groups" not in p:
+        reads = (program.tensors[name].count for name in op.inputs[:1])
+        return {"element": max((made * p.get("kernel_y", 1) * p.get("kernel_x", 1), *reads))}
+    products = products_of_op(program, op)
+    if is_depthwise(op):
+        return {"depthwise": products, "result": made}
+    gathered = products * p["groups"] / p["outputs"]
+    return {"product": products, "result": made, "gathered": gathered, "padded": gathered * (inside(window_of(p)) < 1)}
+
+
+def of_rows(op: Op, calls: int, channels: int) -> dict[str, float]:
+    """So many calls, each for a row of all channels of the result."""
+    if "outputs" in op.params and not is_depthwise(op):
+        return {"row": calls}
+    return {"row": calls, "lines" if "outputs" in op.params else "channel": calls * channels}
+
+
+def in_place(op: Op, products: float) -> dict[str, float]:
+    """Products of a convolution whose windows are read in place."""
+    share = inside(window_of(op.params))
+    return {"in_place": products * share, "outside": products * (1 - share)}
+
+
+@lru_cache(maxsize=4096)
+def inside(window: Window) -> float:
+    """The share of the places under all windows that are elements of the plane."""
+    return float(window.valid_counts().mean()) / window.positions
+
+
+def _is_product(op: Op) -> bool:
+    """Whether each result is a sum of products."""
+    return "groups" in op.params or ("inner" in op.params and ("columns" in op.params or "outputs" in op.params))
