@@ -81,7 +81,7 @@ def test_an_answer_computes_again_what_its_limit_asks_for(tmp_path: Path) -> Non
     search = ("search", *asked, "--arena", str(limit), "--evaluations", "1", "--formats", "fixed8", "--out", "w.yaml")
     refused = hil_command.hil(*search, "--more-time", "0", cwd=tmp_path)
     assert "the least is 930 B" in refused.stderr
-    done = hil_command.hil(*search, "--json", cwd=tmp_path)
+    done = hil_command.hil(*search, "--more-time", "100", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     arena_bytes = json.loads(done.stdout)["arena_bytes"]
     assert yaml.safe_load((tmp_path / "w.yaml").read_text())["found"]["arena"] == arena_bytes <= limit
@@ -106,7 +106,8 @@ def test_a_format_for_all_tensors_computes_again_as_the_answer_may(tmp_path: Pat
 def test_an_arena_that_counts_no_sample_is_as_large_beside_it(tmp_path: Path) -> None:
     """On an Uno the sample lies in the arena: 296 B with it were planned, where 296 B without it were searched."""
     asked = ("--model", "digits_cnn", "--formats", "fixed8", "--arena", "300", "--samples", "20", "--out", "w.yaml")
-    hil_command.record_of(hil_command.hil("search", *asked, "--evaluations", "1", "--json", cwd=tmp_path))
+    search = ("search", *asked, "--evaluations", "1", "--more-time", "60", "--json")
+    hil_command.record_of(hil_command.hil(*search, cwd=tmp_path))
     run = ("run", "--board", "uno", "--model", "digits_cnn", "--samples", "2", "--json")
     cycles = [
         hil_command.record_of(hil_command.hil(*run, *how, cwd=tmp_path))["latency"]["median"]
@@ -118,7 +119,7 @@ def test_an_arena_that_counts_no_sample_is_as_large_beside_it(tmp_path: Path) ->
 def test_the_least_ram_that_is_looked_for_is_what_a_refusal_names(tmp_path: Path) -> None:
     """`--minimize ram` and `--pareto` compute again as a limit does, and their files plan for that."""
     asked = windows(tmp_path)
-    search = ("search", *asked, "--evaluations", "1", "--formats", "fixed8,fixed16", "--json")
+    search = ("search", *asked, "--evaluations", "1", "--formats", "fixed8,fixed16", "--more-time", "100", "--json")
     refused = hil_command.hil(*search, "--arena", "1", cwd=tmp_path)
     least = int(refused.stderr.split("the least is ")[1].split(" B")[0])
     assert least < 930  # each product once

@@ -281,7 +281,7 @@ def modelled(board: BoardSpec | None) -> str:
     whose = "its own core needs --board" if board is None else board.name
     if board is not None and core != core_of(board):
         whose = f"nothing is known of {board.name}'s core"
-    return f"modelled for {core} ({whose}), mostly within a factor of 1.5: `hil run` measures it"
+    return f"modelled for {core} ({whose}), off by a factor of up to 2.7: `hil run` measures it"
 
 
 def _as_found(wanted: Wanted, program: Program, board: BoardSpec | None, wish: Wish, budget: Budget) -> Placement:
