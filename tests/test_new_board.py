@@ -9,7 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from hil_command import hil, record_of
+from hil_command import check_failure, hil, record_of
 from wire_bench import ROOT
 
 from tinyhil.errors import ConfigError
@@ -195,6 +195,17 @@ def test_what_the_firmware_can_not_be_is_refused_where_it_is_written(chip: str, 
     with pytest.raises(ConfigError) as caught:
         boards_of(f"chips:\n  mine: {{{chip}}}\n{board}", tmp_path)
     assert why in str(caught.value)
+
+
+def test_where_ram_is_short_the_plan_that_takes_less_is_named(tmp_path: Path) -> None:
+    """Static data that no plan counts made it exceed the RAM: what is named then fits."""
+    chip = "chips:\n  short: {like: atmega328p, ram_bytes: 440}\n"
+    board = "boards:\n  mine: {title: Mine, chip: short, reset: on_open, upload: arduino}\n"
+    (tmp_path / "own.yaml").write_text(chip + board)
+    run = ("run", "--boards-file", "own.yaml", "--board", "mine", "--model", "digits_mlp", "--format", "fixed8")
+    run = (*run, "--samples", "1", "--json")
+    check_failure(hil(*run, cwd=tmp_path), 4, "RAM exceeded by", "try --prefer ram, which takes", logs=True)
+    assert record_of(hil(*run, "--prefer", "ram", cwd=tmp_path))["bit_exact"]
 
 
 def test_an_avr_of_another_crystal_is_its_part_for_avrdude(tmp_path: Path) -> None:

@@ -211,6 +211,11 @@ def test_a_run_is_not_held_against_its_own_profile(records: list[Path], tmp_path
     assert "tiny on uno, fixed16: the same image; there is nothing to compare." in page.text
 
 
+def test_only_a_page_compares(records: list[Path], tmp_path: Path) -> None:
+    done = hil("report", records[0], "--against", records[0], "--md", "-", cwd=tmp_path)
+    check_failure(done, 2, "--against is of the page: give -o, too; `hil compare BEFORE NOW --as md`")
+
+
 def test_runs_are_held_against_those_of_a_folder(records: list[Path], tmp_path: Path) -> None:
     """Each against the newest of its board, model and format there; one that has none, against nothing."""
     record = json.loads(records[0].read_text())

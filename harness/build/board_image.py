@@ -17,7 +17,7 @@ from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.language.assignment import Assignment
 from tinyhil.memplan.arena.regions import arrays
 from tinyhil.notice import Say
-from tinyhil.preference import Wish
+from tinyhil.preference import RAM, Wish
 
 
 def compile_for(
@@ -55,7 +55,8 @@ def _remedy(compiled: Compiled, board: BoardSpec, error: DoesNotFit) -> str:
     """Of RAM, the limit of arena and input that leaves what is beside them its room."""
     region, over_bytes = error.over or ("flash", 0)
     transfer = compiled.transfers.get(board.name)
-    left = compiled.plan.peak_bytes + (0 if transfer is None else transfer.input_bytes) - over_bytes
+    taken = compiled.plan.peak_bytes + (0 if transfer is None else transfer.input_bytes)
+    left = taken - over_bytes
     chip = board.chip  # of the user's, perhaps: other reserves are those of chips that ship
     less = f", or less than {chip.stack_reserve_bytes} as stack_reserve_bytes of {chip.name}"
     own = less if chip.like and region == "RAM" else ""
@@ -63,4 +64,10 @@ def _remedy(compiled: Compiled, board: BoardSpec, error: DoesNotFit) -> str:
         if region == "RAM" and left > 0:
             place_for(compiled.lowered, board, Wish(ram_bytes=left))
             return f"try --ram {left}, a lower width or a larger board{own}"
+    with suppress(DoesNotFit):
+        if region == "RAM":
+            placed, least = place_for(compiled.lowered, board, Wish(RAM))
+            saved = taken - placed.plan.peak_bytes - least.input_bytes
+            if saved > 0:
+                return f"try --prefer ram, which takes {saved} B or more less; {ADVICE} or a larger board{own}"
     return f"{ADVICE} or a larger board{own}"

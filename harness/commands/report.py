@@ -46,6 +46,8 @@ def report(
     from tinyhil.harness.records.schema import read_any
     from tinyhil.harness.report.page import make_page
 
+    if against is not None and out is None and (md or csv_ or trace or overlay):
+        raise click.UsageError("--against is of the page: give -o, too; `hil compare BEFORE NOW --as md` is Markdown")
     shown = [shown_of(path) if path.is_dir() else ((path,), "") for path in records]
     for left_out in filter(None, (said for _, said in shown)):
         say(left_out)
