@@ -105,6 +105,18 @@ def test_an_assignment_is_a_row(tmp_path: Path) -> None:
     assert "logits: fixed8" in Path(tmp_path / other["cells"][0]["assignment"]).read_text()
 
 
+def test_an_assignment_is_held_to_every_model(tmp_path: Path) -> None:
+    """Before anything is computed, by the name of the user's file."""
+    (tmp_path / "w.yaml").write_text("default: fixed16\nvalues: {relu1: fixed8}\n")
+    (tmp_path / "sweep.yaml").write_text(
+        MLP.replace("fixed8, ", "w.yaml, ").replace("digits_mlp", "digits_mlp, lenet5_mnist")
+    )
+    with pytest.raises(
+        ConfigError, match=r"formats\.0: lenet5_mnist: assignment file .*w\.yaml: the model has no value"
+    ):
+        read_sweep(tmp_path / "sweep.yaml", load_boards())
+
+
 def test_what_determines_a_cell_is_in_its_key(tmp_path: Path) -> None:
     """Anything that changes a figure makes another cell; retry, and the order of things, do not."""
 

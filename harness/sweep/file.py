@@ -13,10 +13,11 @@ from pydantic import Field, FiniteFloat
 from tinyhil.errors import ConfigError, HilError
 from tinyhil.formats import named
 from tinyhil.frontend import SUFFIXES
+from tinyhil.harness.job.job import open_model
 from tinyhil.harness.job.zoo import find_model
 from tinyhil.harness.settings.config import Boards
 from tinyhil.harness.settings.yaml_file import Fault, Location, NonEmpty, PositiveInt, Record, mark, parse, read_text
-from tinyhil.language.assignment import load_conditions
+from tinyhil.language.assignment import load_assignment, load_conditions
 from tinyhil.search.accelerator import UNITS
 from tinyhil.search.offer import family, formats_on_offer
 from tinyhil.search.strategies import make_strategy
@@ -178,6 +179,12 @@ def _beyond(sweep: SweepFile, folder: Path, boards: Boards) -> Iterator[tuple[Lo
         model = find_model(located(folder, entry.model))
         if entry.inputs is None and model.dataset is None and model.text is None:
             yield ("models", number), f"models.{number}: a model from a file needs `inputs:`, samples to run on"
+    for number, (name, *_) in enumerate(sweep.formats):
+        for model in (located(folder, entry.model) for entry in sweep.models) if is_assignment(name) else ():
+            try:
+                load_assignment(folder / name, open_model(model).model.graph)
+            except HilError as error:
+                yield ("formats", number), f"formats.{number}: {model}: {error}; sweep over it by itself"
     if not any(len(names) > 1 for names in sweep.formats):
         return  # nothing is searched
     for board in (boards.board(name) for name in sweep.boards):
