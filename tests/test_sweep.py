@@ -108,12 +108,10 @@ def test_an_assignment_is_a_row(tmp_path: Path) -> None:
 def test_an_assignment_is_held_to_every_model(tmp_path: Path) -> None:
     """Before anything is computed, by the name of the user's file."""
     (tmp_path / "w.yaml").write_text("default: fixed16\nvalues: {relu1: fixed8}\n")
-    (tmp_path / "sweep.yaml").write_text(
-        MLP.replace("fixed8, ", "w.yaml, ").replace("digits_mlp", "digits_mlp, lenet5_mnist")
-    )
-    with pytest.raises(
-        ConfigError, match=r"formats\.0: lenet5_mnist: assignment file .*w\.yaml: the model has no value"
-    ):
+    text = MLP.replace("fixed8, ", "w.yaml, ").replace("digits_mlp", "digits_mlp, fastgrnn_har")
+    (tmp_path / "sweep.yaml").write_text(text)
+    said = r"formats\.0: fastgrnn_har: assignment file .*w\.yaml: the model has no value 'relu1'"
+    with pytest.raises(ConfigError, match=said):
         read_sweep(tmp_path / "sweep.yaml", load_boards())
 
 
