@@ -156,7 +156,7 @@ def test_ram_and_arena_mean_the_same_interrupted_or_not(board: str | None, limit
         assert stopped.record["ram_bytes"] == finished.record["ram_bytes"] > finished.record["arena_bytes"]
 
 
-@pytest.mark.parametrize(("board", "ram"), [(None, 350), ("uno", 800)])
+@pytest.mark.parametrize(("board", "ram"), [(None, 420), ("uno", 800)])
 def test_going_on_keeps_the_better_answer(board: str | None, ram: int, tmp_path: Path) -> None:
     """Stopped again before what it had found comes up: the answer, its file and its figures stay."""
     out = tmp_path / "widths.yaml"
@@ -176,7 +176,7 @@ def test_going_on_keeps_the_better_answer(board: str | None, ram: int, tmp_path:
 
 def test_an_earlier_answer_that_no_longer_counts_is_said(tmp_path: Path) -> None:
     """What was the answer by its arena alone; the planner of today needs more for it."""
-    request = SearchRequest("digits_cnn", 350, samples=100, formats="fixed3,fixed4,fixed8", results=tmp_path)
+    request = SearchRequest("digits_cnn", 420, samples=100, formats="fixed3,fixed4,fixed8", results=tmp_path)
     best, _ = searched(request, Interrupting())
     (path,) = (tmp_path / "search" / "digits_cnn" / "answers").glob("*.jsonl")
     header = json.loads(path.read_text().splitlines()[0])
@@ -189,7 +189,7 @@ def test_an_earlier_answer_that_no_longer_counts_is_said(tmp_path: Path) -> None
 
 
 def test_a_front_keeps_its_points(tmp_path: Path) -> None:
-    request = SearchRequest("digits_cnn", 900, samples=60, evaluations=10, formats="fixed3,fixed16", results=tmp_path)
+    request = SearchRequest("digits_mlp", 900, samples=60, evaluations=10, formats="fixed2,fixed16", results=tmp_path)
     request = replace(request, pareto="ram,accuracy")
     whole = run_pareto(request, default_cache_dir(), str, Interrupting(), load_boards())
     hurried = run_pareto(replace(request, seconds=1e-6), default_cache_dir(), str, Interrupting(), load_boards())

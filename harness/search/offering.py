@@ -17,6 +17,7 @@ from tinyhil.harness.build.weights import ADVICE
 from tinyhil.harness.search.again import Again
 from tinyhil.harness.search.device import Measured, left_out
 from tinyhil.harness.search.first_answer import TooLate
+from tinyhil.harness.search.phases import SCHEDULES
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import FOR_FLASH, FOR_LATENCY, Task
 from tinyhil.harness.search.uniform import (
@@ -158,5 +159,6 @@ def scheduled_instead(task: Task) -> tuple[Task, tuple[Found, tuple[Measured, ..
         )
     free = replace(task, problem=replace(task.problem, memory=memory))
     limit = request.latency_us
-    measured = task.phases.in_time(request.seconds, lambda: [*schedules_of_each(free, names, limit)])
+    with task.phases.of(SCHEDULES):
+        measured = task.phases.in_time(request.seconds, lambda: [*schedules_of_each(free, names, limit)])
     return free, uniform_instead(free, measured or ())

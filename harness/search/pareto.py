@@ -25,7 +25,7 @@ from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.resource_limits import Meter, anchored, as_tried, joined, least_of, unbounded
 from tinyhil.harness.search.rounds import search_once
 from tinyhil.harness.search.task import Task, make_bench, replace_text, trial_log, write_assignment
-from tinyhil.harness.search.uniform import Uniform, as_records, held_out, sensitivity_of
+from tinyhil.harness.search.uniform import MOST_SCHEDULES, Uniform, as_records, held_out, sensitivity_of
 from tinyhil.search.costs import Limits
 from tinyhil.search.slim import ROUNDED
 from tinyhil.search.space import Candidate, Choice
@@ -97,9 +97,12 @@ def front_of(found: Sweep, beside: Sequence[Uniform]) -> ParetoOutcome:
     task, meters = found.task, found.meters
     # what formats that all tensors must share need could not be told beforehand: their estimates beat nothing
     apart = () if meters else task.phases.in_time(task.request.seconds, lambda: together(task, None)) or ()
-    estimated = _points(task, meters, (*found.answers.values(), *_earlier(task, meters)), beside)
+    answers = (*found.answers.values(), *_earlier(task, meters), *_scheduled(task, meters, beside))
+    estimated = _points(task, meters, answers, beside)
     front = _front(task, estimated)
-    known = [point for point in estimated if point.measured and point not in front]
+    vectors = {_vector(task, point) for point in front}  # one format for all may need less stack beside as much
+    known = [point for point in estimated if point.measured or (point.name and _vector(task, point) in vectors)]
+    known = [point for point in known if point not in front]
     points = _front(task, _measured(task, (*front, *known, *_points(task, meters, (), apart))))
     beside = (*beside, *apart)
     if not points:
@@ -256,6 +259,24 @@ def _earlier(task: Task, meters: Sequence[Meter]) -> list[Point]:
     return [_point(task, meters, trial, [trial.ram_bytes + beside(trial.candidate), *others]) for trial in trials]
 
 
+def _scheduled(task: Task, meters: Sequence[Meter], beside: Sequence[Uniform]) -> list[Point]:
+    """Uniform formats in less RAM than they are planned for, by computing products again."""
+    memory, points = task.problem.memory, list[Point]()
+    if memory.again is None or memory.plans_slowly:
+        return points
+    for one in beside:
+        if one.trial is None:
+            continue
+        candidate = one.trial.candidate
+        arenas = [arena for arena in memory.arenas(candidate) if arena < one.trial.ram_bytes]
+        for arena in arenas[-MOST_SCHEDULES:]:
+            ram_bytes = arena + task.problem.beside_bytes(candidate)
+            if ram_bytes <= task.arena_bytes:
+                point = _point(task, meters, replace(one.trial, ram_bytes=arena), [ram_bytes])
+                points.append(replace(point, name=one.format))
+    return points
+
+
 def _front(task: Task, points: Sequence[Point]) -> tuple[Point, ...]:
     """Those that no other beats: no more of any resource asked for on any board and, with `accuracy`, no more decisions
     that differ from float; without, of those that lose at most --points."""
@@ -264,18 +285,19 @@ def _front(task: Task, points: Sequence[Point]) -> tuple[Point, ...]:
     if "accuracy" not in objectives:
         wanted = task.problem.float_quality - task.request.points / 100 - ROUNDED
         good = [point for point in points if point.trial.quality >= wanted]
-
-    def vector(point: Point) -> Vector:
-        resources = [name for name in objectives if name != "accuracy"]
-        needs = [getattr(board, name) for board in point.needs for name in resources]
-        return (*needs, point.trial.score.disagreements) if "accuracy" in objectives else tuple(needs)
-
     front: dict[Vector, Point] = {}
-    for point in sorted(good, key=lambda point: (vector(point), point.trial.score.loss)):
-        own = vector(point)
+    for point in sorted(good, key=lambda point: (_vector(task, point), point.trial.score.loss)):
+        own = _vector(task, point)
         if not any(all(a <= b for a, b in zip(other, own, strict=True)) for other in front):
             front[own] = point
     return tuple(front.values())
+
+
+def _vector(task: Task, point: Point) -> Vector:
+    """What counts of it, the less the better."""
+    objectives = task.request.objectives
+    needs = [getattr(board, name) for board in point.needs for name in objectives if name != "accuracy"]
+    return (*needs, point.trial.score.disagreements) if "accuracy" in objectives else tuple(needs)
 
 
 def _measured(task: Task, points: Sequence[Point]) -> list[Point]:

@@ -14,6 +14,8 @@ from tinyhil.search.trial import Trial
 
 Work = TypeVar("Work")
 SEARCHING = "searching"
+FEASIBLE, SCHEDULES = "finding out what is feasible", "measuring other schedules"
+ANSWER = "holding the answer to others"
 
 
 def processor_seconds() -> float:
@@ -61,19 +63,25 @@ class Phases:
     count: Callable[[float], None] = lambda evaluations: None
     key: str = ""
     _most: float | None = None
+    _inside: tuple[str, float, float] = ("", 0.0, 0.0)  # the phase under way, and what phases inside of it took
     _begin: tuple[float, float] = field(default_factory=began)
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
-        """A phase; one that comes again adds up."""
+        """A phase; one that comes again adds up, one inside of another is no part of it."""
+        around, self._inside = self._inside, (name, 0.0, 0.0)
         self.tell(name)
+        spent = self.taken.setdefault(name, [0.0, 0.0])
         begin, used = time.monotonic(), processor_seconds()
         try:
             yield
         finally:
-            spent = self.taken.setdefault(name, [0.0, 0.0])
-            spent[0] += time.monotonic() - begin
-            spent[1] += processor_seconds() - used
+            wall, busy = time.monotonic() - begin, processor_seconds() - used
+            spent[0] += wall - self._inside[1]
+            spent[1] += busy - self._inside[2]
+            self._inside = (around[0], around[1] + wall, around[2] + busy)
+            if around[0]:
+                self.tell(around[0])
 
     def charge(self, evaluations: float) -> None:
         """Questions of a search have cost so much more."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from tinyhil.errors import BuildError, ConfigError, DoesNotFit, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
 from tinyhil.harness.search.first_answer import is_foreseen
-from tinyhil.harness.search.phases import SEARCHING, OutOfTime
+from tinyhil.harness.search.phases import FEASIBLE, SCHEDULES, SEARCHING, OutOfTime
 from tinyhil.harness.search.resource_limits import Meter, anchored, joined, least_of, refusal, unbounded, within
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.harness.search.uniform import smallest_of_each, uniform_instead
@@ -60,7 +60,9 @@ def searched_on_device(
     try:
         return _in_rounds(task, meters, limits, required, tag)
     except Infeasible:
-        if instead := _timed_for_refusal(task, meters, required):
+        with task.phases.of(SCHEDULES):
+            instead = _timed_for_refusal(task, meters, required)
+        if instead:
             return instead
         raise
 
@@ -72,7 +74,8 @@ def _in_rounds(
     rams = [side.arena_bytes for side in task.sides]
     count, needed = request.finalists if request.on_device or request.every else 1, list[int]()
     for number in range(MOST_ROUNDS):
-        problem = anchored(task, meters, limits, rams)
+        with task.phases.of(FEASIBLE):
+            problem = anchored(task, meters, limits, rams)
         made: list[Bench] = []
         sides = [within(*each) for each in zip(task.sides, rams, strict=True)]
 
@@ -95,7 +98,8 @@ def _in_rounds(
         for meter, limit, one in zip(meters, limits, made, strict=False):
             _learn(meter, limit, finalists, one)
     if not meters:
-        smallest = [*smallest_of_each(task, task.problem.space.formats)]
+        with task.phases.of(SCHEDULES):
+            smallest = [*smallest_of_each(task, task.problem.space.formats)]
         if instead := uniform_instead(task, smallest):
             return instead
         needed += [one.on_all[0].total_bytes or 0 for one in smallest]

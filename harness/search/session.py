@@ -28,7 +28,7 @@ from tinyhil.harness.search.offering import (
     with_weights,
 )
 from tinyhil.harness.search.pareto import ParetoOutcome, Sweep, front_of, swept_over
-from tinyhil.harness.search.phases import OutOfTime, began
+from tinyhil.harness.search.phases import ANSWER, OutOfTime, began
 from tinyhil.harness.search.replanned import relaxed, within_limit
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.resource_limits import Meter, anchored, as_tried, limited, make_meters
@@ -191,10 +191,7 @@ def _searched(task: Task) -> SearchOutcome:
         beside = beside or known
     over = interrupted or task.phases.seconds_left(request.seconds) == 0.0
     if not over:
-        beside = (*beside, *(task.phases.in_time(request.seconds, partial(together, task, found, beside)) or ()))
-        relax = partial(relaxed, task, found, measured)
-        found, measured = task.phases.in_time(request.seconds, relax) or (found, measured)
-        beside = task.phases.in_time(request.seconds, partial(within_limit, task, beside, found.best)) or beside
+        found, measured, beside = _beside_others(task, found, measured, beside)
     own = found.best
     found, measured = undominated(task, found, measured, beside)
     replaced = None if found.best.candidate == own.candidate else own
@@ -227,6 +224,19 @@ def _searched(task: Task) -> SearchOutcome:
         raise TooLate(over_limit)
     examples = task.problem.evaluator.examples
     return SearchOutcome(request, task.problem.space, found, len(examples), examples.float_accuracy, record, measured)
+
+
+def _beside_others(
+    task: Task, found: Found, measured: tuple[Measured, ...], beside: tuple[Uniform, ...]
+) -> tuple[Found, tuple[Measured, ...], tuple[Uniform, ...]]:
+    """The answer as the board's RAM leaves it room, and every format that could be one instead, as far as time goes."""
+    seconds = task.request.seconds
+    with task.phases.of(ANSWER):
+        beside = (*beside, *(task.phases.in_time(seconds, partial(together, task, found, beside)) or ()))
+        relax = partial(relaxed, task, found, measured)
+        found, measured = task.phases.in_time(seconds, relax) or (found, measured)
+        beside = task.phases.in_time(seconds, partial(within_limit, task, beside, found.best)) or beside
+    return found, measured, beside
 
 
 def _undecided(record: dict[str, Any]) -> str:

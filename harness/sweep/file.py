@@ -180,11 +180,11 @@ def _beyond(sweep: SweepFile, folder: Path, boards: Boards) -> Iterator[tuple[Lo
         if entry.inputs is None and model.dataset is None and model.text is None:
             yield ("models", number), f"models.{number}: a model from a file needs `inputs:`, samples to run on"
     for number, (name, *_) in enumerate(sweep.formats):
-        for model in (located(folder, entry.model) for entry in sweep.models) if is_assignment(name) else ():
+        for entry in sweep.models if is_assignment(name) else ():
             try:
-                load_assignment(folder / name, open_model(model).model.graph)
+                load_assignment(folder / name, open_model(located(folder, entry.model)).model.graph)
             except HilError as error:
-                yield ("formats", number), f"formats.{number}: {model}: {error}; sweep over it by itself"
+                yield ("formats", number), f"formats.{number}: {entry.model}: {error}; sweep over it by itself"
     if not any(len(names) > 1 for names in sweep.formats):
         return  # nothing is searched
     for board in (boards.board(name) for name in sweep.boards):
