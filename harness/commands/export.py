@@ -19,7 +19,7 @@ from tinyhil.harness.commands import common, option
 @option.path("--out", "The .zip to write; of a header, an .h alone.", dir_okay=False, required=True)
 @common.format_options
 @common.calibrate_options
-@option.text("--name", "What every name begins with; default: the model's, with `_net` where C or the library has that word.")
+@option.text("--name", "What every name begins with; default: the model's, with `_net` where C or the library has it.")
 @option.choice(
     ("static", "caller"),
     "--arena",
