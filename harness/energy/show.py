@@ -43,7 +43,12 @@ def print_energy(outcome: EnergyOutcome, console: Console) -> None:
 
 def _if(found: Sensitivity, total_pj: float) -> str:
     changes = [100 * (pj / total_pj - 1) if total_pj else 0.0 for pj in (found.halved_pj, found.doubled_pj)]
-    return f"{found.value:g} were half as much: {changes[0]:+.1f} % energy; twice: {changes[1]:+.1f} %"
+    half = "half as much" if 2 * found.less == found.value else f"{found.less:g}"
+    less = f"{found.value:g} were {half}: {changes[0]:+.1f} % energy"
+    if found.less == found.value:
+        less = f"{found.value:g} can not be less"
+    more = "twice" if found.more == 2 * found.value else f"{found.more:g}"
+    return f"{less}; {more}: {changes[1]:+.1f} %"
 
 
 def _in_parts(found: InParts) -> str:

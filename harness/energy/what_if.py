@@ -14,13 +14,15 @@ CONSTANTS = ("mac_pj", "exponent", "sram_pj_per_bit", "dram_pj_per_bit", "sram_b
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """Picojoules of a sample if one constant were half of what it is, and twice; whole numbers are rounded down, to 1
-    at least, and `exponent` ends at 4, as in a table of one's own."""
+    """Picojoules of a sample if one constant were half of what it is, and twice: `less` and `more`; whole numbers are
+    rounded down, to 1 at least, and `exponent` ends at 4, as in a table of one's own."""
 
     constant: str
     value: float
     halved_pj: float
     doubled_pj: float
+    less: float
+    more: float
 
 
 def sensitivities(operations: Sequence[Operation], input_bits: int, technology: Technology) -> tuple[Sensitivity, ...]:
@@ -35,5 +37,5 @@ def sensitivities(operations: Sequence[Operation], input_bits: int, technology: 
         value = getattr(technology, constant)
         half = max(value // 2, 1) if isinstance(value, int) else value / 2
         twice = min(2 * value, 4.0) if constant == "exponent" else 2 * value
-        found.append(Sensitivity(constant, value, with_(constant, half), with_(constant, twice)))
+        found.append(Sensitivity(constant, value, with_(constant, half), with_(constant, twice), half, twice))
     return tuple(found)
