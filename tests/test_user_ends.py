@@ -183,6 +183,8 @@ def test_tables_that_pages_show_are_what_is_printed(page: str, asked: str, tmp_p
     printed = [re.sub("[│┃]", " ", line).split() for line in done.stdout.splitlines()]
     for line in sample.splitlines()[2:]:
         words = line.split()
+        if words == ["…"]:
+            continue
         assert any(map(partial(_says_the_same, words), printed)), line
 
 

@@ -50,6 +50,7 @@ class FrontPoint(Part):
     number: Count
     assignment_file: Text
     quality: Share
+    searched_disagreements: Count | None = None
     accuracy: Share | None
     disagreements: Count
     arena_bytes: Count
@@ -83,6 +84,12 @@ class Phase(Part):
     processor_seconds: Amount
 
 
+class OnBoard(Part):
+    """What a board said of the answer."""
+
+    board: Word
+
+
 class Searched(Part):
     """What records of an answer and of a front share."""
 
@@ -103,12 +110,18 @@ class Searched(Part):
     formats: list[Text] = Field(default_factory=list)
     weights: list[Text] = Field(default_factory=list)  # formats for weights alone
     seed: Whole | None = None
+    boards: list[OnBoard] = Field(default_factory=list)
+    ram_limit_bytes: Count | None = None
+    arena_limit_bytes: Count | None = None
+    latency_limit_us: Amount | None = None
+    flash_limit_bytes: Count | None = None
 
 
 class Answer(Part):
     """What the search itself thought of its answer."""
 
     quality: Share | None = None
+    disagreements: Count | None = None
 
 
 class Replaced(Part):

@@ -94,7 +94,7 @@ class Row:
             known = {key: record[key] for key in names}
             known |= {"latency": latency["median"], "unit": latency["unit"], "latency_us": latency.get("median_us")}
             known |= {"ram_bytes": memory.get("total_bytes"), "ram_at_worst_bytes": at_worst(memory)}
-            known |= {"arena_bytes": memory["arena_bytes"], "input_bytes": memory["input_bytes"]}
+            known |= {"arena_bytes": memory["arena_bytes"], "input_bytes": memory.get("input_bytes")}
             known["replaced"] = self.replaced
             known["prefer"] = self.prefer
         places = {key: self.outcome.get(key) for key in ("record", "search", "assignment")}
