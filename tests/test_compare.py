@@ -207,6 +207,23 @@ def test_bench_on_an_emulator_is_exact_and_is_its_own_gate(files: Path, tmp_path
     assert list((tmp_path / "results" / "uno").rglob("*")) == []
 
 
+def test_an_arena_that_holds_the_sample_is_no_larger_one(record: dict[str, Any], tmp_path: Path) -> None:
+    """Beside it the sample takes more; static RAM tells, and an arena of the same kind is held as ever."""
+    apart, inside = copy.deepcopy(record), copy.deepcopy(record)
+    apart["memory"] |= {"arena_bytes": 30, "input_bytes": 128, "static_bytes": 256}
+    inside["memory"] |= {"arena_bytes": 88, "input_bytes": 0, "static_bytes": 168}
+    for name, content in (("apart", apart), ("inside", inside)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.json").write_text(json.dumps(content))
+    done = hil("compare", "apart", "inside", "--better-is-fine", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "note arena_bytes: 30 -> 88 (+58); with the sample in one of them" in done.stdout
+    assert "worse" not in done.stdout
+    inside["memory"]["arena_bytes"] += 8
+    (tmp_path / "apart" / "x.json").write_text(json.dumps(inside))
+    check_failure(hil("compare", "inside", "apart", cwd=tmp_path), 1, "gate failed: 1 difference")
+
+
 def test_compare_prints_what_changed_and_exits_with_the_gate(record: dict[str, Any], tmp_path: Path) -> None:
     smaller, larger = copy.deepcopy(record), copy.deepcopy(record)
     smaller["flash_bytes"] -= 100

@@ -13,6 +13,7 @@ from tinyhil.harness.records.verdict import invalid_because
 CANDIDATES = "candidates"  # folder of a search, with what it has tried on boards
 ASSIGNED = re.compile(r" --assignment ('[^']+'|\S+)")
 PLANNED = re.compile(r"--(?:prefer|ram) \w+")
+INPUT_MOVED = "with the sample in one of them, beside it in the other: static RAM tells"
 FEW = 30  # samples, of which a percentage says too much
 SIZES = ("flash_bytes", "static_bytes", "arena_bytes", "heap_bytes")
 
@@ -38,6 +39,7 @@ class Figures:
     ticks: tuple[int, ...]
     instructions: tuple[int, ...]
     sizes: Mapping[str, int | None]
+    has_input: bool | None
     stack_bytes: int | None
     stack_limit_bytes: int | None
     stack_limit_unknown: str
@@ -79,6 +81,7 @@ def figures(record: Mapping[str, Any]) -> Figures:
         ticks=tuple(raw["ticks"]),
         instructions=tuple(raw["instructions"]),
         sizes={"flash_bytes": record["flash_bytes"], **{name: memory[name] for name in SIZES[1:]}},
+        has_input=has_input(record),
         stack_bytes=memory["stack_bytes"],
         stack_limit_bytes=memory.get("stack_limit_bytes"),
         stack_limit_unknown=memory.get("stack_limit_unknown", ""),
@@ -91,6 +94,12 @@ def figures(record: Mapping[str, Any]) -> Figures:
         data=str((record.get("data") or {}).get("sha256") or ""),
         by=formats_by(record),
     )
+
+
+def has_input(record: Mapping[str, Any]) -> bool | None:
+    """Whether its arena holds the sample, too; None where that is not known."""
+    beside = record["memory"].get("input_bytes")
+    return None if beside is None else beside == 0
 
 
 def formats_by(record: Mapping[str, Any]) -> str:
