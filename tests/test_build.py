@@ -272,10 +272,8 @@ def test_ram_is_full_at_exactly_the_stack_reserve(image, sources, boards, cache_
     check_fits(full, board)
     beyond_reserve, beyond_chip = 4, 8000
     for excess_bytes in (beyond_reserve, beyond_chip):
-        with pytest.raises(DoesNotFit, match=r"RAM exceeded by \d+ B .*largest: hil_arena ") as caught:
+        with pytest.raises(DoesNotFit, match=rf"RAM exceeded by {excess_bytes} B .*largest: hil_arena ") as caught:
             build(with_arena(sources, most + excess_bytes), board, cache_dir=cache_dir, log=print)
-        said = int(str(caught.value).split("exceeded by ")[1].split(" B")[0])
-        assert excess_bytes - 3 <= said <= excess_bytes  # what follows the arena may fill what its alignment leaves
         assert len(str(caught.value).splitlines()) == 1
 
 
