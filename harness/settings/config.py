@@ -370,7 +370,8 @@ def _baud_off(baud: int, clock_hz: int) -> str:
     4.2 %); empty if it can."""
 
     def nearest(asked: int) -> float:
-        return min((clock_hz / 8 / divider for divider in range(1, 4097)), key=lambda rate: abs(rate - asked))
+        divider = (clock_hz // 4 // asked + 1) // 2  # as firmware/hal/atmega328p/hal.cpp has it, one less in 12 bits
+        return clock_hz / 8 / min(max(divider, 1), 4096)
 
     def error(asked: int) -> float:
         return nearest(asked) / asked - 1
