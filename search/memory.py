@@ -78,6 +78,11 @@ class Memory:
     _slow: list[bool] = field(default_factory=list)  # once that was asked
     _again: dict[Candidate, tuple[int, int | None]] = field(default_factory=dict)  # limit, and bytes planned for it
 
+    def at_price(self, again: ComputesAgain) -> Memory:
+        """The same, with what is computed again at another price; nothing that was planned is kept."""
+        own = (self.space, self.place, self.quick, self.floor)
+        return Memory(*own, again, self.option, self.beside, self.at_any_price)
+
     def _program(self, candidate: Candidate) -> Program:
         """Lowered; that of the candidate that was asked about last is known, and so is what `again` knows of it."""
         if candidate not in self._last:

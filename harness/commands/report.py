@@ -46,7 +46,8 @@ def report(
     from tinyhil.harness.records.schema import read_any
     from tinyhil.harness.report.page import make_page
 
-    if against is not None and out is None and (md or csv_ or trace or overlay):
+    files = md or csv_ or trace or overlay
+    if against is not None and out is None and files:
         raise click.UsageError("--against is of the page: give -o, too; `hil compare BEFORE NOW --as md` is Markdown")
     shown = [shown_of(path) if path.is_dir() else ((path,), "") for path in records]
     for left_out in filter(None, (said for _, said in shown)):
@@ -56,7 +57,7 @@ def report(
         raise click.UsageError("--trace and --overlay are of one record")
     found = [read_any(path) for path in records]
     runs = [record for record in found if "strategy" not in record]
-    if len(runs) < len(found) and (md or csv_ or trace or overlay):
+    if len(runs) < len(found) and files:
         searches = ", ".join(str(path) for path, record in zip(records, found, strict=True) if "strategy" in record)
         said = f"--md, --csv, --trace and --overlay are of runs; a page alone shows the search in {searches}"
         if not runs:
@@ -70,5 +71,5 @@ def report(
         write_result(trace, json.dumps(exports.as_trace(runs[0])) + "\n")
     if overlay is not None:
         write_result(overlay, json.dumps(exports.as_overlay(runs[0])) + "\n")
-    if out is not None or not (md or csv_ or trace or overlay):
+    if out is not None or not files:
         write_result(out or DEFAULT, make_page(records, against=against))

@@ -15,7 +15,7 @@ from typing import Any
 from tinyhil.errors import DataError
 from tinyhil.files import read_json
 from tinyhil.harness.records.bench_stats import Times, compare_times
-from tinyhil.harness.records.figures import INPUT_MOVED, SIZES, Figures, figures, is_candidate
+from tinyhil.harness.records.figures import INPUT_MOVED, SIZES, Figures, figures, input_moved, is_candidate
 from tinyhil.harness.records.schema import read_record, required
 from tinyhil.harness.records.side_by_side import Row, changes
 
@@ -86,10 +86,10 @@ def _accuracy(before: float | None, now: float | None) -> list[Difference]:
 def _costs(before: Figures, now: Figures, common: int, history: Sequence[float]) -> list[Difference]:
     found = []
     for name in SIZES:
-        if name == "arena_bytes" and {before.has_input, now.has_input} == {True, False}:
-            found += [replace(one, text=f"{one.text}; {INPUT_MOVED}", fails=False) for one in _arena(before, now)]
-            continue
-        found += _number(name, before.sizes[name], now.sizes[name])
+        changed = _number(name, before.sizes[name], now.sizes[name])
+        if name == "arena_bytes" and input_moved(before.has_input, now.has_input):
+            changed = [replace(one, text=f"{one.text}; {INPUT_MOVED}", fails=False) for one in changed]
+        found += changed
     if before.stack_limit_bytes is not None and now.stack_limit_bytes is not None:
         found += _number("stack_limit_bytes", before.stack_limit_bytes, now.stack_limit_bytes)
     elif now.stack_limit_unknown and before.stack_limit_bytes is not None:
@@ -134,10 +134,6 @@ def _times(before: Figures, now: Figures, history: Sequence[float]) -> list[Diff
 
 def _of(figures: Figures) -> Times:
     return Times(figures.boot_medians or (figures.median_ticks,))
-
-
-def _arena(before: Figures, now: Figures) -> list[Difference]:
-    return _number("arena_bytes", before.sizes["arena_bytes"], now.sizes["arena_bytes"])
 
 
 def _number(name: str, before: int | None, now: int | None) -> list[Difference]:

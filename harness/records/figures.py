@@ -102,6 +102,11 @@ def has_input(record: Mapping[str, Any]) -> bool | None:
     return None if beside is None else beside == 0
 
 
+def input_moved(before: bool | None, now: bool | None) -> bool:
+    """Whether of two arenas one alone holds the sample, as `has_input` says: they are of different things."""
+    return {before, now} == {True, False}
+
+
 def formats_by(record: Mapping[str, Any]) -> str:
     """ " by FOLDER/FILE" of the assignment that gave a run its formats; empty without one."""
     command = str((record.get("provenance") or {}).get("command"))

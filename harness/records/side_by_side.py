@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.harness.records.figures import INPUT_MOVED, at_worst, has_input
+from tinyhil.harness.records.figures import INPUT_MOVED, at_worst, has_input, input_moved
 from tinyhil.harness.records.reals import real_outputs
 from tinyhil.harness.records.verdict import RecordLike, verdict_of
 
@@ -127,7 +127,7 @@ def _memory(pair: _Pair) -> Iterator[Row]:
     for name, title in RAM.items():
         measured = bounded and name in ("total_bytes", "stack_bytes")
         row = _number(f"{title} measured B" if measured else f"{title} B", pair, ("memory", name), pair.build)
-        if name == "arena_bytes" and not row.why and {has_input(pair.before), has_input(pair.now)} == {True, False}:
+        if name == "arena_bytes" and not row.why and input_moved(has_input(pair.before), has_input(pair.now)):
             row = replace(row, change="", status=APART, why=INPUT_MOVED)
         by_chance = measured and row.status in (BETTER, WORSE)
         yield replace(row, status=APART, why=BY_CHANCE) if by_chance else row

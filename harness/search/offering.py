@@ -31,7 +31,6 @@ from tinyhil.harness.search.uniform import (
 from tinyhil.harness.settings.config import Boards
 from tinyhil.notice import Say
 from tinyhil.search.costs import Limits
-from tinyhil.search.memory import Memory
 from tinyhil.search.offer import formats_on_offer
 from tinyhil.search.search_loop import Found
 from tinyhil.search.strategies.lagrange import Lagrange
@@ -146,17 +145,7 @@ def scheduled_instead(task: Task) -> tuple[Task, tuple[Found, tuple[Measured, ..
     names = (*task.problem.space.formats, *(TOGETHER if request.formats is None else ()))
     memory = task.problem.memory
     if isinstance(memory.again, Again):
-        again = replace(memory.again, more_time=AT_WILL)
-        memory = Memory(
-            memory.space,
-            memory.place,
-            memory.quick,
-            memory.floor,
-            again,
-            memory.option,
-            memory.beside,
-            memory.at_any_price,
-        )
+        memory = memory.at_price(replace(memory.again, more_time=AT_WILL))
     free = replace(task, problem=replace(task.problem, memory=memory))
     limit = request.latency_us
     with task.phases.of(SCHEDULES):

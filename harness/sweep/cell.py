@@ -74,7 +74,7 @@ def cells_of(sweep: SweepFile, folder: Path, boards: Boards, offered: Collection
                     "model": known.path,
                     "board": board if place is None or place.port or place.board.is_host else _emulated(board),
                     "formats": formats,
-                    "widths": _text(folder / formats[0]) if is_assignment(formats[0]) else None,
+                    "widths": files.read_text(folder / formats[0], "assignment") if is_assignment(formats[0]) else None,
                     "run": {**sweep.run.model_dump(), **known.options("inputs", "calibrate")},
                     "strategy": None if way is None else {"name": way.strategy, "set": way.settings},
                     "search": None if search is None else {**search, **known.options(*ModelEntry.model_fields)},
@@ -93,10 +93,6 @@ def cells_of(sweep: SweepFile, folder: Path, boards: Boards, offered: Collection
                     )
                 )
     return found
-
-
-def _text(assignment: Path) -> str:
-    return files.read_text(assignment, "assignment")
 
 
 def _determined(order: Mapping[str, Any], known: _Known, boards: Boards, board: str, place: Place | None) -> Any:
