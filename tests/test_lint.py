@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import subprocess
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,14 @@ def test_subjects_of_commits_are_short(length: int, code: int, tmp_path: Path) -
     run = subprocess.run([ROOT / ".ci/lint-commits", "HEAD~1..HEAD"], cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == code, run.stderr
     assert ("s" * length in run.stderr) is bool(code)
+
+
+def test_firmware_is_formatted() -> None:
+    sources = sorted((ROOT / "firmware").rglob("*.[ch]pp"))
+    assert len(sources) > 50
+    command = [Path(sysconfig.get_path("scripts")) / "clang-format", "--dry-run", "-Werror", *sources]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
 
 
 def functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:

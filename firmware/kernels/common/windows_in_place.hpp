@@ -86,8 +86,8 @@ __attribute__((always_inline)) inline void accumulate_in_place(Acc (&sums)[Rows]
 #define HIL_OF_ITS_OWN HIL_PER_LAYER
 #endif
 template <class Acc, class T, class Out, class Rows, class W, class X, class B, class Shift, class BiasShift>
-HIL_OF_ITS_OWN void windows_in_place(Out *out, Rows rows, W weights, X x, B bias, const RowWindow &l, Size groups, Size outputs, Shift shift,
-                                    BiasShift bias_shift) {
+HIL_OF_ITS_OWN void windows_in_place(Out *out, Rows rows, W weights, X x, B bias, const RowWindow &l, Size groups, Size outputs,
+                                     Shift shift, BiasShift bias_shift) {
     const Window &w = l.window;
     const Size channels = w.channels / groups, inner = channels * w.kernel_y * w.kernel_x, each = outputs / groups;
     for (Size g = 0; g < groups; ++g, x = x + channels * l.x_plane, weights = weights + each * inner, bias = bias + each) {
