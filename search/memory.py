@@ -216,7 +216,8 @@ class Memory:
             with suppress(ModelError):
                 assert self.at_any_price is not None
                 found = min(found, self.at_any_price(self._program(self.space.uniform(Choice(name)))) or found)
-        return f", or --prefer least, which takes {found} B of arena whatever that costs" if found < least_bytes else ""
+        least = f", or --prefer least, which takes {found} B of arena in more time than --more-time permits"
+        return least if found < least_bytes else ""
 
     def _holds(self, choice: Choice, limit_bytes: int) -> bool:
         """As the compiler plans it; what can not be lowered does not."""

@@ -420,7 +420,7 @@ def test_nothing_is_called_infeasible_before_all_is_profiled(tmp_path: Path, mon
 def test_the_limit_that_the_nearest_format_exceeds_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where each limit is kept by some format, but none keeps all of them."""
     request = SearchRequest(
-        "digits_cnn", board="pico", ram=3000, latency_us=5000, samples=20, evaluations=2, results=tmp_path, seconds=3600
+        "digits_cnn", board="pico", ram=3000, latency_us=3000, samples=20, evaluations=2, results=tmp_path, seconds=3600
     )
     nearest = r"fixed8 for all tensors needs 3,\d\d\d B of RAM in all \(--ram 3,000\); raise --seconds, or the limit"
     with pytest.raises(TooLate, match=nearest):

@@ -92,6 +92,22 @@ def test_slopes_of_either_sign(default: str, tmp_path: Path) -> None:
     assert first_difference(found, run_on_board(found, load_boards().board("uno"), tmp_path / "cache")) == ""
 
 
+@pytest.mark.parametrize("inner", [9, 256, 600])
+def test_sums_of_words_times_bytes_exceed_no_part_of_them(inner: int, tmp_path: Path) -> None:
+    """The largest products that there are, of one sign and of both, beside a bias: 32 bits hold 256 of them."""
+    weights = np.array([[1.0] * inner, [-1.0] * inner, np.resize([1.0, -1.0], inner)], np.float32).T
+    constants = {"W": weights, "b": np.array([0.5, -3.0, 0.0], np.float32)}
+    program = compiled(load(simple([node("Gemm", "x W b", "y")], {"x": (1, inner)}, constants), tmp_path),
+                       samples_for((1, inner)), "int16x8")  # fmt: skip
+    op = next(iter(walk(program.body)))
+    assert name_of(op.kernel) == "dense_affine"
+    assert 32 < op.accumulator_bits <= 40
+    codes = np.stack([np.full(inner, -32768), np.full(inner, 32767), np.arange(inner) - inner // 2])
+    found = [Case(f"{inner} products", program, codes.astype(np.int64))]
+    assert first_difference(found, run_natively(found, tmp_path)) == ""
+    assert first_difference(found, run_on_board(found, load_boards().board("uno"), tmp_path / "cache")) == ""
+
+
 def distances_and_lists(default: str) -> onnx.ModelProto:
     """A projection that is mostly zeros, distances to prototypes, and their exponential."""
     rng = np.random.default_rng(3)

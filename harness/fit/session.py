@@ -34,6 +34,7 @@ AVR_STACK_BYTES, ARM_STACK_BYTES = 90, 160  # the least of all golden records; o
 FORMATS = "fixed8,int8,fixed16"
 ALL = "all"
 SAMPLES, MOST_PRODUCTS = 200, 2_000_000_000  # judged per format: a second or two
+EASY_PRODUCTS = 500_000_000  # more samples of a model that is as quick
 NARROWEST_BITS = 4  # that a search offers to weights where flash is short
 YES, TIGHT, NO = "yes", "tight", "no"
 WAITS, MODELLED = "flash waits", "exact instructions, modelled cycles"
@@ -185,7 +186,8 @@ def _agreement(opened: Opened, request: FitRequest, lowered: Program, notes: dic
     say of these samples."""
     assert request.inputs is not None
     given = read_inputs(request.inputs, opened.model)
-    most = request.samples or max(2, min(SAMPLES, MOST_PRODUCTS // max(1, work_of(lowered))))
+    work = max(1, work_of(lowered))
+    most = request.samples or max(2, min(SAMPLES, MOST_PRODUCTS // work), EASY_PRODUCTS // work)
     step = -(-len(given.x) // most)
     labels = None if given.y is None else given.y[::step]
     examples = make_examples(opened.model.graph, given.x[::step], labels)

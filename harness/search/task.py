@@ -371,7 +371,8 @@ def _ram_bytes(request: SearchRequest, board: BoardSpec | None) -> int:
     if (board is None and request.pareto) or (board is not None and board.hardware is not None):
         return UNLIMITED
     if board is None or board.chip.ram_bytes is None:
-        raise ConfigError(f"search: the RAM of {request.board} is not limited; give --ram BYTES")
+        give = "give --ram BYTES, in a sweep `search: {ram: BYTES}`"
+        raise ConfigError(f"search: the RAM of {request.board} is not limited; {give}")
     return board.chip.ram_bytes
 
 

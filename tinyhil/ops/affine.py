@@ -153,6 +153,8 @@ def _sum_bits(node: Node, x_bits: int, sizes: np.ndarray, bias: np.ndarray, pair
     elif bits == SUM_BITS[8]:
         needed = signed_bits(widest)
         bits = SHORT_BITS if needed <= SHORT_BITS else bits if needed <= bits else SUM_BITS[16]
+    else:
+        bits = max(SUM_BITS[8] + 1, signed_bits(int(np.ceil(bounds.max()))))  # rounded as wide sums are
     factors = [m * 2.0 ** (shift - MULTIPLIER_BITS) for m, shift in pairs]
     results = max(int(bound) * factor for bound, factor in zip(bounds, factors, strict=True))
     if np.abs(bias).max() > END or signed_bits(int(bounds.max())) > 47 or results >= END / 2 or left > 14:

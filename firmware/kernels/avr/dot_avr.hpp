@@ -173,6 +173,19 @@ inline void accumulate(Acc48 &sum, Flash<int16_t> a, Ram<int16_t> b, Size count)
 #undef HIL_WORD_TIMES_WORD
 #undef HIL_WORD_OPERANDS
 
+// 32 bits hold 256 products of 8 and 16 bits.
+inline void accumulate(Acc40 &sum, Flash<int8_t> a, Ram<int16_t> b, Size count) {
+    while (count > 0) {
+        const Size some = count < 256 ? count : 256;
+        int32_t part = 0;
+        accumulate(part, a, b, some);
+        sum.add(part);
+        a = a + some;
+        b = b + some;
+        count -= some;
+    }
+}
+
 // What has no loop of 24 bits is summed in 32.
 template <class A, class B>
 inline void accumulate(__int24 &sum, A a, B b, Size count) {

@@ -41,7 +41,7 @@ inline void accumulate_rows(Acc (&sums)[4], W weights, X x, Size count) {
     const W second = weights + count, third = second + count, fourth = third + count;
     Acc a = sums[0], b = sums[1], c = sums[2], d = sums[3];
     for (Size i = 0; i < count; ++i) {
-        const Acc factor = static_cast<Acc>(x[i]);
+        const auto factor = FactorIn<Acc>::of(x[i]);
         a += Multiply<Acc>::of(weights[i], factor);
         b += Multiply<Acc>::of(second[i], factor);
         c += Multiply<Acc>::of(third[i], factor);
@@ -58,7 +58,7 @@ inline void accumulate_rows(Acc (&sums)[2], W weights, X x, Size count) {
     const W second = weights + count;
     Acc a = sums[0], b = sums[1];
     for (Size i = 0; i < count; ++i) {
-        const Acc factor = static_cast<Acc>(x[i]);
+        const auto factor = FactorIn<Acc>::of(x[i]);
         a += Multiply<Acc>::of(weights[i], factor);
         b += Multiply<Acc>::of(second[i], factor);
     }

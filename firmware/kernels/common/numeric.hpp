@@ -237,6 +237,35 @@ struct Multiply {
     }
 };
 
+// One factor of several products
+template <class Acc>
+struct FactorIn {
+    template <class T>
+    static Acc of(T x) {
+        return static_cast<Acc>(x);
+    }
+};
+
+#if __ARM_ARCH_ISA_THUMB == 1
+// ARMv6-M multiplies to 32 bits alone: of two numbers of 16 bits that is the whole product, wider ones are a call.
+template <>
+struct Multiply<int64_t> {
+    template <class A, class B>
+    static int64_t of(A a, B b) {
+        return static_cast<int64_t>(a) * b;
+    }
+    static int64_t of(int16_t a, int16_t b) { return static_cast<int32_t>(a) * b; }
+    static int64_t of(int8_t a, int16_t b) { return static_cast<int32_t>(a) * b; }
+};
+template <>
+struct FactorIn<int64_t> {
+    template <class T>
+    static T of(T x) {
+        return x;
+    }
+};
+#endif
+
 // What elements are compared as: integers need no more than their own 16 bits.
 template <class Acc>
 struct Compared {

@@ -60,5 +60,11 @@ inline int32_t rescale(int64_t x, int32_t m, int shift) {
 }
 
 inline int32_t rescale_once(int64_t x, int32_t m, int shift) { return rescale(x, m, shift); }
+#ifdef __AVR__
+inline int32_t rescale(Acc40 x, int32_t m, int shift) { return rescale(x.wide(), m, shift); }
+inline int32_t rescale(Acc48 x, int32_t m, int shift) { return rescale(x.wide(), m, shift); }
+inline int32_t rescale_once(Acc40 x, int32_t m, int shift) { return rescale(x, m, shift); }
+inline int32_t rescale_once(Acc48 x, int32_t m, int shift) { return rescale(x, m, shift); }
+#endif
 
 }  // namespace hil

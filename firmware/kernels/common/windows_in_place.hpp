@@ -50,7 +50,7 @@ inline void accumulate_run(Acc (&sums)[1], W weights, Size, X x, Size count) {
 template <class Acc, Size Rows, class W, class X>
 __attribute__((always_inline)) inline void accumulate_run(Acc (&sums)[Rows], W weights, Size inner, X x, Size count) {
     for (Size k = 0; k < count; ++k, weights = weights + 1) {
-        const Acc factor = static_cast<Acc>(x[k]);
+        const auto factor = FactorIn<Acc>::of(x[k]);
         W of_row = weights;
 #pragma GCC unroll 4
         for (Size r = 0; r < Rows; ++r, of_row = of_row + inner) sums[r] += Multiply<Acc>::of(of_row[0], factor);
