@@ -166,6 +166,11 @@ def _by_hand(kind: str, library: Library) -> str:
     return text + (_RUN.format(**names) if row.has_main and not library.compiler else "") + "."
 
 
+def _columns(library: Library) -> str:
+    """What comes before the format of an input whose columns have scales of their own."""
+    return " after each column's own offset and scale" if library.program.columns is not None else ""
+
+
 def _readme(kind: str, library: Library, about: Sequence[str]) -> str:
     x, up, program = library.prefix, library.prefix.upper(), library.program
     whose = "static" if library.arena != CALLER else "the caller's, first argument of every function"
@@ -173,7 +178,7 @@ def _readme(kind: str, library: Library, about: Sequence[str]) -> str:
     made_for = f"{library.board} ({library.core})" if library.board else "any processor"
     rows = [
         ("made for", made_for),
-        ("input", f"{list(program.input_shape)}, {library.input.format}"),
+        ("input", f"{list(program.input_shape)}, {library.input.format}{_columns(library)}"),
         ("output", f"{list(program.output_shape)}, {library.output.format}"),
         ("arena", f"{library.run_bytes} B for a run on integers (`{up}_RUN_BYTES`), {real}; {whose}"),
     ]

@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 from tests.export_bench import Exported, OnHost, export, unpacked
-from tests.hil_command import hil
+from tests.hil_command import check_failure, hil
 from tests.onnx_models import load, node, simple
 from tinyhil.codegen.export_kinds import KINDS
 from tinyhil.compiler.calibrate import calibrate
@@ -311,11 +311,15 @@ def test_a_record_s_figures_are_in_the_read_me(tmp_path: Path) -> None:
     done = hil(*base, record, "--format", "fixed16", cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "measured of another format" in done.stderr
+    done = hil("run", "--board", "due", "--model", "digits_mlp", *common, "--samples", 1, cwd=tmp_path)
+    (record,) = (tmp_path / "results" / "due").rglob("*.json")
+    done = hil(*base, record, "--format", "fixed8", cwd=tmp_path)  # the same program, in other calls
+    check_failure(done, 2, "measured on due, whose core has calls of its own; export it with --board due")
     assert hil("run", "--board", "nucleo_l4r5", "--model", "digits_cnn", *common, cwd=tmp_path).returncode == 0
     (record,) = (tmp_path / "results" / "nucleo_l4r5").rglob("*.json")
     base[2] = "digits_cnn"
     done = hil(*base, record, "--format", "fixed8", cwd=tmp_path)
-    assert "measured on nucleo_l4r5, whose core has a program of its own; export it with --board" in done.stderr
+    assert "measured on nucleo_l4r5, whose core has calls of its own; export it with --board" in done.stderr
     own = [*base, record, "--format", "fixed8", "--board"]
     assert hil(*own, "nucleo_l4r5", cwd=tmp_path).returncode == 0
     assert "measured on nucleo_l4r5; export it with --board nucleo_l4r5" in hil(*own, "pico", cwd=tmp_path).stderr

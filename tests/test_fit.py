@@ -253,6 +253,23 @@ def test_the_printed_command_gives_the_ram_that_was_said(tmp_path: Path) -> None
     assert ran["memory"]["arena_bytes"] == row.arena_bytes
 
 
+@pytest.mark.parametrize("board", ["uno", "h747"])
+def test_what_is_computed_again_takes_its_time(board: str, tmp_path: Path) -> None:
+    """Layers by rows and in groups of channels cost calls and windows gathered anew: several times the whole layers."""
+    (whole,) = fits("digits_cnn", (board,), "fixed8", prefer="latency")
+    (least,) = fits("digits_cnn", (board,), "fixed8", prefer="least")
+    assert whole.latency_us is not None
+    assert least.latency_us is not None
+    assert least.latency_us.value > 3 * whole.latency_us.value
+    done = hil_command.hil(
+        *("run", "--board", board, "--model", "digits_cnn", "--format", "fixed8", "--prefer", "least"),
+        *("--samples", "2", "--json"),
+        cwd=tmp_path,
+    )
+    median_us = json.loads(done.stdout)["latency"]["median_us"]
+    assert least.latency_us.low <= median_us <= least.latency_us.high
+
+
 def test_a_row_says_what_its_band_does_not_hold() -> None:
     """Of a Pico, whose flash cache a run gives no more than bounds of; a Nucleo's error is known, an Uno's is none."""
     said = {row.board: row.beside_latency for row in fits("digits_mlp", ("uno", "pico", "nucleo_g0b1"), "fixed8")}

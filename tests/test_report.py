@@ -217,7 +217,8 @@ def test_only_a_page_compares(records: list[Path], tmp_path: Path) -> None:
 
 
 def test_runs_are_held_against_those_of_a_folder(records: list[Path], tmp_path: Path) -> None:
-    """Each against the newest of its board, model and format there; one that has none, against nothing."""
+    """Each against the newest of its board, model and format there; one that has none, against nothing, and says
+    so; a folder of others is refused."""
     record = json.loads(records[0].read_text())
     before, now = tmp_path / "before", tmp_path / "now"
     for folder, more, board in ((before, 0, "uno"), (now, 100, "uno"), (now, 300, "due")):
@@ -226,8 +227,11 @@ def test_runs_are_held_against_those_of_a_folder(records: list[Path], tmp_path: 
         record["provenance"]["image_hash"] = f"{more:016x}"
         (folder / f"{board}.json").write_text(json.dumps(record))
     text = read(make_page(sorted(now.glob("*.json")), against=before)).text
-    assert text.count("Against") == 1
+    assert text.count("Against") == 2
     assert "flash is worse, +100 (" in " ".join(text)
+    assert f"{before} holds nothing of this board, model and format." in text
+    with pytest.raises(DataError, match=r"no board, model and format in common; .*before holds uno .*the page due"):
+        make_page([now / "due.json"], against=before)
 
 
 @pytest.mark.parametrize(

@@ -321,3 +321,26 @@ def test_the_least_that_is_named_is_what_a_retry_reaches(tmp_path: Path) -> None
     assert ram_of(least) == least
     with pytest.raises(Infeasible):
         ram_of(least - 1)
+
+
+def test_a_refused_latency_names_what_no_answer_undercuts(tmp_path: Path) -> None:
+    """What is added up of operations is a few percent off: of mixtures that are that near each is timed."""
+    example = Path(__file__).parent.parent / "examples" / "vibration"
+    given = SearchRequest(
+        str(example / "models/vibration.onnx"), board="uno", inputs=example / "data/test.npz", samples=20,
+        calibrate=example / "data/train.npz", formats="fixed8,fixed16", evaluations=40, results=tmp_path,
+    )  # fmt: skip
+
+    def latency_of(limit: float) -> float:
+        outcome = run_search(
+            replace(given, latency_us=limit), default_cache_dir(), lambda line: None, lambda *_: None, load_boards()
+        )
+        return float(outcome.record["latency_us"])
+
+    with pytest.raises(Infeasible, match="us for the worst sample are not feasible on uno") as error:
+        latency_of(300)
+    assert error.value.least is not None
+    option, least = error.value.least
+    assert option == "--latency-us"
+    assert least - 1 <= latency_of(least * 1.05) + 1e-6
+    assert latency_of(least) <= least

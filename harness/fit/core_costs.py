@@ -21,6 +21,10 @@ class Estimate:
         """In another unit."""
         return Estimate(self.value * factor, self.low * factor, self.high * factor)
 
+    def apart(self, factor: float) -> Estimate:
+        """Off by such a factor more."""
+        return Estimate(self.value, self.low / factor, self.high * factor)
+
     def plus(self, known: float) -> Estimate:
         """With what is known exactly."""
         return Estimate(self.value + known, self.low + known, self.high + known)

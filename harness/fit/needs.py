@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinyhil.harness.build.pipeline import place_for
+from tinyhil.harness.build.pipeline import arranged_for, place_for
 from tinyhil.harness.fit.core_costs import CoreCosts, Estimate, costs_of
 from tinyhil.harness.fit.features import LIBRARY, code_features, flash_constants, time_features
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.language.program import Program
+from tinyhil.memplan.arena.passes import ROWS
+from tinyhil.memplan.arena.placement import place
 from tinyhil.preference import Wish
+
+AGAIN_OFF = 1.5  # by which factor the modelled time of nine in ten schedules is off (memplan/arena/core_times.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +35,22 @@ def needs_of(lowered: Program, board: BoardSpec, wish: Wish) -> Needs:
     if costs is None:
         return Needs(plan.peak_bytes, None, ram_of(planned_bytes, None), None)
     parts, cycles = code_features(program, plan), costs.cycles_of(time_features(program, plan))
+    if placed.more_time > 0:
+        cycles = _again(costs, lowered, board, placed.more_time)
     code, ram, chip = costs.code_of(parts), ram_of(planned_bytes, costs, LIBRARY in parts), board.chip
     if chip.hot is not None and chip.hot.code_bytes:  # only where there is room
         room = max(0.0, (chip.ram_bytes or 0) - ram.high)
         ram = ram.and_(costs.copied_of(code).within(room))
     latency = None if cycles is None else cycles.times(1e6 / board.clock_hz)
     return Needs(plan.peak_bytes, code.plus(flash_constants(program)), ram, latency)
+
+
+def _again(costs: CoreCosts, lowered: Program, board: BoardSpec, more_time: float) -> Estimate | None:
+    """Where products are computed again, layers run by rows and in groups of channels: that takes so much more than
+    layer by layer, whose costs are known."""
+    layers = place(arranged_for(lowered, board), without=(ROWS.name,))
+    cycles = costs.cycles_of(time_features(layers.program, layers.plan))
+    return None if cycles is None else cycles.times(1 + more_time).apart(AGAIN_OFF)
 
 
 def ram_of(planned_bytes: int, costs: CoreCosts | None, floats: bool = False) -> Estimate:

@@ -48,6 +48,7 @@ from tinyhil.references.classes import deciding, ends_in_argmax
 
 MAX_PREFIX = 48
 SKETCHES = (ARDUINO, PLATFORMIO)  # packages whose example stands on Arduino's core
+ANY_CHIP = "host"  # board whose calls a library has that is made for none
 USUAL = "uno"  # board of a sketch, where none is named
 TIME = (1980, 1, 1, 0, 0, 0)  # of every file in the archive: the same library is the same bytes
 
@@ -227,8 +228,11 @@ def write_package(path: Path, files: Mapping[str, str], header: str | None = Non
 
 
 def _same_conditions(record: Mapping[str, Any], board: BoardSpec | None, prefer: str, path: Path) -> None:
-    """DataError if a record is of another board than that which is exported for, or of another plan."""
+    """DataError if a record is of another board than that which is exported for, or of another plan. A library for any
+    chip has the calls of the host: each core has its own."""
     where, planned = str(record["board"]), (record.get("plan") or {}).get("prefer")
+    if board is None and where != ANY_CHIP:
+        raise DataError(f"{path}: measured on {where}, whose core has calls of its own; export it with --board {where}")
     if board is not None and where != board.name:
         raise DataError(f"{path}: measured on {where}; export it with --board {where}, or measure on {board.name}")
     if planned is not None and planned != prefer:
@@ -247,10 +251,7 @@ def measured(record: Mapping[str, Any], compiled: Compiled, path: Path) -> list[
         if differs:
             raise DataError(f"{path}: measured of another {what}; measure this one with `hil run`")
     if here != there:
-        name = record["board"]
-        raise DataError(
-            f"{path}: measured on {name}, whose core has a program of its own; export it with --board {name}"
-        )
+        raise DataError(f"{path}: measured of another program; measure this one with `hil run`")
     if reason := invalid_because(record):
         raise DataError(f"{path}: that run is invalid: {reason}: nothing to show")
     latency, memory = record["latency"], record["memory"]

@@ -22,6 +22,8 @@ from tinyhil.harness.records.side_by_side import Row, changes
 STACK_SLACK_BYTES = 64  # a question repeated on a busy host nests one interrupt more, on AVR with all its registers
 SHOWN = 3  # samples that a line names
 
+Keys = Collection[tuple[str, ...]]  # boards, models and formats
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -239,10 +241,16 @@ def shown_of(folder: Path) -> tuple[tuple[Path, ...], str]:
     return runs or tuple(searches), f"{folder}: left out: {said}; {what}" if said else ""
 
 
-def _said(known: Collection[tuple[str, ...]], most: int = 3) -> str:
+def _said(known: Keys, most: int = 3) -> str:
     """The first of the boards, models and formats of a folder."""
     more = f" and {len(known) - most} more" if len(known) > most else ""
     return ", ".join(" ".join(key) for key in sorted(known)[:most]) + more or "none"
+
+
+def none_in_common(before: Path, left: Keys, now: str, right: Keys) -> str:
+    """What is said where no record is of the same board, model and format as another: each has what is beside it."""
+    each = f"{before} holds {_said(left)}, {now} {_said(right)}"
+    return f"{before} and {now}: no board, model and format in common; {each}"
 
 
 def pairs(before: Path, now: Path) -> tuple[list[tuple[Path, Path]], list[str]]:
@@ -257,9 +265,6 @@ def pairs(before: Path, now: Path) -> tuple[list[tuple[Path, Path]], list[str]]:
     left, right = newest(before), newest(now)
     both = [(left[key], right[key]) for key in left if key in right]
     if not both:
-        each = (f"{folder} holds {_said(known)}" for folder, known in ((before, left), (now, right)))
-        raise DataError(
-            f"{before} and {now}: no board, model and format in common; {', '.join(each)}; name two records instead"
-        )
+        raise DataError(f"{none_in_common(before, left, str(now), right)}; name two records instead")
     alone = [f"{' '.join(key)}: only in {before if key in left else now}" for key in sorted(left.keys() ^ right.keys())]
     return both, alone

@@ -8,8 +8,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tinyhil.errors import ConfigError
-from tinyhil.harness.records.compare import differences, key_of, newest
+from tinyhil.errors import ConfigError, DataError
+from tinyhil.harness.records.compare import differences, key_of, newest, none_in_common
 from tinyhil.harness.records.figures import title_of
 from tinyhil.harness.records.render import as_html
 from tinyhil.harness.records.render import shown as shown_rows
@@ -35,7 +35,8 @@ def make_page(paths: Sequence[Path], head: str = "", against: Path | None = None
     """One self-contained page of these records, in this order, below `head`; each run held `against` one, if asked, or
     against the newest of its board, model and format in a folder.
 
-    DataError where a file is no record, or a folder has none, ConfigError without the library of charts.
+    DataError where a file is no record, or a folder none of these boards, models and formats, ConfigError without the
+    library of charts.
     """
     runs: list[tuple[str, str, dict[str, Any]]] = []  # anchors, files, records
     searches: list[tuple[str, str, dict[str, Any]]] = []
@@ -45,13 +46,16 @@ def make_page(paths: Sequence[Path], head: str = "", against: Path | None = None
         found.append((f"{kind}-{len(found)}", str(path), record))
     before = newest(against) if against is not None and against.is_dir() else {}
     known = {key: read_record(path) for key, path in before.items()}
+    keys = {key_of(record) for _, _, record in runs}
+    if against is not None and known and not known.keys() & keys:
+        raise DataError(f"{none_in_common(against, known, 'the page', keys)}; name a record instead of a folder")
     other = None if against is None or before else read_record(against)
     times = distinct_times([record for _, _, record in runs])
     articles = [
         (
             anchor,
             " ".join([title_of(record), time]).strip(),
-            run_article(record, source, anchor, _against(record, known.get(key_of(record), other))),
+            run_article(record, source, anchor, _against(record, known.get(key_of(record), other), against)),
         )
         for (anchor, source, record), time in zip(runs, times, strict=True)
     ]
@@ -73,8 +77,11 @@ def _closed(name: str, article: str) -> str:
     return f'<details class="record"><summary>{escape(name)}</summary>{article}</details>'
 
 
-def _against(record: Mapping[str, Any], other: Mapping[str, Any] | None) -> str:
-    """What changed from the other record to this one. A run and its profile are of one image: nothing to compare."""
+def _against(record: Mapping[str, Any], other: Mapping[str, Any] | None, folder: Path | None) -> str:
+    """What changed from the other record to this one; without one, that the `folder` holds none. A run and its profile
+    are of one image: nothing to compare."""
+    if other is None and folder is not None:
+        return section("Against", f"<p>{escape(str(folder))} holds nothing of this board, model and format.</p>")
     if other is None or record == other:
         return ""
     if _image(record) is not None and _image(record) == _image(other):

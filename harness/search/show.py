@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -83,7 +83,7 @@ def print_outcome(outcome: SearchOutcome | ParetoOutcome, console: Console) -> N
         **_costs(r, outcome.request.minimize),
         "searched on": f"{outcome.search_samples} samples, {best.score.disagreements} differ from float",
         "held out": f"{r['samples']} samples, {r['disagreements']} differ from float",
-        "accuracy": f"{_percent(r['accuracy'])} (float {_percent(r['float_accuracy'])}) on held-out samples",
+        "accuracy": f"{_percent(r['accuracy'])} (float {_percent(r['float_accuracy'])}) held out of the search",
         "assignment": r["assignment_file"],
     }
     if len(outcome.measured) > 1:  # these three figures are of one of them
@@ -112,8 +112,7 @@ def _print_front(outcome: ParetoOutcome, console: Console) -> None:
         name = str(point["number"]) + (f" ({point['format']})" if point["format"] else "")
         for at, known in enumerate(point["boards"] or [None]):
             needs = point | ({} if known is None else {**known, "ram_bytes": known["total_bytes"]})
-            numbers = (needs[field] for field in ("arena_bytes", "ram_bytes", "latency_us", "flash_bytes"))
-            cells = ["" if number is None else f"{number:,.0f}" for number in numbers]
+            cells = _numbers(needs)
             own = [f"{point['disagreements']}", _percent(point["accuracy"])]
             which = () if not several or known is None else (known["board"],)
             table.add_row(name if at == 0 else "", *which, *cells, *(own if at == 0 else ("", "")))
@@ -121,6 +120,12 @@ def _print_front(outcome: ParetoOutcome, console: Console) -> None:
     console.print(f"float {_percent(r['float_accuracy'])}; {r['evaluations']:g} evaluations, {r['seconds']:.1f} s")
     for point in r["points"]:
         console.print(f"point {point['number']:<8} {point['assignment_file']}", soft_wrap=True, markup=False)
+
+
+def _numbers(needs: Mapping[str, Any]) -> list[str]:
+    """Arena, RAM, latency and flash; of short latencies a decimal, by which they keep a limit or do not."""
+    numbers = [needs[field] for field in ("arena_bytes", "ram_bytes", "latency_us", "flash_bytes")]
+    return ["" if one is None else f"{one:,.{int(isinstance(one, float) and one < 1000)}f}" for one in numbers]
 
 
 def _beside(r: dict[str, Any]) -> Any:
@@ -144,8 +149,7 @@ def _beside(r: dict[str, Any]) -> Any:
         name = shown_name(row)
         for at, known in enumerate(row.get("boards") or [None]):
             needs = row if known is None else {**row, **known, "ram_bytes": known["total_bytes"]}
-            numbers = [needs[field] for field in ("arena_bytes", "ram_bytes", "latency_us", "flash_bytes")]
-            cells = ["" if number is None else f"{number:,.0f}" for number in numbers]
+            cells = _numbers(needs)
             own = [f"{row['searched_disagreements']:,}", f"{row['disagreements']:,}", _percent(row["accuracy"])]
             own = own if at == 0 else [""] * len(own)
             which = () if not several else ("" if known is None else known["board"],)

@@ -14,11 +14,13 @@ from tinyhil.memplan.arena.passes import MEMORY, ROWS, Candidates
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The program as it is to be generated, its planning problem and the plan of it."""
+    """The program as it is to be generated, its planning problem and the plan of it. `more_time`: that of what is
+    computed again, as a share of the program's time layer by layer, as modelled (schedules.py)."""
 
     program: Program
     problem: Problem
     plan: Plan
+    more_time: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ and kept where no other needs less of both.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tinyhil.language.program import Program
@@ -31,16 +31,20 @@ TRIES = 8  # of limits below the one asked for: what a cut needs is known before
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """`more_products`: those computed again, as a share of the model's; `more_time`: of its time, as modelled."""
+    """`more_products`: those computed again, as a share of the model's."""
 
     placed: Placement
     more_products: float
-    more_time: float
 
     @property
     def peak_bytes(self) -> int:
         """Of the arena."""
         return self.placed.plan.peak_bytes
+
+    @property
+    def more_time(self) -> float:
+        """What that takes, as a share of the model's time."""
+        return self.placed.more_time
 
     def rank(self, limit_bytes: int) -> tuple[float, float]:
         """First whatever fits, by time; then the smallest."""
@@ -179,7 +183,7 @@ class _Trials:
             placed = smallest(made, self._without, self._planner, self._budget)
             checked_plan(placed.program, placed.plan)
             more = products_again(placed.program, self._lowered)
-            self._known[cut] = Scheduled(placed, more, self.more_time(cut))
+            self._known[cut] = Scheduled(replace(placed, more_time=self.more_time(cut)), more)
         return self._known[cut]
 
     @cached_property
