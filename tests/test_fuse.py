@@ -70,6 +70,11 @@ def sparse(bias: bool, rows: int = 1, every: int = 9) -> onnx.ModelProto:
     return simple([node("Gemm", "x w b" if bias else "x w", "y")], {"x": (rows, 20)}, constants)
 
 
+def shifted() -> onnx.ModelProto:
+    """A number without axes is no bias of outputs."""
+    return simple([node("MatMul", "x w", "m"), node("Add", "m c", "y")], {"x": (1, 5)}, {"w": rnd(5, 4), "c": 0.3})
+
+
 def recurrent() -> onnx.ModelProto:
     """A bias inside of a loop's body."""
     nodes = [node("MatMul", "h U", "hu"), node("Add", "hu b", "hb"), CELL[1], node("Add", "hb xw", "s"), CELL[3]]
@@ -108,6 +113,7 @@ EXPECTED = {
     "prototypes": (prototypes(), ["dense_bias", "squared_distance", "exp", "dense"]),
     "prototypes of a power": (prototypes(keepdims=1, power=True), ["dense_bias", "squared_distance", "exp", "dense"]),
     "recurrent": (recurrent(), ["fill", "dense_bias_pair", "tanh", "copy", "dense"]),
+    "one number": (shifted(), ["dense", "add"]),
     "sparse": (sparse(False), ["sparse_dense"]),
     "sparse with a bias": (sparse(True), ["sparse_dense_bias"]),
     "sparse rows": (sparse(True, 3), ["sparse_dense_bias"]),

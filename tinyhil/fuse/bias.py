@@ -35,7 +35,7 @@ def _fused(site: Site, node: Node) -> tuple[Node, tuple[Node, ...]] | None:
 
 def _is_of_outputs(bias: np.ndarray, outputs: int) -> bool:
     """Whether it is one number for each output, the same in every row."""
-    rows = bias.reshape(-1, outputs) if bias.shape[-1:] == (outputs,) else bias[:0]
+    rows = bias.reshape(-1, outputs) if bias.shape[-1:] == (outputs,) else np.empty(0)
     return bool(rows.size) and bool((rows == rows[0]).all())
 
 
