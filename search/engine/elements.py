@@ -281,7 +281,8 @@ def _code_by_float(fmt: Format) -> np.ndarray:
 
 
 _FUNCTIONS = (
-    *(*ops.activation.KERNELS, *ops.exponential.KERNELS, ops.division.SQRT, ops.curve.CURVE),
+    *(*ops.activation.KERNELS, *ops.word_functions.KERNELS, *ops.exponential.KERNELS),
+    *(ops.division.SQRT, ops.curve.CURVE),
     *(ops.decisions.SIGN, ops.decisions.TRUNCATE, ops.affine_moves.CLAMP),
     *(ops.piecewise.CLIP, ops.piecewise.SLOPES, ops.piecewise.HARD_SIGMOID, ops.piecewise.HARD_SWISH),
 )

@@ -204,6 +204,8 @@ _IN_SINGLE: dict[Bound, tuple[str, ...]] = {
 _EXTRA: dict[Form, Bound] = {
     ops.activation.SIGMOID.form: _absolute(SIGMOID),
     ops.activation.TANH.form: _absolute(TANH),
+    ops.word_functions.SIGMOID.form: _absolute(ops.word_functions.WORST_ERROR["Sigmoid"]),
+    ops.word_functions.TANH.form: _absolute(ops.word_functions.WORST_ERROR["Tanh"]),
     ops.pool.AVERAGE_POOL.form: _mean,
     ops.pool.AVERAGE_POOL_INSIDE.form: _mean,
     ops.reduce.REDUCE_SUM.form: _mean,

@@ -10,12 +10,11 @@ import numpy as np
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.compiler.cell_scales import with_cell_scales
 from tinyhil.compiler.columns import scaled_columns
+from tinyhil.compiler.function_grids import function_grids
 from tinyhil.compiler.missing import missing_formats
 from tinyhil.compiler.never_negative import never_negative
 from tinyhil.compiler.pins import asymmetric_weights, grouped_weights, moved_constants, pinned_formats, stated_operands
 from tinyhil.compiler.shared_scales import leaders_of, ranges_together, share_scales
-from tinyhil.compiler.shares import LARGEST as LARGEST_SHARE
-from tinyhil.compiler.shares import shares_of_one
 from tinyhil.compiler.whole_parts import check_whole_parts
 from tinyhil.compiler_pass import Pass, Stage, fold
 from tinyhil.formats import named
@@ -162,7 +161,7 @@ def formats(
     leaders = {name: together[group[0]][0] for group in groups for name in group}
     spans: dict[str, tuple[float, float]] = {}
     positive = _positive(graph, groups, assignment)
-    shares = shares_of_one(graph, groups)
+    grids = function_grids(graph, groups)
     for group in groups:
         chosen = named(assignment.format_of(group))
         if chosen.values and not all(is_matrix(constants.get(name)) for name in group):
@@ -178,9 +177,8 @@ def formats(
                 magnitude = max(magnitude, *map(abs, ranges.fitted_ends(name, chosen)))
         fmt: Format
         if chosen.fit_range is not None and not all(name in constants for name in group):
-            ends = [_ends(constants.get(name), ranges, name, chosen) for name in together[group[0]]]
-            low, high = min(low for low, _ in ends), max(high for _, high in ends)
-            low, high = (0.0, LARGEST_SHARE) if chosen.bits == 8 and shares.issuperset(group) else (low, high)
+            ends = {name: _ends(constants.get(name), ranges, name, chosen) for name in together[group[0]]}
+            low, high = grids.ends(group, chosen.bits, ends)
             fmt = chosen.fit_range(low, high)
             if asymmetric.issuperset(name for name in group if name not in constants):
                 spans[leaders[group[0]]] = low, high

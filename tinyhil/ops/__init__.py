@@ -55,6 +55,7 @@ from tinyhil.ops import (
     top,
     upsample,
     whole,
+    word_functions,
 )
 from tinyhil.ops import (
     integral as integral,  # has no operators: names of them
@@ -109,6 +110,7 @@ KERNELS: tuple[Kernel, ...] = (
     *linear.KERNELS,
     *elementwise.KERNELS,
     *activation.KERNELS,
+    *word_functions.KERNELS,
     *scan.KERNELS,
     *conv.KERNELS,
     *pool.KERNELS,

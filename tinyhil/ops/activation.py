@@ -20,7 +20,7 @@ from tinyhil.formats.format import Format
 from tinyhil.language.graph import Node, Shape
 from tinyhil.language.lowering_context import Lowering
 from tinyhil.language.program import Op
-from tinyhil.ops import real_functions
+from tinyhil.ops import real_functions, word_functions
 from tinyhil.ops.operator import Arrays, Form, Kernel, Operator, accumulator_bits, by_domain
 
 STEPS_LOG2 = 5  # table steps of 1/32
@@ -115,6 +115,7 @@ OPERATORS = (
         _infer,
         _evaluate_sigmoid,
         by_domain(_lower(SIGMOID, 0), real_functions.function(_evaluate_sigmoid)),
+        words=word_functions.in_words(word_functions.SIGMOID, real_functions.function(_evaluate_sigmoid)),
     ),
     Operator(
         "Tanh",
@@ -122,5 +123,6 @@ OPERATORS = (
         _infer,
         _evaluate_tanh,
         by_domain(_lower(TANH, 1), real_functions.function(_evaluate_tanh)),
+        words=word_functions.in_words(word_functions.TANH, real_functions.function(_evaluate_tanh)),
     ),
 )

@@ -17,7 +17,8 @@ inline int32_t between(T table, uint32_t size, int bits, int32_t most) {
     const uint32_t at = size >> bits;
     if (at >= 255) return most;
     const int32_t low = static_cast<uint16_t>(table[static_cast<Size>(at)]), high = static_cast<uint16_t>(table[static_cast<Size>(at + 1)]);
-    return low * (int32_t(1) << bits) + static_cast<int32_t>(size & ((uint32_t(1) << bits) - 1)) * (high - low);
+    const int16_t part = static_cast<int16_t>(size & ((uint32_t(1) << bits) - 1)), step = static_cast<int16_t>(high - low);  // <= 511, 683
+    return low * (int32_t(1) << bits) + static_cast<int32_t>(part) * step;
 }
 inline uint32_t size_of_number(int32_t d) { return d < 0 ? 0u - static_cast<uint32_t>(d) : static_cast<uint32_t>(d); }
 
@@ -31,6 +32,20 @@ template <class T>
 inline int32_t tanh_of(T table, int32_t d) {
     const int32_t r = between(table, size_of_number(d), 8, int32_t(65535) << 8);
     return d >= 0 ? (r - (int32_t(1) << 23) + 128) >> 8 : (-r + (int32_t(1) << 23) + 127) >> 8;
+}
+
+// Operands in units of the table: 15 bits of each product's factor, |x * factor| + 2^30 < 2^31 (tinyhil/ops/word_functions.py)
+template <class Right>
+inline int32_t in_units(int16_t x, int16_t factor, Right right) {
+    return (static_cast<int32_t>(x) * factor + ((int32_t(1) << right) >> 1)) >> right;
+}
+template <class Acc, class Out, class T, class X, class Count, class Right>
+void sigmoid_affine(Out *out, T table, X x, Count count, int factor, Right right) {
+    for (Size n = 0; n < static_cast<Size>(count); ++n) out[n] = static_cast<Out>(logistic_of(table, in_units(x[n], factor, right)));
+}
+template <class Acc, class Out, class T, class X, class Count, class Right>
+void tanh_affine(Out *out, T table, X x, Count count, int factor, Right right) {
+    for (Size n = 0; n < static_cast<Size>(count); ++n) out[n] = static_cast<Out>(tanh_of(table, in_units(x[n], factor, right)));
 }
 
 template <class Acc, class Out, class T, class X>
