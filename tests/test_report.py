@@ -459,6 +459,7 @@ def test_of_a_folder_the_newest_runs_are_shown(records: list[Path], tmp_path: Pa
     (tried / "later.json").write_text(json.dumps({**record, "board": "due", "flash_bytes": 4444}))
     for name, more in (("s", {"strategy": "lagrange"}), ("e", {"engine": {"name": "by hand"}})):
         (tmp_path / f"results/{name}.json").write_text(json.dumps({**record, **more}))
+    (tmp_path / "results" / "search" / "s.json").write_text((tmp_path / "results" / "s.json").read_text())
     again = hil("report", "results", "--md", "-", cwd=tmp_path)
     assert again.stdout == done.stdout
     assert "left out: 1 searches and 1 records of other firmware and 1 profiles" in again.stderr

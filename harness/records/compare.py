@@ -6,6 +6,7 @@ Emulators give integers, so outputs, cycles and bytes must be equal. Times of ph
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -218,13 +219,18 @@ def shown_of(folder: Path) -> tuple[tuple[Path, ...], str]:
     """What a page of a folder is of: the newest runs or, where there is none, its searches; and what is left out, empty
     if nothing. DataError without either."""
     kinds: dict[str, list[Path]] = {"searches": [], "records of other firmware": [], "profiles": []}
+    known = set[str]()  # searches: a sweep has each in its cell, too
     for path in sorted(folder.rglob("*.json")):
         try:
             data = read_json(path, "record")
         except DataError:
             continue
-        if isinstance(data, dict) and ("strategy" in data or "engine" in data):
-            kinds["searches" if "strategy" in data else "records of other firmware"].append(path)
+        if isinstance(data, dict) and "strategy" in data:
+            if (text := json.dumps(data)) not in known:
+                kinds["searches"].append(path)
+            known.add(text)
+        elif isinstance(data, dict) and "engine" in data:
+            kinds["records of other firmware"].append(path)
         elif isinstance(data, dict) and "profile" in data and not is_candidate(path, folder):
             kinds["profiles"].append(path)
     searches = kinds["searches"]
