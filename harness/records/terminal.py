@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -15,6 +15,7 @@ from tinyhil.harness.settings.text import in_short
 from tinyhil.preference import planned_by
 
 NAMES = 3  # of tensors in one line; the record has all
+FIRST = 1.02  # times the slowest other sample: a first one that is slower is said
 
 
 def print_rows(record: Mapping[str, Any], lines: Iterable[tuple[str, str]], console: Console) -> None:
@@ -38,7 +39,7 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("float", agreement_text(record)),
         ("accuracy", f"{_fraction(record['accuracy'])}, float {_fraction(record['float_accuracy'])}"),
         ("disagreements", f"{record['disagreements']} with float32, {_saturations(record)}"),
-        ("latency", _latency(latency)),
+        ("latency", _latency(latency, record["raw"]["ticks"])),
         *_accelerator(record.get("accelerator")),
         ("RAM", _memory(memory)),
         ("arena", f"{memory['arena_bytes']} B{_input(memory)}{_plan(record['plan'])}"),
@@ -71,10 +72,13 @@ def _fraction(value: float | None) -> str:
     return "not available" if value is None else f"{100 * value:.2f} %"
 
 
-def _latency(latency: Mapping[str, Any]) -> str:
+def _latency(latency: Mapping[str, Any], ticks: Sequence[int]) -> str:
+    """`ticks` of each sample: after a reset the first one may be the slowest, since nothing is in a cache."""
     us = latency["median_us"]
     time = "" if us is None else f" ({time_text(us)}{band(latency)})"
     text = f"median {latency['median']:,.0f} {latency['unit']}{time}, max {latency['max']:,}"
+    if len(ticks) > 1 and ticks[0] > FIRST * max(ticks[1:]):
+        text += f" (the first sample, others {max(ticks[1:]):,})"
     if "instructions" in latency:
         text += f"; {latency['instructions']:,.0f} instructions"
     return text
