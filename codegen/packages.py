@@ -173,7 +173,7 @@ def _columns(library: Library) -> str:
 
 def _readme(kind: str, library: Library, about: Sequence[str]) -> str:
     x, up, program = library.prefix, library.prefix.upper(), library.program
-    whose = "static" if library.arena != CALLER else "the caller's, first argument of every function"
+    whose = "static" if library.arena != CALLER else "the caller's, first argument of every function that computes"
     real = f"{library.predict_bytes} B with the integers of real inputs (`{up}_ARENA_BYTES`)"
     made_for = f"{library.board} ({library.core})" if library.board else "any processor"
     rows = [

@@ -270,6 +270,11 @@ def test_golden_records_are_made_checked_and_updated(files: Path, tmp_path: Path
     assert len(golden["raw"]["outputs"]) == 5
     holds = hil("golden", "check", cwd=tmp_path)
     assert (holds.returncode, holds.stdout.count(": holds\n")) == (0, 2), holds.stderr
+    run = record_of(hil("run", *tiny(files), "--samples", 5, "--board", "uno", "--json", cwd=tmp_path))
+    rows = {row.what: row for row in changes(golden, run)}
+    known = ("median cycles", "p95 cycles", "max cycles", "median us", "saturations")
+    assert [rows[name].status for name in known] == ["equal"] * 5, "computed from what it holds"
+    assert (rows["tinyhil"].status, rows["tinyhil"].why) == ("not comparable", "unknown before")
     golden["raw"]["outputs"][1] = "0000000000000000"
     golden["memory"]["static_bytes"] -= 1
     path.write_text(json.dumps(golden))

@@ -154,7 +154,9 @@ def test_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     x = np.random.default_rng(0).normal(size=(30, 6)).astype(np.float32)
     wanted = net(torch.as_tensor(x)).detach().numpy().argmax(axis=1)
+    net[1].eval()
     record = tinyhil.load(net, example=x).calibrate(x).run("host", x, wanted)
+    assert [part.training for part in net.modules()] == [True, True, False, True], "as it was"
     assert record.bit_exact
     assert record.float_accuracy == 1.0
     with pytest.raises(errors.ModelError, match="needs an example input"):

@@ -453,7 +453,7 @@ def test_of_a_folder_the_newest_runs_are_shown(records: list[Path], tmp_path: Pa
     assert done.returncode == 0, done.stderr
     shown = done.stdout.replace(",", "").replace("\N{NO-BREAK SPACE}", "")
     assert [number in shown for number in ("1111", "2222", "3333", "5555")] == [False, True, True, False]
-    assert "results: left out: 1 profiles; name their files" in done.stderr
+    assert "results: left out: 1 profile; name their files" in done.stderr
     tried = tmp_path / "results" / "search" / "net" / CANDIDATES
     tried.mkdir(parents=True)
     (tried / "later.json").write_text(json.dumps({**record, "board": "due", "flash_bytes": 4444}))
@@ -462,7 +462,7 @@ def test_of_a_folder_the_newest_runs_are_shown(records: list[Path], tmp_path: Pa
     (tmp_path / "results" / "search" / "s.json").write_text((tmp_path / "results" / "s.json").read_text())
     again = hil("report", "results", "--md", "-", cwd=tmp_path)
     assert again.stdout == done.stdout
-    assert "left out: 1 searches and 1 records of other firmware and 1 profiles" in again.stderr
+    assert "left out: 1 search and 1 record of other firmware and 1 profile" in again.stderr
     (tmp_path / "empty").mkdir()
     refused = hil("report", "empty", cwd=tmp_path)
     assert (refused.returncode, refused.stderr.strip()) == (2, "hil: empty: no records below")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 import hil_command
 import numpy as np
@@ -19,12 +20,15 @@ from search_models import STRATEGY_NAMES
 import tinyhil
 from tinyhil.errors import EXIT_BUILD, ConfigError, DoesNotFit, Infeasible
 from tinyhil.harness.job.job import method_of, preference_of
+from tinyhil.harness.records.search_schema import MIXTURE
 from tinyhil.harness.search.offering import with_all_offers
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.session import run_search
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.assignment import Conditions, load_conditions
 from tinyhil.native import default_cache_dir
+from tinyhil.search import strategies
+from tinyhil.search.search_problem import Ask, Asking, SearchProblem
 
 RESNET = "models/mlperftiny_ic_resnet8.onnx"
 BOARDS = ("uno", "due", "h747")
@@ -344,3 +348,38 @@ def test_a_refused_latency_names_what_no_answer_undercuts(tmp_path: Path) -> Non
     assert option == "--latency-us"
     assert least - 1 <= latency_of(least * 1.05) + 1e-6
     assert latency_of(least) <= least
+
+
+@dataclass(frozen=True)
+class Narrowest:
+    """A strategy that asks for one format for all tensors alone."""
+
+    name: ClassVar[str] = "narrowest"
+    source: ClassVar[str] = "control"
+
+    def propose(self, problem: SearchProblem) -> Asking:
+        yield Ask(problem.space.uniform(problem.space.low), complete=True)
+        return None
+
+
+def test_constants_may_be_wider_than_a_strategy_has_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They lie in flash: where RAM alone is short, an answer of one format for all is not the best that fits it."""
+    monkeypatch.setattr(strategies, "STRATEGIES", (*strategies.STRATEGIES, Narrowest))
+    nodes = [node("MatMul", "x W", "t"), node("Relu", "t", "h"), node("MatMul", "h V", "y")]
+    model = simple(nodes, {"x": (1, 16)}, {"W": weights(16, 12), "V": weights(12, 10)})
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).normal(size=(1200, 1, 16)).astype(np.float32))
+    given = SearchRequest(
+        str(tmp_path / "net.onnx"), board="uno", inputs=tmp_path / "x.npz", calibrate=tmp_path / "x.npz",
+        strategy=Narrowest.name, formats="fixed8,fixed16", results=tmp_path, ram=1_000,
+    )  # fmt: skip
+
+    def searched(ram: int) -> dict[str, Any]:
+        asked = replace(given, ram=ram)
+        return run_search(asked, default_cache_dir(), lambda line: None, lambda *_: None, load_boards()).record
+
+    rows = {row["format"]: row for row in searched(1_000)["uniform"]}
+    record = searched(rows["fixed16"]["ram_bytes"] - 1)
+    assert 0 < record["search"]["disagreements"] < rows["fixed8"]["searched_disagreements"]
+    assert record["ram_bytes"] < rows["fixed16"]["ram_bytes"]
+    assert record["replaced"]["by"] == MIXTURE

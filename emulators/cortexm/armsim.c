@@ -15,7 +15,7 @@ struct options {
     const char *image, *flash_file, *link, *trace, *pins, *lines, *stacks, *drive;
     bool true_uart, realtime, no_autoreset, boot0, single_bank;
     int64_t worn_offset, budget;
-    uint32_t supply;
+    uint32_t supply, bus_cycles;
 };
 
 static struct machine machine;
@@ -25,7 +25,7 @@ static _Noreturn void usage(const char *what, const char *argument) {
     for (size_t i = 0; i < sizeof chips / sizeof *chips; ++i) fprintf(stderr, " %s", chips[i]->name);
     fprintf(stderr, "; usage: armsim --chip NAME --image FILE.bin --link PATH "
             "[--uart true|lifted] [--realtime] [--trace FILE] [--no-autoreset] [--flash-file PATH] [--boot0] [--drive FOLDER] "
-            "[--worn OFFSET] [--supply smps|ldo] [--pins FILE] [--stacks FILE] [--lines FILE] [--budget INSTRUCTIONS] [--single-bank]\n");
+            "[--worn OFFSET] [--supply smps|ldo] [--bus CYCLES] [--pins FILE] [--stacks FILE] [--lines FILE] [--budget INSTRUCTIONS] [--single-bank]\n");
     exit(2);
 }
 
@@ -50,7 +50,7 @@ static uint32_t supply_named(const char *name) {
 static int64_t number(const char *text) {
     char *end;
     const unsigned long value = strtoul(text, &end, 0);
-    if (!*text || *end) usage("--worn and --budget take a number, not ", text);
+    if (!*text || *end) usage("--worn, --bus and --budget take a number, not ", text);
     return value;
 }
 
@@ -67,12 +67,13 @@ static void take_value(struct options *o, const char *name, const char *value) {
     else if (!strcmp(name, "--budget")) o->budget = number(value);
     else if (!strcmp(name, "--uart")) o->true_uart = uart_mode(value);
     else if (!strcmp(name, "--supply")) o->supply = supply_named(value);
+    else if (!strcmp(name, "--bus")) o->bus_cycles = (uint32_t)number(value);
     else o->worn_offset = number(value);
 }
 
 static bool is_known(const char *name) {
     static const char *const known[] = {"--chip", "--image", "--flash-file", "--link", "--trace", "--pins", "--uart", "--worn",
-                                        "--supply", "--lines", "--budget", "--stacks", "--drive"};
+                                        "--supply", "--bus", "--lines", "--budget", "--stacks", "--drive"};
     for (size_t i = 0; i < sizeof known / sizeof *known; ++i)
         if (!strcmp(name, known[i])) return true;
     return false;
@@ -129,6 +130,7 @@ static void set_up(struct machine *m, const struct options *o) {
     m->drive = o->drive;
     m->read_shift = m->chip->timing.read_shift + o->single_bank;
     m->supply = o->supply;
+    m->bus_given = o->bus_cycles;
     m->worn_offset = o->worn_offset;
     if (o->flash_file) flash_load_file(m, o->flash_file);
     if (o->image) flash_load_image(m, o->image);

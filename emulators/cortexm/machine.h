@@ -126,6 +126,7 @@ struct machine {
     uint32_t code_line[2], literal_line;
     uint32_t cached_lines[CACHED_LINES]; /* of code, the last used first: the STM32L4's instruction cache */
     uint32_t flash_wait_states;
+    uint32_t bus_given;                  /* bus_cycles whatever the clocks are; 0: as they are */
     uint32_t bus_cycles;                 /* of the core in one of the bus that the M7's caches are filled over */
     unsigned read_shift;                 /* of the lines that data come in */
     const uint32_t *registers;           /* R0 to R15 of Unicorn's */

@@ -108,7 +108,7 @@ static void clock_changed(struct machine *m) {
         return;
     }
     m->flash_wait_states = flash_acr & 15;
-    m->bus_cycles = h747_core_hz() / bus_hz();
+    m->bus_cycles = m->bus_given ? m->bus_given : h747_core_hz() / bus_hz();
     forget_blocks();
     host_restart_pace(m);
 }

@@ -9,11 +9,10 @@ from tinyhil.harness.fit.core_costs import CoreCosts, Estimate, costs_of
 from tinyhil.harness.fit.features import LIBRARY, code_features, flash_constants, time_features
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.language.program import Program
+from tinyhil.memplan.arena.core_times import OFF
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import place
 from tinyhil.preference import Wish
-
-AGAIN_OFF = 1.5  # by which factor the modelled time of nine in ten schedules is off (memplan/arena/core_times.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ def _again(costs: CoreCosts, lowered: Program, board: BoardSpec, more_time: floa
     layer by layer, whose costs are known."""
     layers = place(arranged_for(lowered, board), without=(ROWS.name,))
     cycles = costs.cycles_of(time_features(layers.program, layers.plan))
-    return None if cycles is None else cycles.times(1 + more_time).apart(AGAIN_OFF)
+    return None if cycles is None else cycles.times(1 + more_time).apart(OFF)
 
 
 def ram_of(planned_bytes: int, costs: CoreCosts | None, floats: bool = False) -> Estimate:

@@ -24,13 +24,12 @@ from tinyhil.harness.boards.locate import Place, locate
 from tinyhil.harness.job.job import Request, Streamed, open_model
 from tinyhil.harness.measure.record import make_record
 from tinyhil.harness.measure.run import run
-from tinyhil.harness.records.bench_stats import ticks_spread
 from tinyhil.harness.records.compare import Difference, compare
 from tinyhil.harness.records.figures import figures
 from tinyhil.harness.records.partial import writing
 from tinyhil.harness.records.render import as_text, summary
 from tinyhil.harness.records.schema import read_record
-from tinyhil.harness.records.side_by_side import EQUAL, Row, changes
+from tinyhil.harness.records.side_by_side import EQUAL, Row, changes, with_times
 from tinyhil.harness.records.verdict import invalid_because
 from tinyhil.harness.settings.config import Boards
 from tinyhil.harness.settings.limits import AtLeast, OneOf, require
@@ -280,12 +279,7 @@ def check_or_update(
 
 def _rows(golden: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[Row, ...]:
     """Their figures beside each other: times of the samples that were measured now, of boards of their boots."""
-    latency = dict(golden["latency"])
-    if "boots" not in golden:
-        raw = {key: golden["raw"][key][: record["samples"]] for key in ("ticks", "instructions")}
-        latency |= ticks_spread(raw["ticks"], None if latency["unit"] == "instructions" else latency["clock_hz"])
-        latency |= {"instructions": float(np.median(raw["instructions"]))} if raw["instructions"] else {}
-    return tuple(changes({**golden, "latency": latency}, record))
+    return tuple(changes(with_times(golden, record["samples"]), record))
 
 
 def _with_samples(differences: list[Difference]) -> list[Difference]:

@@ -20,7 +20,7 @@ from tinyhil.harness.settings.text import in_short
 from tinyhil.language.assignment import format_name
 from tinyhil.language.program import Program, walk
 from tinyhil.memplan import DEFAULT, Budget, Plan, Problem, as_record, describe, find_planner, plan
-from tinyhil.memplan.arena.core_times import MOST_OFF, CoreTime
+from tinyhil.memplan.arena.core_times import OFF, CoreTime
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.placement_preference import chosen, input_bytes
@@ -281,7 +281,7 @@ def modelled(board: BoardSpec | None) -> str:
     whose = "its own core needs --board" if board is None else board.name
     if board is not None and core != core_of(board):
         whose = f"nothing is known of {board.name}'s core"
-    return f"modelled for {core} ({whose}), off by a factor of up to {MOST_OFF}: `hil run` measures it"
+    return f"modelled for {core} ({whose}), nine in ten within a factor of {OFF}: `hil run` measures it"
 
 
 def _as_found(wanted: Wanted, program: Program, board: BoardSpec | None, wish: Wish, budget: Budget) -> Placement:

@@ -381,7 +381,12 @@ def _from_torch(module: Any, example: np.ndarray, path: Path) -> None:
     import torch
 
     arguments = (torch.as_tensor(example),)
-    torch.onnx.export(module.eval(), arguments, str(path), dynamo=True, external_data=False, verbose=False)
+    modes = [(part, part.training) for part in module.modules()]
+    try:
+        torch.onnx.export(module.eval(), arguments, str(path), dynamo=True, external_data=False, verbose=False)
+    finally:
+        for part, is_training in modes:
+            part.training = is_training
 
 
 def _from_keras(net: Any, example: np.ndarray | None, path: Path) -> None:

@@ -23,6 +23,8 @@ from tinyhil.harness.records.side_by_side import Row, changes
 STACK_SLACK_BYTES = 64  # a question repeated on a busy host nests one interrupt more, on AVR with all its registers
 SHOWN = 3  # samples that a line names
 
+ONE_OF = {"searches": "search", "records of other firmware": "record of other firmware", "profiles": "profile"}
+
 Keys = Collection[tuple[str, ...]]  # boards, models and formats
 
 
@@ -242,7 +244,7 @@ def shown_of(folder: Path) -> tuple[tuple[Path, ...], str]:
         runs = ()
     kinds["profiles"] = [path for path in kinds["profiles"] if path not in runs]
     left = {kind: paths for kind, paths in kinds.items() if paths and (runs or paths is not searches)}
-    said = " and ".join(f"{len(paths)} {kind}" for kind, paths in left.items())
+    said = " and ".join(f"{len(paths)} {kind if len(paths) > 1 else ONE_OF[kind]}" for kind, paths in left.items())
     what = "name their files" if runs and (searches or kinds["profiles"]) else "a page is of tinyhil's runs"
     return runs or tuple(searches), f"{folder}: left out: {said}; {what}" if said else ""
 

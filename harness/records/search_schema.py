@@ -124,8 +124,12 @@ class Answer(Part):
     disagreements: Count | None = None
 
 
+MIXTURE = "mixture"  # that the strategy has not chosen
+
+
 class Replaced(Part):
-    """A strategy's own answer, in whose place a format for all tensors stands that is no worse: `by`."""
+    """A strategy's own answer, in whose place a format for all tensors stands that is no worse: `by`; or a mixture that
+    is better."""
 
     by: Text = ""  # not said by earlier versions
     arena_bytes: Count

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from tinyhil.harness.records.bench_stats import ticks_spread
 from tinyhil.harness.records.figures import INPUT_MOVED, at_worst, has_input, input_moved
 from tinyhil.harness.records.reals import real_outputs
 from tinyhil.harness.records.verdict import RecordLike, verdict_of
@@ -54,8 +56,20 @@ class _Pair:
 
 def changes(before: RecordLike, now: RecordLike) -> list[Row]:
     """All figures of two records, equal ones included, in the order in which people ask for them."""
-    pair = _pair(before, now)
+    pair = _pair(with_times(before), with_times(now))
     return [*_identity(pair), *_latency(pair), *_memory(pair), *_decisions(pair), *_outputs(pair), *_settings(pair)]
+
+
+def with_times(record: RecordLike, most: int | None = None) -> RecordLike:
+    """What a golden record does not repeat, of its first samples (`most`; None: of all): of an emulated board each
+    time, and how often values saturated."""
+    if "boots" in record or "max" in record["latency"]:
+        return record
+    ticks, instructions, saturations = (record["raw"][name][:most] for name in ("ticks", "instructions", "saturations"))
+    clock_hz = None if record["latency"]["unit"] == "instructions" else record["latency"].get("clock_hz")
+    latency = {**record["latency"], **ticks_spread(ticks, clock_hz)}
+    latency |= {"instructions": float(np.median(instructions))} if instructions else {}
+    return {"saturations": sum(saturations), **record, "latency": latency}
 
 
 def _pair(before: RecordLike, now: RecordLike) -> _Pair:
@@ -134,9 +148,10 @@ def _memory(pair: _Pair) -> Iterator[Row]:
     if any(record["memory"].get("stack_limit_unknown") for record in (pair.before, pair.now)):
         yield _text("stack at worst unknown", pair, lambda record: record["memory"].get("stack_limit_unknown"))
     yield _number("flash B", pair, ("flash_bytes",), pair.build)
-    parts = [(record.get("parts") or {}).get("flash", {}) for record in (pair.before, pair.now)]
-    for name in dict.fromkeys((*parts[0], *parts[1])):
-        yield _number(f"flash: {name} B", pair, ("parts", "flash", name), pair.build)
+    left, right = (_at(record, ("parts", "flash")) or {} for record in (pair.before, pair.now))
+    for name in dict.fromkeys((*left, *right)):  # what an image has no bytes of is no part of it
+        sizes = [part.get(name, 0) if part else None for part in (left, right)]
+        yield _row(f"flash: {name} B", sizes[0], sizes[1], pair.build)
 
 
 def _decisions(pair: _Pair) -> Iterator[Row]:
@@ -193,13 +208,20 @@ def _codes_apart(before: Sequence[str], now: Sequence[str]) -> str:
 def _settings(pair: _Pair) -> Iterator[Row]:
     yield _text("compiler", pair, _compiler)
     for name in ("tinyhil", "commit", "python", "command"):
-        before, now = (str(_at(record, ("provenance", name)) or "") for record in (pair.before, pair.now))
-        yield Row(name, before, now, status=EQUAL if before == now else CHANGED)
+        row = _text(name, pair, partial(_at, keys=("provenance", name)))
+        yield replace(row, before=row.before[:12], now=row.now[:12]) if name == "commit" else row
 
 
 def _text(what: str, pair: _Pair, get: Callable[[RecordLike], Any]) -> Row:
-    before, now = ("" if value is None else str(value) for value in (get(pair.before), get(pair.now)))
+    left, right = get(pair.before), get(pair.now)
+    before, now = ("" if value is None else str(value) for value in (left, right))
+    if (left is None) != (right is None):
+        return Row(what, before, now, status=APART, why=_unknown(left))
     return Row(what, before, now, status=EQUAL if before == now else CHANGED)
+
+
+def _unknown(before: Any) -> str:
+    return f"unknown {'before' if before is None else 'now'}"
 
 
 def _whole(value: float) -> str:
@@ -236,7 +258,7 @@ def _row(
 ) -> Row:
     left, right = ("" if value is None else show(value) for value in (before, now))
     if before is None or now is None:
-        unknown = "" if before is now else f"unknown {'before' if before is None else 'now'}"
+        unknown = "" if before is now else _unknown(before)
         return Row(what, left, right, status=APART if unknown else EQUAL, why=unknown)
     if why:
         return Row(what, left, right, status=APART, why=why)

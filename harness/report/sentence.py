@@ -7,11 +7,13 @@ from typing import Any
 
 from tinyhil.harness.records.band import us_text
 from tinyhil.harness.records.figures import share_of
+from tinyhil.harness.records.search_schema import MIXTURE
 from tinyhil.harness.records.side_by_side import APART, CHANGED, EQUAL, changes
 from tinyhil.harness.records.verdict import DEGRADED, INVALID, ISSUES, RecordLike, verdict_of
 
 MEANINGS = {issue.code: issue.meaning for issue in ISSUES}
 AS_GOOD = "No worse than the strategy's own answer is one format for all tensors,"
+BETTER = "Better than the strategy's own answer is a mixture that it has not chosen,"
 UNFIT = {"ram-exceeded", "stack-could-overflow", "flash-exceeded"}
 FIGURES = {
     "median": "time",
@@ -120,7 +122,9 @@ def search_sentence(record: RecordLike) -> str:
         return f"The search found {len(points)} choices that no other beats, {span[0]:.1f} to {span[-1]:.1f} % right."
     quality = (record.get("search") or {}).get("quality")
     within = [u for u in record["uniform"] if u.get("keeps_limits", True) and u.get("quality") is not None]
-    chose = "The search chose formats that take" if record.get("replaced") is None else f"{AS_GOOD} which takes"
+    replaced = record.get("replaced")
+    instead = AS_GOOD if replaced is None or replaced.get("by") != MIXTURE else BETTER
+    chose = "The search chose formats that take" if replaced is None else f"{instead} which takes"
     said = f"{chose} {_resources(record)}"
     right = "right" if record.get("float_accuracy") is not None else "as float decides"
     said += "" if quality is None else f", {100 * quality:.1f} % {right} on the samples searched"

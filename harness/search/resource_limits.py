@@ -139,6 +139,7 @@ class Meter:
             return False
         if found is not None:
             self.confirmed[candidate] = found
+            self.measure(candidate)  # for later searches, too
             self.correct(candidate, found)
         return found is not None
 

@@ -15,6 +15,7 @@ import filelock
 from tinyhil.errors import BuildError, Infeasible
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.measure.record import here
+from tinyhil.harness.records.search_schema import MIXTURE
 from tinyhil.harness.records.verdict import collapsed
 from tinyhil.harness.search.board_fit import ram_of, require_fit
 from tinyhil.harness.search.device import Measured
@@ -42,6 +43,7 @@ from tinyhil.harness.search.task import (
     replace_text,
     write_assignment,
 )
+from tinyhil.harness.search.unasked import with_unasked
 from tinyhil.harness.search.uniform import (
     Uniform,
     arena_limits,
@@ -194,6 +196,9 @@ def _searched(task: Task) -> SearchOutcome:
         found, measured, beside = _beside_others(task, found, measured, beside)
     own = found.best
     found, measured = undominated(task, found, measured, beside)
+    if not over and not interrupted:
+        with task.phases.of(ANSWER):
+            found, measured = with_unasked(task, meters, found, measured)
     replaced = None if found.best.candidate == own.candidate else own
     found, measured = with_earlier(task, found, measured, is_over=over)
     say_simpler(task, found.best, measured, beside)
@@ -254,10 +259,10 @@ def _undecided(record: dict[str, Any]) -> str:
 
 
 def _replaced(task: Task, own: Trial, best: Trial) -> dict[str, Any]:
-    """The strategy's own answer, where a format for all tensors is no worse."""
-    written = task.problem.space.assignment(own.candidate)
+    """The strategy's own answer, where a format for all tensors is no worse, or a mixture is better."""
+    written, formats = task.problem.space.assignment(own.candidate), {choice.format for choice in best.candidate}
     return {
-        "by": task.problem.space.assignment(best.candidate).default,
+        "by": MIXTURE if len(formats) > 1 else best.candidate[0].format,
         "arena_bytes": own.ram_bytes,
         "disagreements": own.score.disagreements,
         "error": own.score.loss,

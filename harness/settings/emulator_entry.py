@@ -34,6 +34,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {  # kind: option and what follows it, a 
         "--ram-static": r"\{static_bytes\}",
         "--chip": rf"\{{chip\}}|{WORD}",
         "--supply": rf"\{{supply\}}|{WORD}",
+        "--bus": r"[1-9]",
         "--boot0": NOTHING,
         "--no-autoreset": NOTHING,
         "--single-bank": NOTHING,

@@ -12,6 +12,7 @@ from typing import Any
 from tinyhil.harness.records.exports import FIGURES, MARKS, figures_of
 from tinyhil.harness.records.figures import at_worst
 from tinyhil.harness.records.schema import Run, read_record
+from tinyhil.harness.records.search_schema import MIXTURE
 from tinyhil.harness.records.verdict import issue_texts, verdict_of
 from tinyhil.harness.sweep.cell import Cell
 from tinyhil.quoting import markdown
@@ -81,7 +82,8 @@ class Row:
             " (emulated)" if self.record and self.record["emulator"] and "@" not in cell.board else ""
         )
         formats, strategy = ", ".join(cell.formats), cell.strategy or ""
-        strategy += f": {self.replaced} for all" if self.replaced else ""
+        instead = self.replaced if self.replaced == MIXTURE else f"{self.replaced} for all"
+        strategy += f": {instead}" if self.replaced else ""
         return (cell.model, board, formats, strategy, self.prefer or "", *figures, self.result)
 
     def as_json(self) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 By this a schedule is chosen that computes products again (schedules.py). The table is what benchmarks/schedule_times.py
 fits to profiles of small networks (two convolutions, the CNN on 8 x 8 digits, depthwise layers, the last two not in
-every arithmetic, MobileNetV1 0.25 in int8 on M4 and M7) in several schedules on emulated Uno, Pico, Due, L4R5 and H747;
-cores that were not measured count as a Cortex-M7.
+every arithmetic, MobileNetV1 0.25 in int8 on M4 and M7, on M0+ LeNet-5 and two more) in several schedules on emulated
+Uno, Pico, Due, L4R5 and H747; cores that were not measured count as a Cortex-M7.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tinyhil.memplan.arena.row_costs import NARROW_BITS, is_depthwise, products_
 from tinyhil.ops.window import Window, window_of
 
 USUAL = "cortex-m7"
-MOST_OFF = 2.7  # modelled over measured more time, or the other way round, of networks that the table does not know
+OFF = 1.7  # modelled over measured time, or the other way round: of nine in ten schedules of six networks
 EXACT, RESCALED, WIDE = "exact", "rescaled", "wide"  # bytes with one shift, with multipliers, and what has more bits
 
 
@@ -47,9 +47,9 @@ TABLE = {
     ("avr", EXACT): Cycles(6.36, 62.8, 34.5, 31.9, 50.9, 39.4, 5.15, 6.61, 1370, 595, 595),
     ("avr", RESCALED): Cycles(5.48, 78.4, 134, 99.5, 105, 65.7, 0.571, 6.61, 3090, 595, 595),
     ("avr", WIDE): Cycles(39.8, 105, 0, 31.9, 257, 38.6, 0, 13.5, 1370, 595, 595),
-    ("cortex-m0plus", EXACT): Cycles(2.43, 14.3, 1.44, 5.57, 81.9, 18.7, 2.67, 6.31, 1440, 93.1, 1580),
-    ("cortex-m0plus", RESCALED): Cycles(1.99, 18.7, 41.7, 6.22, 103, 18.6, 2.61, 6.31, 3210, 93.1, 1650),
-    ("cortex-m0plus", WIDE): Cycles(86.2, 89.6, 0, 5.57, 0, 0, 0, 20, 7150, 93.1, 1580),
+    ("cortex-m0plus", EXACT): Cycles(2.69, 12.5, 7.28, 5.06, 88.7, 19.9, 0, 4.17, 2090, 0, 1650),
+    ("cortex-m0plus", RESCALED): Cycles(2.27, 16.3, 45.4, 4.13, 125, 17.6, 0, 4.17, 2760, 0, 1680),
+    ("cortex-m0plus", WIDE): Cycles(18.8, 39.1, 12.8, 17.9, 109, 69.1, 0, 31.2, 2090, 47.6, 1650),
     ("cortex-m3", EXACT): Cycles(2.08, 10.4, 0, 5.78, 35.8, 23.3, 12.8, 4.13, 1010, 42.3, 649),
     ("cortex-m3", RESCALED): Cycles(2.23, 15.7, 43.8, 5.75, 50.4, 20.8, 4.01, 4.13, 1760, 42.3, 649),
     ("cortex-m3", WIDE): Cycles(4.96, 21.7, 0, 5.78, 118, 0, 0, 12.1, 1010, 79.7, 649),
