@@ -25,19 +25,22 @@ from tinyhil.search.space import Candidate, Choice, Space
 from tinyhil.search.trial import Trial, TrialLog
 
 NAME = "a mixture that the strategy has not chosen"
-MOST_ASKED, MOST_MEASURED = 24, 3
+MOST_ASKED, SHARE, MOST_MEASURED = 24, 8, 3  # candidates; no more than one for so many of --evaluations, but two
 
 
 def with_unasked(
     task: Task, meters: Sequence[Meter], found: Found, measured: tuple[Measured, ...]
 ) -> tuple[Found, tuple[Measured, ...]]:
-    """The answer, or one of these of which fewer decisions differ from float."""
+    """The answer, or one of these of which fewer decisions differ from float; not where each is trained, or of layers
+    that an accelerator holds."""
     best = found.best.score.disagreements
-    if task.request.minimize is not None or best == 0:
+    if task.request.minimize is not None or best == 0 or task.problem.trained is not None or task.accelerated:
         return found, measured
-    trials = [trial for trial in _judged(task, meters) if trial.score.disagreements < best]
+    trials = [*_judged(task, meters)]
+    found = replace(found, evaluations=found.evaluations + len(trials))
+    better = [trial for trial in trials if trial.score.disagreements < best]
     log = TrialLog(None, task.problem.space, "")
-    for trial in sorted(trials, key=lambda trial: trial.rank)[:MOST_MEASURED]:
+    for trial in sorted(better, key=lambda trial: trial.rank)[:MOST_MEASURED]:
         one = Uniform(NAME, trial)
         one = measured_on(task, log, one) if task.measures else one
         if keeps(task, one):
@@ -50,7 +53,11 @@ def _judged(task: Task, meters: Sequence[Meter]) -> Iterator[Trial]:
     rams = [side.arena_bytes for side in task.sides]
     problem = _trusting(joined(task, meters, [task.request.limits for _ in meters], rams))
     candidates = dict.fromkeys((*_constants_apart(problem.space), *_timed(meters)))
-    for number, candidate in enumerate([*candidates][:MOST_ASKED]):
+    evaluations = task.request.evaluations
+    most = MOST_ASKED if evaluations is None else min(MOST_ASKED, max(2, evaluations // SHARE))
+    for number, candidate in enumerate([*candidates][:most]):
+        if task.phases.seconds_left(task.request.seconds) == 0.0:
+            return
         with suppress(ModelError):
             if problem.fits(candidate):
                 score = asked(problem, Query(candidate))
