@@ -144,11 +144,6 @@ class Costs:
                 self._known[candidate] = None
         return self._known[candidate]
 
-    def mean_us(self, candidate: Candidate) -> float | None:
-        """Microseconds of the mean sample of a whole image; None if it was not measured, or does not fit."""
-        run = self._measured.get(candidate)
-        return None if run is None or run.worst == float("inf") else self._us(run.summed)
-
     def parts(self, candidate: Candidate) -> list[tuple[str, float]]:
         """Operations and their microseconds, the most expensive first."""
         ticks = [(op.name, self._ticks(op)[0] * self._scale) for op in self.describe(candidate).operations]

@@ -385,7 +385,7 @@ def test_a_limit_that_estimates_miss_is_kept_to_after_all(folder: Path) -> None:
         ),
         (
             ["--latency-us", "200"],
-            r"200 us for the worst sample are not feasible .* [\d,]+ \([\d,]+ in the mean of samples\): MatMul_t",
+            r"200 us for the worst sample were not found feasible .* [\d,]+ \(as profiled, MatMul_t",
         ),
         (
             ["--flash", "3000"],

@@ -341,7 +341,7 @@ def test_a_refused_latency_names_what_no_answer_undercuts(tmp_path: Path) -> Non
         )
         return float(outcome.record["latency_us"])
 
-    with pytest.raises(Infeasible, match="us for the worst sample are not feasible on uno") as error:
+    with pytest.raises(Infeasible, match="us for the worst sample were not found feasible on uno") as error:
         latency_of(300)
     assert error.value.least is not None
     option, least = error.value.least

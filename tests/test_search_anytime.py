@@ -410,7 +410,7 @@ def test_nothing_is_called_infeasible_before_all_is_profiled(tmp_path: Path, mon
         "digits_mlp", board="uno", latency_us=1100, samples=60, evaluations=2, results=tmp_path, seconds=3600
     )
     said: list[str] = []
-    with pytest.raises(Infeasible, match="1,100 us for the worst sample are not feasible on uno") as caught:
+    with pytest.raises(Infeasible, match="1,100 us for the worst sample were not found feasible on uno") as caught:
         run_search(request, default_cache_dir(), said.append, Late("profiling", monkeypatch, by=2000), load_boards())
     assert not isinstance(caught.value, TooLate)
     profiled = [int(count) for count in re.findall(r"search: (\d+) profiled in ", "\n".join(said))]

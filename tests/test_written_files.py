@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tinyhil import files
 from tinyhil.errors import DataError, HilError
 from tinyhil.harness.energy.technology import find_technology
 from tinyhil.harness.job.job import open_model
@@ -132,3 +134,16 @@ def test_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
         except DataError:
             continue
         assert all(np.array_equal(found.latents[name], weights[name]) for name in found.latents)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no named pipes")
+def test_a_device_or_a_pipe_stays_what_it_is(tmp_path: Path) -> None:
+    """Replaced as a file is, /dev/null would be one, for everybody on the machine."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    files.write_text(pipe, "said")
+    assert os.read(reader, 10) == b"said"
+    os.close(reader)
+    assert pipe.is_fifo()
+    assert [one.name for one in tmp_path.iterdir()] == ["pipe"]

@@ -341,8 +341,11 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Replace a file as a whole: who reads it finds the old content or the new, after a power cut, too. The new name is
-    nobody's to guess."""
+    nobody's to guess. A device or a pipe stays what it is, and is written to."""
     with naming(path):
+        if _is_special(path):
+            path.write_bytes(content)
+            return
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -356,6 +359,10 @@ def write_bytes(path: Path, content: bytes) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(name)
             raise
+
+
+def _is_special(path: Path) -> bool:
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def _sync_folder(folder: Path) -> None:

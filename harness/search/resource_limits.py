@@ -372,8 +372,8 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
         faster = ", or --prefer latency, which takes more RAM" if is_slower else ""
         score = asked_of(meter.task.problem, Query(candidate))
         return Infeasible(
-            f"search: {asked:,.0f} {unit} are not feasible on {meter.task.board.name}{arena}, "
-            f"the least found is {value:,.0f}{_mean(meter, limit, candidate)}: {_parts(meter, limit, candidate)}; "
+            f"search: {asked:,.0f} {unit} were not found feasible on {meter.task.board.name}{arena}, "
+            f"the least found is {value:,.0f} (as profiled, {_parts(meter, limit, candidate)}); "
             f"try {option} {enough}, where {score.disagreements} of {score.samples} samples differ from float{faster}",
             (option, enough),
         )
@@ -432,12 +432,6 @@ def least_of(meter: Meter, limit: Limits, ram_bytes: int) -> tuple[Candidate, fl
     measured = [run.candidate for run in costs.runs]
     best = min(measured, key=value, default=candidate)
     return best, value(best)
-
-
-def _mean(meter: Meter, limit: Limits, candidate: Candidate) -> str:
-    """Of a latency what the mean sample takes, which the limit is not about; empty of flash."""
-    mean_us = meter.costs(limit).mean_us(candidate)
-    return "" if limit.latency_us is None or mean_us is None else f" ({mean_us:,.0f} in the mean of samples)"
 
 
 def _parts(meter: Meter, limit: Limits, candidate: Candidate) -> str:

@@ -245,17 +245,15 @@ def _beside_others(
 
 
 def _undecided(record: dict[str, Any]) -> str:
-    """Where the samples searched tell no format from another, and others do, as samples do that a model was trained
-    on; empty elsewhere."""
+    """Where the samples searched tell no format from another, as those do that a model was trained on; empty
+    elsewhere."""
     rows = [row for row in record["uniform"] if not row.get("reason")]
     if len(rows) < 2 or any(row["searched_disagreements"] for row in rows):
         return ""
-    if not any(row["disagreements"] for row in rows):
-        return ""
-    return (
-        f"no sample of {record['search']['samples']:,} searched tells {' from '.join(row['format'] for row in rows)}, "
-        "samples held out do: give --inputs that the model was not trained on"
-    )
+    text = f"no sample of {record['search']['samples']:,} searched tells {' from '.join(row['format'] for row in rows)}"
+    if any(row["disagreements"] for row in rows):
+        return f"{text}, samples held out do: give --inputs that the model was not trained on"
+    return f"{text}: if the model was trained on them, give others as --inputs"
 
 
 def _replaced(task: Task, own: Trial, best: Trial) -> dict[str, Any]:

@@ -365,9 +365,9 @@ def _board(request: SearchRequest, boards: Boards | None) -> BoardSpec | None:
 
 
 def _ram_bytes(request: SearchRequest, board: BoardSpec | None) -> int:
-    given = request.arena if request.ram is None else request.ram
+    given, chip = request.arena if request.ram is None else request.ram, None if board is None else board.chip
     if given is not None:
-        return given
+        return given if chip is None or chip.ram_bytes is None else min(given, chip.ram_bytes)
     if (board is None and request.pareto) or (board is not None and board.hardware is not None):
         return UNLIMITED
     if board is None or board.chip.ram_bytes is None:

@@ -175,12 +175,13 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
             total = beside + arena
         if total <= task.ram_bytes:
             return arena
+        is_there = total <= (chip.ram_bytes or total)
+        remedy = f"try --ram {total}, or --arena for the arena alone" if is_there else "choose a board with more RAM"
         raise Infeasible(
             f"search: {task.ram_bytes} B of RAM in all are not feasible on {task.board.name}: {total - arena} B of "
             f"stack and static data and {arena} B of arena are the least of one format for all tensors"
-            f"{whole_bytes(problem.space)}; try --ram {total}, or --arena for the arena alone"
-            f"{problem.memory.unpermitted(arena)}",
-            ("--ram", total),
+            f"{whole_bytes(problem.space)}; {remedy}{problem.memory.unpermitted(arena)}",
+            ("--ram", total) if is_there else None,
         )
     return limit
 
@@ -298,8 +299,8 @@ def undominated(
         if good and (own := key(trial, other.on_all)) <= best[0]:
             best, what = (own, trial, other.on_all), name or f"{other.format} for all tensors"
     if best[1].candidate != found.best.candidate:
-        chosen = f"with {found.best.ram_bytes} B of arena and {found.best.score.disagreements} that differ"
-        task.say(f"search: the answer is {what}: no worse than what the search had chosen, {chosen}")
+        chosen = f"{found.best.ram_bytes} B of arena, {found.best.score.disagreements} differ"
+        task.say(f"search: the answer is {what}: no worse than what the search had chosen ({chosen})")
     elif best[1].ram_bytes == found.best.ram_bytes:
         return found, best[2]
     return replace(found, best=best[1]), best[2]

@@ -97,7 +97,7 @@ def cells_of(sweep: SweepFile, folder: Path, boards: Boards, offered: Collection
 
 def _determined(order: Mapping[str, Any], known: _Known, boards: Boards, board: str, place: Place | None) -> Any:
     """Contents in the place of paths, and the whole description of the board."""
-    named = {**known.options("inputs", "calibrate", "held_out"), "model": ""}
+    named = {**known.options("inputs", "calibrate"), "model": ""}
     return {
         "schema_version": SCHEMA_VERSION,
         "model": known.contents,
@@ -127,7 +127,7 @@ class _Known:
     def of(cls, entry: ModelEntry, folder: Path) -> _Known:
         path = located(folder, entry.model)
         source = find_model(path)
-        keys = ("inputs", "calibrate", "held_out")
+        keys = ("inputs", "calibrate")
         paths = {key: str((folder / getattr(entry, key)).resolve()) for key in keys if getattr(entry, key) is not None}
         held = {"model": str(source.path), **paths}
         if source.ranges is not None and source.ranges.is_file():

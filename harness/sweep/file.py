@@ -30,12 +30,12 @@ AtLeastOne = Field(min_length=1)
 
 
 class ModelEntry(Record):
-    """A model of the zoo by its name, or a file; paths are relative to the sweep's file."""
+    """A model of the zoo by its name, or a file; paths are relative to the sweep's file. Every row runs `inputs`; with
+    `calibrate` searches see that file alone, without it the first half of `inputs`."""
 
     model: NonEmpty
     inputs: NonEmpty | None = None
     calibrate: NonEmpty | None = None
-    held_out: NonEmpty | None = None
 
 
 class RunOptions(Record):
@@ -156,12 +156,10 @@ def _faults(sweep: SweepFile, root: yaml.Node, folder: Path, boards: Boards) -> 
         except HilError as error:
             faults.append((*mark(root, location), f"{'.'.join(map(str, location))}: {error}"))
     for number, entry in enumerate(sweep.models):
-        for key in ("inputs", "calibrate", "held_out"):
+        for key in ("inputs", "calibrate"):
             value = getattr(entry, key)
             if value is not None and not (folder / value).is_file():
                 faults.append((*mark(root, ("models", number, key)), f"models.{number}.{key}: {value}: no such file"))
-        if entry.held_out is not None and entry.inputs is None:
-            faults.append((*mark(root, ("models", number)), f"models.{number}: held_out needs inputs"))
     if not faults:
         faults += [(*mark(root, place), said) for place, said in _beyond(sweep, folder, boards)]
     faults += _twice(sweep, root)

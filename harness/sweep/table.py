@@ -19,6 +19,7 @@ from tinyhil.quoting import markdown
 
 TITLES = ("model", "board", "formats", "strategy", "--prefer", *FIGURES, "result")
 FIRST = TITLES.index(FIGURES[0])
+HALF = " (searched half of these samples)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,8 @@ class Row:
         formats, strategy = ", ".join(cell.formats), cell.strategy or ""
         instead = self.replaced if self.replaced == MIXTURE else f"{self.replaced} for all"
         strategy += f": {instead}" if self.replaced else ""
+        given = cell.order["search"] or {}
+        strategy += HALF if given.get("inputs") and not given.get("calibrate") else ""
         return (cell.model, board, formats, strategy, self.prefer or "", *figures, self.result)
 
     def as_json(self) -> dict[str, Any]:

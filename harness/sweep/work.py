@@ -39,7 +39,7 @@ from tinyhil.sealed import Damaged, sealed, unsealed
 FINISHED, SEARCH = "cell.json", "search.json"
 FILES = ("record", "search", "assignment")
 DONE = (errors.EXIT_OK, errors.EXIT_FLAKY)
-PATHS = ("inputs", "calibrate", "held_out")
+PATHS = ("inputs", "calibrate")
 NAMES = {"timeout": "timeout_s", "wait": "wait_s"}
 
 
@@ -160,9 +160,12 @@ def _measured(order: Mapping[str, Any], folder: Path, say: Say) -> dict[str, Any
 
 
 def _searched(order: Mapping[str, Any], folder: Path, boards: Boards, out: Path, say: Say) -> str:
-    """The file of the search's record in the cell's folder."""
+    """The file of the search's record in the cell's folder. What the row runs is held out of it, where other samples
+    are at hand."""
     options = {key: value for key, value in order["search"].items() if value is not None}
     options |= {key: Path(options[key]) for key in PATHS if key in options}
+    if all(key in options for key in PATHS):
+        options |= {"inputs": options["calibrate"], "held_out": options["inputs"]}
     options |= {key: order["run"][key] for key in ("calibrate_by", "prefer") if order["run"][key] is not None}
     request = SearchRequest(
         order["model"],
