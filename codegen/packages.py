@@ -149,6 +149,7 @@ def _passed(library: Library) -> dict[str, str]:
     return {"arena": "arena, ", "only": "arena"} if library.arena == CALLER else {"arena": "", "only": ""}
 
 
+_APART = ("-ffunction-sections", "-fdata-sections")  # so that a linker leaves out what nobody calls (-Wl,--gc-sections)
 _ON_A_COMPUTER = ("g++", "-std=c++11", "-O2")
 _COMPILED = "Compiled by hand, beside the unpacked folder: `{compiler} -c -I{header} {source}`"
 _RUN = """\
@@ -160,9 +161,10 @@ _RUN = """\
 def _by_hand(kind: str, library: Library) -> str:
     """Lines for a shell that compile the library, and run the example where this computer can."""
     row, x = PACKAGES[kind], library.prefix
-    compiler = (*library.compiler, "-std=gnu++11", "-Os") if library.compiler else _ON_A_COMPUTER
+    compiler = (*library.compiler, "-std=gnu++11", "-Os", *_APART) if library.compiler else _ON_A_COMPUTER
     names = {"x": x, "source": row.source.format(x=x), "header": row.header.format(x=x), "count": library.input.count}
     text = _COMPILED.format(compiler=" ".join(compiler), **names)
+    text += ", linked with `-Wl,--gc-sections`" if library.compiler else ""
     return text + (_RUN.format(**names) if row.has_main and not library.compiler else "") + "."
 
 

@@ -69,5 +69,6 @@ def _remedy(compiled: Compiled, board: BoardSpec, error: DoesNotFit) -> str:
             placed, least = place_for(compiled.lowered, board, Wish(RAM))
             saved = taken - placed.plan.peak_bytes - least.input_bytes
             if saved > 0:
-                return f"try --prefer ram, which takes {saved} B or more less; {ADVICE} or a larger board{own}"
+                enough = "" if saved >= over_bytes else f" (it may not do: {over_bytes} B are missing)"
+                return f"try --prefer ram, which takes {saved} B or more less{enough}; {ADVICE} or a larger board{own}"
     return f"{ADVICE} or a larger board{own}"

@@ -132,8 +132,9 @@ def _beside(r: dict[str, Any]) -> Any:
     """The answer, and each format alone: a table."""
     from rich.table import Table
 
+    worst = f"of {r['device']['samples']} samples" if r.get("device") else "sample"
     table = Table(
-        title="held out, beside one format for all tensors; those searched decide; latency of the worst sample",
+        title=f"held out, beside one format for all tensors; those searched decide; latency of the worst {worst}",
         title_justify="left",
     )
     several = len(r["boards"]) > 1
