@@ -21,6 +21,7 @@ from tinyhil.errors import DataError
 from tinyhil.harness.records import exports
 from tinyhil.harness.records.figures import CANDIDATES
 from tinyhil.harness.records.schema import read_any
+from tinyhil.harness.records.search_schema import MIXTURE
 from tinyhil.harness.records.verdict import ISSUES, verdict_of
 from tinyhil.harness.report.html import escape
 from tinyhil.harness.report.page import make_page
@@ -272,6 +273,13 @@ def test_the_verdict_of_a_search_names_the_best_single_format() -> None:
         "The search chose formats that take 80 B of arena and 20 µs, 100.0 % as float decides on the samples searched; "
         "fixed16 for all tensors takes 80 B of arena and 20 µs, 100.0 %."
     )
+    uniform = [{**row, "searched_disagreements": 3} for row in UNIFORM]
+    better = {"disagreements": 1, "samples": 60}
+    mixed = {**SEARCH, "uniform": uniform, "replaced": {"by": MIXTURE}, "search": better}
+    assert search_sentence(mixed).startswith(
+        "Nearer to float than the strategy's own answer is a mixture that it has not"
+    )
+    assert "which takes 80 B of arena and 20 µs: 1 of 60 samples searched differ, of fixed" in search_sentence(mixed)
     front = {**SEARCH, "points": [{"quality": 0.5}, {"quality": 0.875}]}
     assert search_sentence(front) == "The search found 2 choices that no other beats, 50.0 to 87.5 % right."
     alone = {"points": front["points"][:1]}

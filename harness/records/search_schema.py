@@ -13,7 +13,7 @@ from tinyhil.fields import Amount, Count, Part, Real, Share, Text, Whole, Word
 def shown_name(row: Mapping[str, Any]) -> str:
     """What a row of the table beside the answer is called: its format, and how it stands to the limits."""
     again = ", products computed again" if row.get("computes_again") else ""
-    return row["format"] + again + ("" if row.get("keeps_limits", True) else " (beyond the limits)")
+    return row["format"] + again + ("" if row.get("keeps_limits", True) else " (beyond the limits as planned)")
 
 
 class UniformFormat(Part):

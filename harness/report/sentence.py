@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyhil.harness.records.band import us_text
@@ -13,7 +13,7 @@ from tinyhil.harness.records.verdict import DEGRADED, INVALID, ISSUES, RecordLik
 
 MEANINGS = {issue.code: issue.meaning for issue in ISSUES}
 AS_GOOD = "No worse than the strategy's own answer is one format for all tensors,"
-BETTER = "Better than the strategy's own answer is a mixture that it has not chosen,"
+NEARER = "Nearer to float than the strategy's own answer is a mixture that it has not chosen,"
 UNFIT = {"ram-exceeded", "stack-could-overflow", "flash-exceeded"}
 FIGURES = {
     "median": "time",
@@ -123,8 +123,9 @@ def search_sentence(record: RecordLike) -> str:
     quality = (record.get("search") or {}).get("quality")
     within = [u for u in record["uniform"] if u.get("keeps_limits", True) and u.get("quality") is not None]
     replaced = record.get("replaced")
-    instead = AS_GOOD if replaced is None or replaced.get("by") != MIXTURE else BETTER
-    chose = "The search chose formats that take" if replaced is None else f"{instead} which takes"
+    if replaced is not None and replaced.get("by") == MIXTURE:
+        return f"{NEARER} which takes {_resources(record)}: {_differing(record, within)}"
+    chose = "The search chose formats that take" if replaced is None else f"{AS_GOOD} which takes"
     said = f"{chose} {_resources(record)}"
     right = "right" if record.get("float_accuracy") is not None else "as float decides"
     said += "" if quality is None else f", {100 * quality:.1f} % {right} on the samples searched"
@@ -132,6 +133,16 @@ def search_sentence(record: RecordLike) -> str:
         return f"{said}; no single format for all tensors keeps the limits."
     best = max(within, key=lambda u: (u["quality"], -(u.get("arena_bytes") or 0)))
     return f"{said}; {best['format']} for all tensors takes {_resources(best)}, {100 * best['quality']:.1f} %."
+
+
+def _differing(record: RecordLike, within: Sequence[Mapping[str, Any]]) -> str:
+    """By what a mixture was chosen: decisions on the samples searched that differ from float."""
+    searched = record["search"]
+    said = f"{searched['disagreements']} of {searched['samples']:,} samples searched differ"
+    best = min(within, key=lambda u: (u["searched_disagreements"], u.get("arena_bytes") or 0), default=None)
+    if best is None:
+        return f"{said}; no single format for all tensors keeps the limits."
+    return f"{said}, of {best['format']} for all tensors ({_resources(best)}) {best['searched_disagreements']}."
 
 
 def _resources(found: RecordLike) -> str:
