@@ -85,7 +85,7 @@ class Row:
         formats, strategy = ", ".join(cell.formats), cell.strategy or ""
         instead = self.replaced if self.replaced == MIXTURE else f"{self.replaced} for all"
         strategy += f": {instead}" if self.replaced else ""
-        given = cell.order["search"] or {}
+        given = cell.order.get("search") or {}
         strategy += HALF if given.get("inputs") and not given.get("calibrate") else ""
         return (cell.model, board, formats, strategy, self.prefer or "", *figures, self.result)
 
