@@ -11,6 +11,8 @@ max|x s'|); 0.34 by half a unit of the operand (times max|s'|). Of tanh 1.0, 0.9
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from tinyhil.formats.affine import as_affine
@@ -47,39 +49,18 @@ def in_words(kernel: Kernel, otherwise: Lower) -> Lower:
     return lower
 
 
-def _execute_sigmoid(op: Op, arrays: Arrays, _: Format) -> tuple[np.ndarray, np.ndarray]:
-    codes = logistic(arrays[0].reshape(-1), _argument(op, arrays[1]))
-    return codes, np.zeros(codes.shape, bool)
+def _kernel(name: str, of: Callable[[np.ndarray, np.ndarray], np.ndarray], what: str) -> Kernel:
+    """`of`: codes by the table's entries and operands in its units."""
+
+    def execute(op: Op, arrays: Arrays, _: Format) -> tuple[np.ndarray, np.ndarray]:
+        codes = of(arrays[0].reshape(-1), moved(arrays[1], op.params["factor"], op.params["right"]))
+        return codes, np.zeros(codes.shape, bool)
+
+    form, said = Form(name, Arithmetic.AFFINE), f"TensorFlow Lite Micro's integers of 16 bits: {what}"
+    params, constant = ("count", "factor", "right"), ("count", "right")
+    return Kernel(form, said, execute, params, constant, in_place=True, codes=(0, 1), rounds=())
 
 
-def _execute_tanh(op: Op, arrays: Arrays, _: Format) -> tuple[np.ndarray, np.ndarray]:
-    codes = tanh(arrays[0].reshape(-1), _argument(op, arrays[1]))
-    return codes, np.zeros(codes.shape, bool)
-
-
-def _argument(op: Op, x: np.ndarray) -> np.ndarray:
-    return moved(x, op.params["factor"], op.params["right"])
-
-
-_PARAMS = ("count", "factor", "right")
-SIGMOID = Kernel(
-    Form("sigmoid", Arithmetic.AFFINE),
-    "TensorFlow Lite Micro's integers of 16 bits: logistic function by table",
-    _execute_sigmoid,
-    _PARAMS,
-    ("count", "right"),
-    in_place=True,
-    codes=(0, 1),
-    rounds=(),
-)
-TANH = Kernel(
-    Form("tanh", Arithmetic.AFFINE),
-    "TensorFlow Lite Micro's integers of 16 bits: hyperbolic tangent by the same table",
-    _execute_tanh,
-    _PARAMS,
-    ("count", "right"),
-    in_place=True,
-    codes=(0, 1),
-    rounds=(),
-)
+SIGMOID = _kernel("sigmoid", logistic, "logistic function by table")
+TANH = _kernel("tanh", tanh, "hyperbolic tangent by the same table")
 KERNELS = (SIGMOID, TANH)
