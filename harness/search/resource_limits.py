@@ -139,7 +139,6 @@ class Meter:
             return False
         if found is not None:
             self.confirmed[candidate] = found
-            self.measure(candidate)  # for later searches, too
             self.correct(candidate, found)
         return found is not None
 
@@ -402,10 +401,13 @@ def _confirm_near(meter: Meter, limit: Limits, ram_bytes: int, asked_us: float) 
             return
         costs = measured_costs(meter.problem(limit, ram_bytes))
         others = (space.with_choices(best, {i: Choice(n)}) for i in range(len(best)) for n in space.offered(i))
-        known = meter.task.problem.memory
-        near = {one: costs.value(one) for one in others if one not in meter.confirmed and known.fits(one, ram_bytes)}
+        memory = meter.task.problem.memory
+        near = {one: costs.value(one) for one in others if one not in meter.confirmed and memory.fits(one, ram_bytes)}
         candidate = min(near, key=lambda one: near[one], default=best)
-        if near.get(candidate, math.inf) > value * NEAR or not meter.confirm(candidate):
+        if near.get(candidate, math.inf) > value * NEAR:
+            return
+        meter.measure(candidate)  # for later searches, too
+        if not meter.confirm(candidate):
             return
 
 

@@ -12,7 +12,7 @@ from tinyhil.harness.search.first_answer import is_foreseen
 from tinyhil.harness.search.phases import FEASIBLE, SCHEDULES, SEARCHING, OutOfTime
 from tinyhil.harness.search.resource_limits import Meter, anchored, joined, least_of, refusal, unbounded, within
 from tinyhil.harness.search.task import Task, make_bench, trial_log
-from tinyhil.harness.search.uniform import smallest_of_each, uniform_instead
+from tinyhil.harness.search.uniform import ORDERS, smallest_of_each, uniform_instead
 from tinyhil.search.costs import Limits
 from tinyhil.search.search_loop import Budget, Found, search
 from tinyhil.search.search_problem import SearchProblem
@@ -24,7 +24,6 @@ MOST_ROUNDS = 6
 STEPS = 5  # of halving between the least value and that of an answer without the limit
 SMALLEST_STEP, LARGEST_STEP = 0.01, 0.05  # by which estimates are raised after an answer that exceeds a limit
 SLACKS = (1.0, 1.02, 1.1)  # times the least estimate, under which the answer is searched that is measured
-OBJECTIVES = ("ram", "latency", "flash")  # in the order of what a board says of an image
 FITTING = 3  # measured assignments that are tried where no answer keeps to the limits
 
 MakeBench = Callable[[TrialLog], Bench]
@@ -263,8 +262,8 @@ def _measured_least(
     trials = _least_trials(task, meters, found, objective, wanted)
     fitting = decide([bench], trials, [task.ram_bytes if task.whole else None], [limits])
     if fitting:
-        place = OBJECTIVES.index(objective)
-        best, measured = min(fitting, key=lambda pair: (pair[1][0].needs[place], pair[0].rank))
+        order = ORDERS[objective]
+        best, measured = min(fitting, key=lambda pair: ([pair[1][0].needs[place] for place in order], pair[0].rank))
         return replace(found, best=best), measured
     if objective == "ram":
         task = replace(task, arena_bytes=int(high))
