@@ -101,6 +101,8 @@ static void refuse(struct machine *m, uint32_t addr, const char *why) {
     stop_machine(m, STOP_FAULT, why);
 }
 
+static uint32_t bus_cycles(const struct machine *m, uint32_t by_clocks) { return m->bus_given ? m->bus_given : by_clocks; }
+
 static void clock_changed(struct machine *m) {
     const char *why = clock_fault(m);
     if (why) {
@@ -108,7 +110,7 @@ static void clock_changed(struct machine *m) {
         return;
     }
     m->flash_wait_states = flash_acr & 15;
-    m->bus_cycles = m->bus_given ? m->bus_given : h747_core_hz() / bus_hz();
+    m->bus_cycles = bus_cycles(m, h747_core_hz() / bus_hz());
     forget_blocks();
     host_restart_pace(m);
 }
@@ -194,5 +196,5 @@ void h747_reset_clock(struct machine *m) {
     supply_due = 0;
     flash_acr = ACR_RESET;
     m->flash_wait_states = flash_acr & 15;
-    m->bus_cycles = 1;
+    m->bus_cycles = bus_cycles(m, 1);
 }
