@@ -383,3 +383,15 @@ def test_constants_may_be_wider_than_a_strategy_has_asked(tmp_path: Path, monkey
     assert 0 < record["search"]["disagreements"] < rows["fixed8"]["searched_disagreements"]
     assert record["ram_bytes"] < rows["fixed16"]["ram_bytes"]
     assert record["replaced"]["by"] == MIXTURE
+
+
+def test_no_limit_of_ram_exceeds_the_board_s(tmp_path: Path) -> None:
+    """What is asked beyond it is not there, and what a refusal names is, or another board."""
+    entry = "chips: {tiny: {like: atmega328p, ram_bytes: 300, stack_reserve_bytes: 100}}\n"
+    entry += "boards: {tiny: {title: Tiny, chip: tiny, reset: on_open, upload: arduino, baud: 115200}}\n"
+    (tmp_path / "boards.yaml").write_text(entry)
+    command = ("search", "--board", "tiny", "--boards-file", "boards.yaml", "--model", "digits_mlp", "--evaluations", 2)
+    done = hil_command.hil(*command, "--ram", 5000, cwd=tmp_path)
+    assert done.returncode == EXIT_BUILD
+    assert "--ram 5000 is more than tiny has: 300 B count" in done.stderr
+    assert re.search(r"300 B of RAM in all are not feasible on tiny: .*; choose a board with more RAM", done.stderr)

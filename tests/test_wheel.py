@@ -14,6 +14,8 @@ import pytest
 from boards_under_test import EMULATED
 from test_new_board import NANO
 
+from tinyhil.harness.settings.config import load_boards
+
 ROOT = Path(__file__).resolve().parent.parent
 PRINT_PAGES = """import json; from tinyhil.harness.offline.pages import page_text, pages
 print(json.dumps({name: page_text(name) for name in pages()}))"""
@@ -96,7 +98,9 @@ def test_hil_run_on_emulated_boards_outside_the_checkout(wheel: Path, tmp_path: 
     before = {path: path.stat().st_mtime_ns for path in installed.rglob("*")}
     cache = tmp_path / "cache"
     environment = {**os.environ, "PYTHONPATH": str(installed), "HIL_CACHE": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
-    load = "direct" if board == "nucleo_u575" else "flash"  # whose emulator has no boot loader
+    shipped = load_boards().board("uno" if board == "nano" else board)
+    emulator = shipped.chip.emulator
+    load = "flash" if emulator is not None and emulator.has_loader(shipped.upload) else "direct"
     run = ["run", "--board", board, "--model", "fastgrnn_har", "--samples", "1", "--load", load, "--json"]
     run += ["--boards-file", "mine.yaml"] if board == "nano" else []
     command = [sys.executable, "-m", "tinyhil.harness.cli", *run]

@@ -225,6 +225,8 @@ def _read(request: SearchRequest, boards: Boards | None, say: Say, phases: Phase
     request = _within_flash(request, boards, space, say)
     memory = memory_of(space, board, request, phases.press)
     ram_bytes = _ram_bytes(request, board)
+    if board is not None and request.ram is not None and ram_bytes < request.ram:
+        say(f"search: --ram {request.ram} is more than {board.name} has: {ram_bytes} B count")
     memory.require(_at_most(request, board, ram_bytes))
     require_time(request, space, board)
     if len(space.formats) == 1 and request.weights is None:
