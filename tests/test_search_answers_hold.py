@@ -395,3 +395,30 @@ def test_no_limit_of_ram_exceeds_the_board_s(tmp_path: Path) -> None:
     assert done.returncode == EXIT_BUILD
     assert "--ram 5000 is more than tiny has: 300 B count" in done.stderr
     assert re.search(r"300 B of RAM in all are not feasible on tiny: .*; choose a board with more RAM", done.stderr)
+
+
+def test_what_a_sweep_runs_no_search_has_seen(tmp_path: Path) -> None:
+    """With `calibrate` a search sees that file alone; without, half of what is run, which the row says."""
+
+    def swept(folder: Path, text: str) -> dict:
+        (folder / "sweep.yaml").write_text(text)
+        return printed(folder, "sweep", "sweep.yaml", "--md", "t.md")
+
+    example = Path(__file__).parent.parent / "examples" / "vibration"
+    entry = f"model: {example}/models/vibration.onnx, inputs: {example}/data/test.npz"
+    rest = "boards: [host]\nformats: [[fixed8, fixed16]]\nsearch: {evaluations: 2, ram: 1000}\n"
+    done = swept(tmp_path, f"models: [{{{entry}, calibrate: {example}/data/train.npz}}]\n{rest}")
+    (row,) = done["cells"]
+    found = json.loads((tmp_path / row["search"]).read_text())
+    files = {name: len(np.load(example / "data" / f"{name}.npz")["y"]) for name in ("train", "test")}
+    assert (found["search"]["samples"], found["samples"], row["samples"]) == (
+        files["train"],
+        files["test"],
+        files["test"],
+    )
+    assert "searched half" not in (tmp_path / "t.md").read_text()
+    half = swept(tmp_path, f"models: [{{{entry}}}]\n{rest}")
+    (row,) = half["cells"]
+    found = json.loads((tmp_path / row["search"]).read_text())
+    assert found["search"]["samples"] == files["test"] // 2
+    assert "(searched half of these samples)" in (tmp_path / "t.md").read_text()

@@ -107,30 +107,6 @@ def test_an_assignment_is_a_row(tmp_path: Path) -> None:
     assert "logits: fixed8" in Path(tmp_path / other["cells"][0]["assignment"]).read_text()
 
 
-def test_what_a_row_runs_no_search_has_seen(tmp_path: Path) -> None:
-    """With `calibrate` a search sees that file alone; without, half of what is run, which the row says."""
-    example = Path(__file__).parent.parent / "examples" / "vibration"
-    entry = f"model: {example}/models/vibration.onnx, inputs: {example}/data/test.npz"
-    rest = "boards: [host]\nformats: [[fixed8, fixed16]]\nsearch: {evaluations: 2, ram: 1000}\n"
-    done = sweep(
-        tmp_path, f"models: [{{{entry}, calibrate: {example}/data/train.npz}}]\n{rest}", "--json", "--md", "t.md"
-    )
-    (row,) = record_of(done)["cells"]
-    found = json.loads((tmp_path / row["search"]).read_text())
-    files = {name: len(np.load(example / "data" / f"{name}.npz")["y"]) for name in ("train", "test")}
-    assert (found["search"]["samples"], found["samples"], row["samples"]) == (
-        files["train"],
-        files["test"],
-        files["test"],
-    )
-    assert "searched half" not in (tmp_path / "t.md").read_text()
-    half = sweep(tmp_path, f"models: [{{{entry}}}]\n{rest}", "--json", "--md", "t.md")
-    (row,) = record_of(half)["cells"]
-    found = json.loads((tmp_path / row["search"]).read_text())
-    assert found["search"]["samples"] == files["test"] // 2
-    assert "(searched half of these samples)" in (tmp_path / "t.md").read_text()
-
-
 def test_an_assignment_is_held_to_every_model(tmp_path: Path) -> None:
     """Before anything is computed, by the name of the user's file."""
     (tmp_path / "w.yaml").write_text("default: fixed16\nvalues: {relu1: fixed8}\n")

@@ -48,7 +48,7 @@ PAPER_PERCENT = {
 ORACLE_SAMPLES = 60
 TOO_LARGE = {
     ("lenet5_mnist", "uno", "fixed8"): "B of flash",
-    ("lenet5_mnist", "uno", "fixed16"): "B of RAM",
+    ("lenet5_mnist", "uno", "fixed16"): "B of flash",
     ("transformer_fsdd", "uno", "fixed16"): "B of RAM",
 }
 
