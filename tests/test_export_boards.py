@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import serial
+from uno_bench import build_firmware, run_to_end
 
 import tinyhil
 from tests.export_bench import (
@@ -32,7 +33,7 @@ from tinyhil.codegen.library_source import emit_library
 from tinyhil.harness.build.pipeline import runtime_sources
 from tinyhil.harness.job.job import Streamed
 from tinyhil.harness.offline.export_room import ARDUINO_CORE, REAL_BYTES
-from tinyhil.harness.offline.export_sizes import LINK, PROCESSORS, measure, predict_sizes, sizes_of
+from tinyhil.harness.offline.export_sizes import LINK, PROCESSORS, measure, predict_sizes, section_bytes
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.references.classes import classes_of
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
@@ -203,6 +204,18 @@ def test_constants_of_calls_take_no_ram_on_avr(format_: str, tmp_path: Path) -> 
     assert sizes.ram_bytes == exported.library.run_bytes
 
 
+@pytest.mark.parametrize("format_", ["fixed8", "int8", "posit8es1", "float32"])
+def test_the_stack_of_a_call_is_what_it_touches(format_: str, tmp_path: Path) -> None:
+    """Painted below the call: no more than said, and nearly that."""
+    exported = export("digits_mlp", format_)
+    folder = exported.write(tmp_path)
+    said = measure(exported.library, PROCESSORS[0], folder, "run").stack.limit_bytes
+    assert said is not None
+    flags = ("-DLIBRARY(part)=digits_mlp_##part", "-DINPUTS=64", "-DOUTPUTS=10", "-include", "digits_mlp.h")
+    lines, _ = run_to_end(build_firmware(folder, "stack_of_call", *flags, str(folder / "digits_mlp.cpp")))
+    assert said - 8 <= int(lines[0]) <= said
+
+
 @pytest.mark.parametrize(("board", "processor"), [("uno", 0), ("due", 1), ("h747", 2)])
 def test_made_for_a_board_it_compiles_there(board: str, processor: int, tmp_path: Path) -> None:
     """Each core has blocks of its own, of one name."""
@@ -270,4 +283,4 @@ def test_what_a_linker_script_aligns_is_no_ram(own: str, tmp_path: Path) -> None
     (tmp_path / "odd.c").write_text("const short odd[] = {1, 2, 3};\n")
     flags = ("-mcpu=cortex-m3", "-mthumb", "--specs=nosys.specs", *LINK)
     subprocess.run(["arm-none-eabi-gcc", *flags, source, tmp_path / "odd.c", "-o", program], check=True)
-    assert sizes_of(program).ram_bytes == (12 if own else 0)
+    assert section_bytes(program)[1] == (12 if own else 0)

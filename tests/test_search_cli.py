@@ -104,6 +104,10 @@ def test_samples_of_one_class_are_said(folder: Path) -> None:
     np.savez(folder / "one.npz", x=given["x"][:9], y=np.full(9, 2))
     done = search(folder, "--ram", "20", "--evaluations", "2", "--held-out", "one.npz")
     assert "search: held out: all 9 samples have label 2: " in done.stderr
+    assert "is no check" not in done.stderr
+    np.savez(folder / "copy.npz", **given)
+    done = search(folder, "--ram", "20", "--evaluations", "2", "--held-out", "copy.npz")
+    assert "the samples held out are those searched on: what is said of them is no check\n" in done.stderr
 
 
 def test_the_same_search_twice_at_once(folder: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from elftools.common.exceptions import ELFError
@@ -137,10 +138,27 @@ def stack_bound(image: Image, core: str) -> StackBound:
 
 def disassemble(image: Image, core: str) -> Code:
     """OSError without objdump; ELFError if the image is no ELF file."""
+    return _code_of(image.elf, core, image.compiler.path)
+
+
+def _code_of(elf: Path, core: str, compiler: Path | None = None) -> Code:
     tool = "avr-objdump" if core == "avr" else "arm-none-eabi-objdump"
-    beside = image.compiler.path.with_name(tool) if image.compiler.path is not None else None
+    beside = compiler.with_name(tool) if compiler is not None else None
     program = str(beside) if beside is not None and beside.is_file() else tool
-    return read_code(run([program, "-d", str(image.elf)], SECONDS).stdout, image.elf)
+    return read_code(run([program, "-d", str(elf)], SECONDS).stdout, elf)
+
+
+def call_bound(elf: Path, core: str, function: str) -> StackBound:
+    """Of one call of a function in a linked program, its return address included, interrupts not."""
+    try:
+        code = _code_of(elf, core)
+        entry = Entry(code.symbols[function] & ~1)
+        if core == "avr":
+            depths = Depths(Avr(code, code.symbols.get("__stack", 0), _constructors(code)), _taken_avr(code))
+            return StackBound(ADDRESS_BYTES + depths.limit_bytes(entry))
+        return StackBound(Depths(Arm(code, 0), _taken_arm(code)).limit_bytes(entry))
+    except (NotUnderstood, ELFError, OSError) as problem:
+        return StackBound(None, str(problem))
 
 
 def bound_bytes(code: Code, core: str) -> tuple[int, Depths]:

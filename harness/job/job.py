@@ -247,6 +247,12 @@ class Opened:
         thin = found.x_train[:: max(1, len(found.x_train) // CALIBRATED_SAMPLES)]
         return calibrated(self.model, thin, {"name": found.name, "split": "train"}, self.by)
 
+    def learned(self) -> bool:
+        """Whether the ranges beside the model are no samples', but those that `hil train` or `hil calibrate --out` has
+        made with its weights."""
+        path = self.source.ranges
+        return path is not None and path.is_file() and "by" in load_ranges(path, self.model.sha256).source
+
     def required_ranges(self, calibration: Path | None) -> Ranges:
         """Ranges where there are no inputs to fall back on; DataError if none are known, but for a model that states
         all formats itself."""
@@ -275,7 +281,10 @@ class Opened:
         return "" if ranges is None else format_name(usual, lower(self.model.graph, usual, ranges))
 
     def ranges_for(self, inputs: Inputs, calibration: Path | None, say: Say) -> Ranges:
-        """Known ranges, or any where they do not matter, else from the first half of the inputs (said)."""
+        """Known ranges, or any where they do not matter, else from the first half of the inputs (said). Said, too:
+        where those that were learned make way for `calibration`."""
+        if calibration is not None and self.learned():
+            say(f"{calibration}: calibrating on it, {self.source.ranges} with ranges that were learned does not count")
         known = self.known_ranges(calibration) or self.ranges_that_do_not_matter()
         if known is not None:
             return known

@@ -15,6 +15,7 @@ from elftools.elf.elffile import ELFFile
 from tinyhil.codegen.exported_library import CALLER, Library
 from tinyhil.errors import BuildError, DoesNotFit
 from tinyhil.harness.build import elf_symbols
+from tinyhil.harness.build.stack_depth import StackBound, call_bound
 from tinyhil.processes import run
 
 SHF_WRITE, SHF_ALLOC = 0x1, 0x2
@@ -35,30 +36,33 @@ class Processor:
 
 
 PROCESSORS = (
-    Processor("ATmega328P (Uno)", "avr", "avr-g++", ("-mmcu=atmega328p",)),
+    Processor("ATmega328P, as on an Uno", "avr", "avr-g++", ("-mmcu=atmega328p",)),
     Processor(
-        "Cortex-M3 (Due)", "cortex-m3", "arm-none-eabi-g++", ("-mcpu=cortex-m3", "-mthumb", "--specs=nosys.specs")
+        "Cortex-M3, as on a Due",
+        "cortex-m3",
+        "arm-none-eabi-g++",
+        ("-mcpu=cortex-m3", "-mthumb", "--specs=nosys.specs"),
     ),
     Processor(
-        "Cortex-M7 (H747)",
+        "Cortex-M7, as on an H747",
         "cortex-m7",
         "arm-none-eabi-g++",
         ("-mcpu=cortex-m7", "-mthumb", "-mfpu=fpv5-d16", "-mfloat-abi=hard", "--specs=nosys.specs"),
     ),
     Processor(
-        "Cortex-M0+ (Pico, G0B1)",
+        "Cortex-M0+, as on a Pico or G0B1",
         "cortex-m0plus",
         "arm-none-eabi-g++",
         ("-mcpu=cortex-m0plus", "-mthumb", "--specs=nosys.specs"),
     ),
     Processor(
-        "Cortex-M4 (Nano 33 BLE, XIAO, L4R5)",
+        "Cortex-M4, as on a Nano 33 BLE, XIAO, L4R5",
         "cortex-m4",
         "arm-none-eabi-g++",
         ("-mcpu=cortex-m4", "-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard", "--specs=nosys.specs"),
     ),
     Processor(
-        "Cortex-M33 (Pico 2, U575)",
+        "Cortex-M33, as on a Pico 2, U575",
         "cortex-m33",
         "arm-none-eabi-g++",
         ("-mcpu=cortex-m33", "-mthumb", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard", "--specs=nosys.specs"),
@@ -68,10 +72,11 @@ PROCESSORS = (
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes of a program that calls one function; `ram_bytes` without stack."""
+    """Bytes of a program that calls one function; `ram_bytes` without stack, `stack` of one call."""
 
     flash_bytes: int
     ram_bytes: int
+    stack: StackBound
 
 
 def predict_sizes(library: Library, sources: Mapping[str, str], core: str) -> Sizes | None:
@@ -117,9 +122,10 @@ def state_sizes(library: Library, sources: Mapping[str, str]) -> list[str]:
     x = library.prefix
     return [
         "## Sizes",
-        f"Of a program that only calls `{x}_run` or `{x}_predict`, `-Os`: flash with weights, RAM without stack.",
+        f"Of a program that only calls `{x}_run` or `{x}_predict`, `-Os`: flash with weights, RAM without stack, of it",
+        "what is beyond the arena, and the deepest stack of one call, interrupts not counted.",
         "",
-        "| Processor | Compiler | `run`: flash, RAM, beyond the arena | `predict`: flash, RAM, beyond the arena |",
+        "| Processor | Compiler | `run`: flash, RAM, beyond the arena, stack | `predict`: the same |",
         "|---|---|---|---|",
         *rows,
         *refused,
@@ -132,7 +138,8 @@ def _row(library: Library, processor: Processor, folder: Path) -> str:
     for function, arena in (("run", library.run_bytes), ("predict", library.predict_bytes)):
         sizes = measure(library, processor, folder, function)
         own = 0 if library.arena == CALLER else arena
-        cells.append(f"{sizes.flash_bytes:,} B, {sizes.ram_bytes:,} B, {sizes.ram_bytes - own:,} B")
+        stack = "unknown" if sizes.stack.limit_bytes is None else f"{sizes.stack.limit_bytes:,} B"
+        cells.append(f"{sizes.flash_bytes:,} B, {sizes.ram_bytes:,} B, {sizes.ram_bytes - own:,} B, {stack}")
     version = _run([processor.compiler, "-dumpversion"])
     return f"| {processor.name} | {processor.compiler} {version.strip()} | {cells[0]} | {cells[1]} |"
 
@@ -150,11 +157,12 @@ def measure(library: Library, processor: Processor, folder: Path, function: str)
         _run([processor.compiler, *processor.flags, *FLAGS, "-c", str(source), "-o", built])
     linker = processor.compiler.replace("g++", "gcc")  # nothing of a C++ library is needed
     _run([linker, *processor.flags, *LINK, *objects, "-o", str(program)])
-    return sizes_of(program)
+    return Sizes(*section_bytes(program), call_bound(program, processor.core, f"{x}_{function}"))
 
 
-def sizes_of(program: Path) -> Sizes:
-    """Of an ELF file; a section without a symbol of any size is how a linker script aligns what follows."""
+def section_bytes(program: Path) -> tuple[int, int]:
+    """Flash and RAM of an ELF file; a section without a symbol of any size is how a linker script aligns what
+    follows."""
     flash = ram = 0
     with program.open("rb") as stream:
         elf = ELFFile(stream)
@@ -165,7 +173,7 @@ def sizes_of(program: Path) -> Sizes:
                 is_ram = bool(section["sh_flags"] & SHF_WRITE)
                 ram += section["sh_size"] if is_ram else 0
                 flash += section["sh_size"] if section["sh_type"] != "SHT_NOBITS" else 0
-    return Sizes(flash, ram)
+    return flash, ram
 
 
 def _run(command: list[str]) -> str:

@@ -373,8 +373,7 @@ def _ram_bytes(request: SearchRequest, board: BoardSpec | None) -> int:
     if (board is None and request.pareto) or (board is not None and board.hardware is not None):
         return UNLIMITED
     if board is None or board.chip.ram_bytes is None:
-        give = "give --ram BYTES, in a sweep `search: {ram: BYTES}`"
-        raise ConfigError(f"search: the RAM of {request.board} is not limited; {give}")
+        raise ConfigError(f"search: the RAM of {request.board} is not limited; give --ram BYTES")
     return board.chip.ram_bytes
 
 

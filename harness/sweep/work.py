@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import signal
 import sys
 import time
@@ -33,6 +34,7 @@ from tinyhil.harness.settings.bench_file import default_bench
 from tinyhil.harness.settings.config import Boards, load_boards
 from tinyhil.harness.settings.failure import failure
 from tinyhil.harness.sweep.cell import SCHEMA_VERSION, code_digest, compiler
+from tinyhil.harness.sweep.file import RunOptions, SearchOptions
 from tinyhil.notice import Say, tell
 from tinyhil.sealed import Damaged, sealed, unsealed
 
@@ -129,7 +131,7 @@ def carry_out(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
         raise
     except BaseException as error:
         said, code = failure(error)
-        outcome |= {"exit_code": code, "error": said.replace("\n", "; ")}
+        outcome |= {"exit_code": code, "error": as_keys(said.replace("\n", "; "))}
         outcome |= {"seconds": round(time.monotonic() - begin, 3), "machine": platform.node()}
     return outcome
 
@@ -181,6 +183,19 @@ def _searched(order: Mapping[str, Any], folder: Path, boards: Boards, out: Path,
     outcome = calls.search(request, boards, say, lambda trial, best: None)
     files.write_text(folder / SEARCH, json.dumps(outcome.record, indent=1) + "\n")
     return SEARCH
+
+
+def as_keys(text: str) -> str:
+    """Options of `hil run` and `hil search` in a text, as a sweep's file has them: `--latency-us 34` is
+    `latency_us: 34`."""
+
+    def key(found: re.Match[str]) -> str:
+        name = found["name"].replace("-", "_")
+        if not any(name in fields.model_fields for fields in (RunOptions, SearchOptions)):
+            return found[0]
+        return f"{name}: {found['value']}" if found["value"] else f"{name}:"
+
+    return re.sub(r"--(?P<name>[a-z-]+)(?: (?P<value>[0-9]+|[A-Z]+|balanced|latency|ram|least)\b)?", key, text)
 
 
 def _require(what: str, here: str, wanted: str, remedy: str) -> None:
