@@ -31,7 +31,7 @@ from tinyhil.harness.commands import common, option
 @option.text("--board", "Arrange and optimize it for the processor of this board, as `hil run` does.")
 @common.prefer_option()
 @common.BOARDS_OPTION
-@option.flag("--sizes", "Compile it with the compilers here; print flash and RAM, also into the read-me.")
+@option.flag("--sizes", "Compile it with the compilers here; print flash, RAM and stack, also into the read-me.")
 def export(format_: str, boards_file: Path | None, **options: Any) -> None:
     """Write MODEL as a library for other firmware, as a package of KIND."""
     from tinyhil.harness.offline.export import Wanted
