@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from tinyhil.errors import ConfigError
 from tinyhil.search.evaluator import Score, joined
 from tinyhil.search.journal import Query
 from tinyhil.search.search_problem import FIT, VALIDATION, Ask, Enough, SearchProblem, Strategy
-from tinyhil.search.space import Candidate
+from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.trial import Trial, TrialLog
 
 FEWEST_TO_PART = 30
@@ -69,8 +70,11 @@ def _converse(strategy: Strategy, session: _Session) -> tuple[Candidate | None, 
     try:
         ask = next(asking)
         while not session.is_over():
+            _require(strategy, session.problem, ask, getattr(ask, "candidate", None))
             ask = asking.send(session.ask(ask))
     except StopIteration as end:
+        if end.value is not None:
+            _require(strategy, session.problem, Ask(end.value), end.value)
         return end.value, not session.is_late()
     except Enough:  # time was over while something was planned, for the strategy or for the answer to its question
         pass
@@ -82,6 +86,20 @@ def _converse(strategy: Strategy, session: _Session) -> tuple[Candidate | None, 
         return None, False
     asking.close()
     return None, False
+
+
+def _require(strategy: Strategy, problem: SearchProblem, ask: object, candidate: object) -> None:
+    """ConfigError for what is no question, or no candidate of the space: strategies may be the user's own."""
+    groups = problem.space.groups
+    if not isinstance(ask, Ask):
+        raise ConfigError(f"strategy {strategy.name}: it yields {ask!r:.60}; it must yield Ask(candidate)")
+    if not (isinstance(candidate, tuple) and [type(one) for one in candidate] == [Choice] * len(groups)):
+        wanted = f"a candidate is a tuple of {len(groups)} Choices, one of each of problem.space.groups"
+        raise ConfigError(f"strategy {strategy.name}: {wanted}, not {candidate!r:.60}")
+    for index, choice in enumerate(candidate):
+        if choice.format not in problem.space.offered(index):
+            offered = f"on offer are {', '.join(problem.space.offered(index))}"
+            raise ConfigError(f"strategy {strategy.name}: {groups[index].name} in {choice.format}: {offered}")
 
 
 class _Session:

@@ -406,6 +406,10 @@ def test_the_table_says_all_that_changed_and_what_may_not_be_compared(record: di
 def test_tables_as_text_markdown_and_html(form: str, words: str, record: dict[str, Any], tmp_path: Path) -> None:
     changed = copy.deepcopy(record)
     plus("flash_bytes", 10)(changed)
+    for one, format_ in ((record, "fixed8"), (changed, "fixed16")):
+        one["provenance"]["command"] = (
+            f"hil run --model models/a_model_with_a_long_name.onnx --board uno --format {format_}"
+        )
     for name, one in (("a.json", record), ("b.json", changed)):
         (tmp_path / name).write_text(json.dumps(one))
     done = hil("compare", "a.json", "b.json", "--as", form, "--out", "table", cwd=tmp_path)
@@ -413,6 +417,7 @@ def test_tables_as_text_markdown_and_html(form: str, words: str, record: dict[st
     assert done.stdout == ""
     text = (tmp_path / "table").read_text()
     assert words in text
+    assert "board uno --format fixed16" in text, "what two long commands begin with alike is cut"
     assert "FAIL flash_bytes" in text
     same = hil("compare", "a.json", "a.json", "--as", "md", cwd=tmp_path)
     assert (same.returncode, "Nothing has changed." in same.stdout) == (0, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -456,6 +457,11 @@ def test_schedules_of_a_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, len(out.splitlines())) == (0, 3 + len(peaks))
     for limit in peaks:
         assert record(capsys, *digits, "--ram", limit)["peak_bytes"] <= limit
+    said = hil(capsys, "--model", "digits_mlp", "--format", "fixed8", "--board", "uno", "--pareto")[1]
+    (least,) = re.findall(r"the least that --ram takes is (\d+) B: an arena that the sample is a part of", said)
+    for limit, transfer in ((int(least), "in the arena"), (int(least) - 1, "exceeds")):
+        _, out, err = hil(capsys, "--model", "digits_mlp", "--format", "fixed8", "--board", "uno", "--ram", limit)
+        assert transfer in out + err
     code, _, err = hil(capsys, *digits, "--ram", peaks[-1] - 1)
     assert (code, err.count("\n")) == (4, 1)
     assert f"exceeds {peaks[-1] - 1} B by " in err

@@ -422,3 +422,19 @@ def test_what_a_sweep_runs_no_search_has_seen(tmp_path: Path) -> None:
     found = json.loads((tmp_path / row["search"]).read_text())
     assert found["search"]["samples"] == files["test"] // 2
     assert "(searched half of these samples)" in (tmp_path / "t.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_least_flash_is_no_more_than_one_format_of_weights_takes(tmp_path: Path) -> None:
+    """What code takes is estimated from few images: answers were some hundred bytes larger, limits refused."""
+    chance = np.random.default_rng(0)
+    shapes = {"w1": (64, 24), "b1": (24,), "w2": (24, 10), "b2": (10,)}
+    constants = {name: chance.normal(0, 0.2, shape).astype(np.float32) for name, shape in shapes.items()}
+    nodes = [node("Gemm", "x w1 b1", "a"), node("Relu", "a", "c"), node("Gemm", "c w2 b2", "d")]
+    model = simple([*nodes, node("Softmax", "d", "y")], {"x": (1, 64)}, constants)
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    np.savez(tmp_path / "x.npz", x=chance.uniform(0, 1, (60, 1, 64)).astype(np.float32))
+    taken = run(tmp_path, "uno", "--format", "fixed4pc", "--prefer", "ram", "--samples", "2")["flash_bytes"]
+    common = ("search", "--model", "net.onnx", "--inputs", "x.npz", "--board", "uno")
+    assert printed(tmp_path, *common, "--minimize", "flash", "--points", "100")["flash_bytes"] <= taken
+    assert printed(tmp_path, *common, "--flash", str(taken), "--results", "anew")["flash_bytes"] <= taken

@@ -93,6 +93,21 @@ def test_samples_held_out_leave_all_others_for_ranges(folder: Path) -> None:
     assert "found with ranges of 70 samples of seen" in hil(folder, *asked).stderr
 
 
+def test_searches_are_lines_of_markdown(folder: Path) -> None:
+    found = json.loads(search(folder, "--ram", "20", "--evaluations", "2", "--json").stdout)
+    (folder / "s.json").write_text(json.dumps(found))
+    front = json.loads(search(folder, "--pareto", "ram,accuracy", "--evaluations", "2", "--json").stdout)
+    (folder / "f.json").write_text(json.dumps(front))
+    done = hil(folder, "report", "s.json", "f.json", "--md", "-")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3 + len(front["points"])
+    assert f"| {found['samples']:,} | {found['disagreements']:,} | " in lines[2]
+    assert ", point 1 |" in lines[3]
+    refused = hil(folder, "report", "s.json", "--csv", "-")
+    assert (refused.returncode, "a page and --md show the search in s.json" in refused.stderr) == (2, True)
+
+
 def test_a_family_says_what_it_stands_for(folder: Path) -> None:
     done = search(folder, "--ram", "20", "--formats", "posit8", "--evaluations", "2")
     assert done.returncode == 0, done.stderr

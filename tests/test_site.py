@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import runpy
 import shlex
 import shutil
 import subprocess
@@ -28,7 +27,6 @@ from wire_bench import ROOT
 
 import tinyhil
 from tinyhil.harness.cli import hil as commands_of_hil
-from tinyhil.search.strategies import STRATEGIES
 from tools import figures, reference
 
 DOCS = ROOT / "docs"
@@ -345,14 +343,15 @@ def test_the_action_s_installation(tmp_path: Path) -> None:
     ]
 
 
-def test_the_tutorial_s_strategy_searches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "tutorials" / "own.md").read_text(), re.DOTALL)
+def test_the_tutorial_s_strategy_searches(tmp_path: Path) -> None:
+    page = (DOCS / "tutorials" / "own.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (tmp_path / "uniform.py").write_text(block)
-    made = runpy.run_path(str(tmp_path / "uniform.py"))["Uniform"]
-    monkeypatch.setattr("tinyhil.search.strategies.STRATEGIES", (*STRATEGIES, made))
-    found = tinyhil.load("digits_mlp").search(arena=100, strategy="uniform", formats=("fixed8", "fixed16"))
-    assert found.strategy == "uniform"
-    assert found.evaluations == 2
+    (line,) = [line for line in page.splitlines() if line.startswith("hil search ")]
+    done = hil(*shlex.split(line)[1:], "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["strategy"], found["search"]["trials"]) == ("uniform", 1)
 
 
 def test_words_that_a_newcomer_lacks_lead_to_the_glossary(site: Path) -> None:

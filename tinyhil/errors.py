@@ -20,6 +20,7 @@ EXIT_WRONG_FIRMWARE = 8
 EXIT_FLAKY = 9
 EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h
 EXIT_INTERRUPTED = 130
+OWN_CODE = "code_of_the_user_"  # how names of modules begin that are loaded from files of the user's own
 
 
 class HilError(Exception):

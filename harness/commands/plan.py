@@ -85,8 +85,9 @@ def plan(
     if pareto:
         from tinyhil.harness.offline.schedule_table import find_front, front_lines, front_record
 
-        schedules = find_front(wanted, board, say)
-        click.echo(json.dumps(front_record(schedules)) if as_json else "\n".join(front_lines(schedules, board)))
+        schedules, joined_bytes = find_front(wanted, board, say)
+        lines = front_lines(schedules, joined_bytes, board)
+        click.echo(json.dumps(front_record(schedules)) if as_json else "\n".join(lines))
         return
     found = find_plan(wanted, boards, say)
     if as_json:

@@ -57,14 +57,16 @@ def report(
         raise click.UsageError("--trace and --overlay are of one record")
     found = [read_any(path) for path in records]
     runs = [record for record in found if "strategy" not in record]
-    if len(runs) < len(found) and files:
+    sought = [record for record in found if "strategy" in record]
+    if sought and (csv_ or trace or overlay):
         searches = ", ".join(str(path) for path, record in zip(records, found, strict=True) if "strategy" in record)
-        said = f"--md, --csv, --trace and --overlay are of runs; a page alone shows the search in {searches}"
+        said = f"--csv, --trace and --overlay are of runs; a page and --md show the search in {searches}"
         if not runs:
             raise click.UsageError(said)
         say(said)
     if md is not None:
-        write_result(md, exports.as_markdown(runs))
+        tables = [exports.as_markdown(runs)] if runs else []
+        write_result(md, "\n".join([*tables, *([exports.searches_as_markdown(sought)] if sought else [])]))
     if csv_ is not None:
         write_result(csv_, exports.as_csv(runs))
     if trace is not None:

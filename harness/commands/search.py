@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     "Percent of the modelled time for which products may be computed again to keep a limit of RAM; 0: never.",
     default=50.0,
 )
-@option.text("--strategy", "How to search; see `hil docs search`.", default="lagrange")
+@option.text("--strategy", "How to search, see `hil docs search`; FILE.py: one of your own.", default="lagrange")
 @option.text("--set", "set_", "An option of the strategy; may be repeated.", multiple=True, metavar="NAME=VALUE")
 @option.text(
     "--formats",

@@ -276,7 +276,7 @@ def measured(record: Mapping[str, Any], compiled: Compiled, path: Path) -> list[
     lines = [
         "## Measured",
         "By `hil run`, on the firmware that holds the same calls and a wire protocol beside them; the latency is that",
-        f"of the functions on codes{_copied(memory)}. Converting floats comes on top.",
+        f"of the functions on codes{_copied(memory)}. Converting floats, a scaler of inputs with it, comes on top.",
         "",
     ]
     return [*lines, "| | |", "|---|---|", *(f"| {name} | {markdown(str(value))} |" for name, value in rows)]

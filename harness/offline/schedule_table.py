@@ -9,22 +9,25 @@ from tinyhil.harness.build.pipeline import core_of
 from tinyhil.harness.offline.plan import PLANS_PER_MODEL, Wanted, arranged_program, modelled
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.memplan.arena.placement_preference import input_bytes
-from tinyhil.memplan.arena.schedules import Scheduled, front
+from tinyhil.memplan.arena.schedules import Scheduled, front, least
 from tinyhil.notice import Say
 
 
-def find_front(wanted: Wanted, board: BoardSpec | None, say: Say) -> list[Scheduled]:
-    """The schedules of the model of `wanted`, from layer by layer to the least RAM; ConfigError without a model."""
+def find_front(wanted: Wanted, board: BoardSpec | None, say: Say) -> tuple[list[Scheduled], int | None]:
+    """The schedules of the model of `wanted`, from layer by layer to the least RAM, and the least bytes of an arena
+    that the sample is a part of, on a board; ConfigError without a model."""
     if wanted.model is None:
         raise ConfigError("plan: --pareto is for --model; an instance has one schedule")
     if wanted.ram is not None or wanted.capacity is not None:
         raise ConfigError("plan: --pareto shows every schedule; --ram and --capacity choose one, leave them out")
     program = arranged_program(wanted, wanted.model, board, say)[2]
     each = None if wanted.seconds is None else wanted.seconds / PLANS_PER_MODEL
-    return front(program, wanted.without, wanted.planner, wanted.budget(each), core_of(board))
+    how = wanted.without, wanted.planner, wanted.budget(each), core_of(board)
+    joined = None if board is None else least(program.with_input_in_arena(), *how).peak_bytes
+    return front(program, *how), joined
 
 
-def front_lines(found: Sequence[Scheduled], board: BoardSpec | None) -> list[str]:
+def front_lines(found: Sequence[Scheduled], joined_bytes: int | None, board: BoardSpec | None) -> list[str]:
     """A table, and what is not in it."""
     lines = [f"{'peak B':>10}  {'products':>8}  {'modelled time':>13}"]
     for one in found:
@@ -34,6 +37,8 @@ def front_lines(found: Sequence[Scheduled], board: BoardSpec | None) -> list[str
         lines.append(
             f"peaks are the arena's; a whole sample takes {sample_bytes} B beside it, which --ram with --board counts"
         )
+        if joined_bytes is not None and joined_bytes < min(one.peak_bytes for one in found) + sample_bytes:
+            lines.append(f"the least that --ram takes is {joined_bytes} B: an arena that the sample is a part of")
         lines.append(f"time is {modelled(board)}")
     return lines
 

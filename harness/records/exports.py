@@ -9,6 +9,7 @@ from typing import Any
 
 from tinyhil.errors import DataError
 from tinyhil.harness.records.figures import at_worst, formats_by, planned_with, share_of, title_of
+from tinyhil.harness.records.search_schema import search_title
 from tinyhil.harness.records.verdict import RecordLike, verdict_of
 from tinyhil.quoting import csv_cell, markdown
 
@@ -82,7 +83,7 @@ def _lines(record: RecordLike) -> Iterator[dict[str, Any]]:
         measured = [None] * len(layers)
     head = {key: record[key] for key in ("board", "model", "format")}
     head["assignment"] = formats_by(record).removeprefix(" by ")
-    head["planned"] = planned_with(record).strip()
+    head["planned"] = planned_with(record).strip().removeprefix("--")
     for layer, ticks in zip(layers, measured, strict=True):
         yield {**layer, **head, "ticks": ticks}
 
@@ -99,6 +100,29 @@ def as_markdown(records: Sequence[RecordLike]) -> str:
         name = markdown(title_of(record))
         notes += [f"- {name}: `{issue['code']}` {markdown(issue['text'])}" for issue in found["issues"]]
     return "\n".join([*lines, *(["", *notes] if notes else [])]) + "\n"
+
+
+def searches_as_markdown(records: Sequence[RecordLike]) -> str:
+    """A line per answer, of a front one per point; decisions and accuracy are of samples held out."""
+    titles = ("search", "searched on", "held out", "differ from float", "accuracy", "worst latency", "RAM", "flash")
+    lines = [f"| {' | '.join(titles)} |", f"|---|{'---:|' * (len(titles) - 1)}"]
+    for record in records:
+        for row in record.get("points") or [record]:
+            name = search_title(record) + (f", point {row['number']}" if row is not record else "")
+            lines.append(f"| {' | '.join(map(markdown, (name, *_figures_of_search(record, row))))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _figures_of_search(record: RecordLike, row: Mapping[str, Any]) -> list[str]:
+    searched = row.get("searched_disagreements", (record.get("search") or {}).get("disagreements"))
+    units = (("latency_us", "us"), ("ram_bytes", "B"), ("flash_bytes", "B"))
+    return [
+        "" if searched is None else f"{searched:,} differ",
+        f"{record['samples']:,}",
+        "" if row.get("disagreements") is None else f"{row['disagreements']:,}",
+        "" if row["accuracy"] is None else share_of(row["accuracy"], record["samples"], 2),
+        *("" if row.get(field) is None else f"{row[field]:,.0f} {unit}" for field, unit in units),
+    ]
 
 
 def _cells(record: RecordLike) -> list[str]:

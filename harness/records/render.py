@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 TITLES = ("", "before", "now", "change", "")
 MARKS = {EQUAL: "", BETTER: "better", WORSE: "worse", CHANGED: "changed", APART: "not comparable"}
 LONGEST = 44  # characters of a cell on a terminal
+BEHIND = 12  # of what two long ones share are shown
 FORMATS = ("text", "md", "html")
 
 
@@ -69,7 +70,7 @@ def shown(rows: Sequence[Row], equal: bool = False) -> list[Row]:
 def as_text(name: str, rows: Sequence[Row]) -> str:
     """Columns for a terminal."""
     cells = [TITLES, *(_cells(row) for row in rows)]
-    cells = [(*(_cut(cell) for cell in line[:-1]), line[-1]) for line in cells]
+    cells = [(_cut(what), *_cut_apart(*pair), _cut(change), so) for what, *pair, change, so in cells]
     widths = [max(len(line[column]) for line in cells) for column in range(len(TITLES))]
     lines = []
     for line in cells:
@@ -119,3 +120,11 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def _cut(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def _cut_apart(before: str, now: str) -> tuple[str, str]:
+    """Both cut, such that they are seen to differ."""
+    first = next((at for at, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), 0)
+    start = max(0, min(first - BEHIND, max(len(before), len(now)) - LONGEST + 1))
+    mark = "…" if start else ""
+    return _cut(mark + before[start:]), _cut(mark + now[start:])

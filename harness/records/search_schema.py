@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -14,6 +15,24 @@ def shown_name(row: Mapping[str, Any]) -> str:
     """What a row of the table beside the answer is called: its format, and how it stands to the limits."""
     again = ", products computed again" if row.get("computes_again") else ""
     return row["format"] + again + ("" if row.get("keeps_limits", True) else " (beyond the limits as planned)")
+
+
+def search_title(record: Mapping[str, Any], source: str = "") -> str:
+    """Model, boards, limits and strategy: which of several searches it is."""
+    where = ", ".join(board["board"] for board in record.get("boards") or ())
+    limits = [
+        f"{record[field]:,.15g} {unit}"
+        for field, unit in (
+            ("ram_limit_bytes", "B of RAM"),
+            ("arena_limit_bytes", "B of arena"),
+            ("latency_limit_us", "µs"),
+            ("flash_limit_bytes", "B of flash"),
+        )
+        if record.get(field) is not None
+    ]
+    said = f" on {where}" if where else ""
+    said += f" within {' and '.join(limits)}" if limits else ""
+    return f"Search: {Path(record.get('model', source)).stem}{said}, {record['strategy']}"
 
 
 class UniformFormat(Part):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from tinyhil.harness.records.search_schema import shown_name
+from tinyhil.harness.records.search_schema import search_title, shown_name
 from tinyhil.harness.report import charts
 from tinyhil.harness.report.html import Cell, chart, escape, number, pairs, section, table
 from tinyhil.harness.report.sentence import search_sentence
@@ -42,24 +41,6 @@ def search_article(record: Mapping[str, Any], source: str, anchor: str) -> str:
         + section("Provenance", _provenance(record, source))
         + "</article>"
     )
-
-
-def search_title(record: Mapping[str, Any], source: str) -> str:
-    """Model, boards, limits and strategy: which of several searches it is."""
-    where = ", ".join(board["board"] for board in record.get("boards") or ())
-    limits = [
-        f"{record[field]:,.15g} {unit}"
-        for field, unit in (
-            ("ram_limit_bytes", "B of RAM"),
-            ("arena_limit_bytes", "B of arena"),
-            ("latency_limit_us", "µs"),
-            ("flash_limit_bytes", "B of flash"),
-        )
-        if record.get(field) is not None
-    ]
-    said = f" on {where}" if where else ""
-    said += f" within {' and '.join(limits)}" if limits else ""
-    return f"Search: {Path(record.get('model', source)).stem}{said}, {record['strategy']}"
 
 
 def points_of(record: Mapping[str, Any], field: str) -> list[dict[str, Any]]:

@@ -72,7 +72,11 @@ def is_foreseen(task: Task, trial: Trial) -> bool:
 
 def trial_of(problem: SearchProblem, number: int, name: str) -> Trial:
     """A format for all tensors, planned and evaluated on all samples; ModelError where it can not be."""
-    candidate = problem.space.uniform(Choice(name))
+    return judged(problem, number, problem.space.uniform(Choice(name)))
+
+
+def judged(problem: SearchProblem, number: int, candidate: Candidate) -> Trial:
+    """A candidate, planned and evaluated on all samples; ModelError where it can not be."""
     planned, score = problem.planned_bytes(candidate), asked(problem, Query(candidate))
     return Trial(number, candidate, "full", planned, problem.fits(candidate), score)
 

@@ -417,23 +417,32 @@ def unbounded(resource: str) -> Limits:
 
 
 def least_of(meter: Meter, limit: Limits, ram_bytes: int) -> tuple[Candidate, float]:
-    """The candidate of least latency or flash that was found under the limit of RAM, and its measured value."""
+    """The candidate of least latency or flash that was found under the limit of RAM, and its measured value. What code
+    takes is estimated from few images: of flash each format for all, or for all weights, is measured, and what is then
+    estimated to be less, until that is none."""
     problem = meter.problem(limit, ram_bytes)
-    costs = measured_costs(problem)
-    known = [run.candidate for run in costs.runs]
-
-    def value(candidate: Candidate) -> float:
-        fits = problem.memory.fits(candidate, ram_bytes)
-        return costs.value(candidate) if fits else float("inf")
-
-    candidate = least(problem.space, value, known)
-    meter.next_phase()
-    meter.measure(candidate)
+    if limit.flash_bytes is not None:
+        for start in problem.space.starts():
+            if problem.memory.fits(start, ram_bytes):
+                meter.measure(start)
+    for _ in range(CONFIRMED if limit.flash_bytes is not None else 1):
+        problem = meter.problem(limit, ram_bytes)
+        value = _value_within(problem, ram_bytes)
+        candidate = least(problem.space, value, [run.candidate for run in measured_costs(problem).runs])
+        meter.next_phase()
+        if meter.knows(candidate):
+            break
+        meter.measure(candidate)
     problem = meter.problem(limit, ram_bytes)
-    costs = measured_costs(problem)
-    measured = [run.candidate for run in costs.runs]
-    best = min(measured, key=value, default=candidate)
+    value = _value_within(problem, ram_bytes)
+    best = min((run.candidate for run in measured_costs(problem).runs), key=value, default=candidate)
     return best, value(best)
+
+
+def _value_within(problem: SearchProblem, ram_bytes: int) -> Callable[[Candidate], float]:
+    """What is limited, of candidates within so much RAM; infinite for others."""
+    costs = measured_costs(problem)
+    return lambda candidate: costs.value(candidate) if problem.memory.fits(candidate, ram_bytes) else math.inf
 
 
 def _parts(meter: Meter, limit: Limits, candidate: Candidate) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tinyhil.errors import BuildError, ConfigError, DoesNotFit, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
-from tinyhil.harness.search.first_answer import is_foreseen
+from tinyhil.harness.search.first_answer import is_foreseen, judged
 from tinyhil.harness.search.phases import FEASIBLE, SCHEDULES, SEARCHING, OutOfTime
 from tinyhil.harness.search.resource_limits import Meter, anchored, joined, least_of, refusal, unbounded, within
 from tinyhil.harness.search.task import Task, make_bench, trial_log
@@ -18,12 +18,13 @@ from tinyhil.search.search_loop import Budget, Found, search
 from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.slim import slimmed
 from tinyhil.search.space import Candidate
-from tinyhil.search.trial import Trial, TrialLog
+from tinyhil.search.trial import Trial, TrialLog, unjudged
 
 MOST_ROUNDS = 6
 STEPS = 5  # of halving between the least value and that of an answer without the limit
 SMALLEST_STEP, LARGEST_STEP = 0.01, 0.05  # by which estimates are raised after an answer that exceeds a limit
 SLACKS = (1.0, 1.02, 1.1)  # times the least estimate, under which the answer is searched that is measured
+PROFILED = 8  # assignments that are judged because a profile has shown that they need less
 FITTING = 3  # measured assignments that are tried where no answer keeps to the limits
 
 MakeBench = Callable[[TrialLog], Bench]
@@ -278,10 +279,24 @@ def _measured_least(
 
 
 def _least_trials(task: Task, meters: Sequence[Meter], found: Found, objective: str, wanted: float) -> list[Trial]:
-    """The answer, and those trials that are estimated to need least of what is minimized and are good enough."""
+    """The answer, those trials that are estimated to need least of what is minimized and are good enough, and what a
+    profile has shown to need less."""
     meter = meters[0] if meters else None
+
+    def needs(trial: Trial) -> float:
+        return _value(task, meter, objective, trial)
+
     good = [trial for trial in found.trials if trial.kind == "full" and trial.fits and trial.quality >= wanted]
-    good.sort(key=lambda trial: (_value(task, meter, objective, trial), trial.rank))
+    good.sort(key=lambda trial: (needs(trial), trial.rank))
+    profiled = [unjudged(run.candidate) for run in meter.costs(Limits()).runs] if meter and objective != "ram" else []
+    for one in sorted(profiled, key=needs)[:PROFILED]:
+        if needs(one) >= min(map(needs, (found.best, *good[:1]))):
+            break
+        task.problem.charge(1.0)
+        trial = judged(task.problem, 0, one.candidate)
+        if trial.fits and trial.quality >= wanted:
+            good.insert(0, trial)
+            break
     return [*{trial.candidate: trial for trial in (found.best, *good[:FITTING])}.values()]
 
 

@@ -13,15 +13,14 @@ from typing import Any
 from tinyhil.codegen.profile_calls import constant_bytes
 from tinyhil.errors import BuildError, ConfigError, Infeasible, ModelError
 from tinyhil.harness.search.device import Bench, Measured
-from tinyhil.harness.search.first_answer import foresee, trial_of
+from tinyhil.harness.search.first_answer import foresee, judged, trial_of
 from tinyhil.harness.search.phases import OutOfTime
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.passes.stored import bytes_in_flash
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.evaluator import Evaluator
-from tinyhil.search.journal import Query
 from tinyhil.search.memory import whole_bytes
-from tinyhil.search.search_loop import Found, asked
+from tinyhil.search.search_loop import Found
 from tinyhil.search.sensitivity import sensitivities
 from tinyhil.search.slim import ROUNDED
 from tinyhil.search.space import Candidate, Choice
@@ -228,8 +227,7 @@ def narrow_weights(side: Task, reasons: Sequence[str]) -> tuple[Trial, Measured]
             sizes.append((constant_bytes(space.lower(candidate)), candidate))
     why = ""
     for _, candidate in sorted(sizes, key=itemgetter(0)):
-        score = asked(problem, Query(candidate))
-        trial = Trial(0, candidate, "full", problem.planned_bytes(candidate), problem.fits(candidate), score)
+        trial = judged(problem, 0, candidate)
         try:
             known = make_bench(side, TrialLog(None, space, "")).measure(trial)
         except BuildError as error:
@@ -327,7 +325,8 @@ def say_simpler(task: Task, best: Trial, measured: tuple[Measured, ...], others:
             faster, smaller = 100 * (1 - its_latency / latency), 100 * (1 - its_flash / flash)
             task.say(
                 f"search: {other.format} for all tensors takes more RAM, within the limits, {faster:.0f} % less time, "
-                f"{smaller:.0f} % less flash, and no more differ: if that counts for you, --minimize latency"
+                f"{smaller:.0f} % less flash, and no more of the samples searched differ: if that counts for you, "
+                "--minimize latency"
             )
             return
 

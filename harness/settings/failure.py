@@ -34,7 +34,18 @@ def failure(error: BaseException, command: str = "run") -> tuple[str, int]:
         remedy = "; make room" if error.errno == errno.ENOSPC else ""
         return f"{where}{error.strerror or error}{remedy}", errors.EXIT_USAGE
     what = printable(f"{type(error).__name__}: {error}".splitlines()[0], 200)
+    if where := _in_own_code(error):
+        return f"{where}: {what}; all that Python says of it: {defect(error)}", errors.EXIT_USAGE
     return f"a defect of hil: {what}; please report it with {defect(error)}", errors.EXIT_DEFECT
+
+
+def _in_own_code(error: BaseException) -> str:
+    """`file, line N` of the user's own code that raised it, or called what did; empty where none has."""
+    found = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if str(frame.f_globals.get("__name__")).startswith(errors.OWN_CODE):
+            found = f"{frame.f_code.co_filename}, line {line}"
+    return found
 
 
 def defect(error: BaseException | None) -> str:

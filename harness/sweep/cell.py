@@ -22,6 +22,7 @@ from tinyhil.harness.job.zoo import find_model
 from tinyhil.harness.settings.assets import asset
 from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.harness.sweep.file import ModelEntry, SweepFile, is_assignment, located
+from tinyhil.search.strategies import is_own
 
 SCHEMA_VERSION = 2
 TIMEOUTS = ("timeout", "retries", "wait")  # options of the run that change no figure
@@ -69,6 +70,7 @@ def cells_of(sweep: SweepFile, folder: Path, boards: Boards, offered: Collection
         for board in sweep.boards:
             place = None if board in offered else _place(boards, board)
             for formats, way in sweep.ways:
+                own = None if way is None or not is_own(way.strategy) else str((folder / way.strategy).resolve())
                 search = None if way is None else way.model_dump(exclude={"strategy", "name", "set"})
                 order = {
                     "model": known.path,
@@ -76,7 +78,7 @@ def cells_of(sweep: SweepFile, folder: Path, boards: Boards, offered: Collection
                     "formats": formats,
                     "widths": files.read_text(folder / formats[0], "assignment") if is_assignment(formats[0]) else None,
                     "run": {**sweep.run.model_dump(), **known.options("inputs", "calibrate")},
-                    "strategy": None if way is None else {"name": way.strategy, "set": way.settings},
+                    "strategy": None if way is None else {"name": own or way.strategy, "set": way.settings},
                     "search": None if search is None else {**search, **known.options(*ModelEntry.model_fields)},
                     "expects": {"code": code_digest(), "compiler": compiler(boards.board(board)), "data": known.data},
                 }
@@ -89,7 +91,7 @@ def cells_of(sweep: SweepFile, folder: Path, boards: Boards, offered: Collection
                         order,
                         _determined(order, known, boards, board, place),
                         _locks(place, board),
-                        known.files,
+                        (*known.files, *([own] if own else [])),
                     )
                 )
     return found
@@ -106,11 +108,17 @@ def _determined(order: Mapping[str, Any], known: _Known, boards: Boards, board: 
         "attached": board if place is None or place.port else None,
         "formats": order["formats"],
         "widths": order["widths"],
-        "strategy": order["strategy"],
+        "strategy": _strategy(order["strategy"]),
         "run": {key: value for key, value in order["run"].items() if key not in (*TIMEOUTS, *named)},
         "search": order["search"] and {key: value for key, value in order["search"].items() if key not in named},
         "expects": order["expects"],
     }
+
+
+def _strategy(found: Mapping[str, Any] | None) -> Any:
+    if found is None or not is_own(found["name"]):
+        return found
+    return {**found, "name": "", "code": _digest(Path(found["name"]))}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from tinyhil.harness.settings.yaml_file import Fault, Location, NonEmpty, Positi
 from tinyhil.language.assignment import load_assignment, load_conditions
 from tinyhil.search.accelerator import UNITS
 from tinyhil.search.offer import family, formats_on_offer
-from tinyhil.search.strategies import make_strategy
+from tinyhil.search.strategies import is_own, make_strategy
 
 MOST_CELLS = 10_000
 OF_CHIPS, OF_ACCELERATORS = ("flash",), tuple(name for name in UNITS if name != "latency_us")  # limits of searches
@@ -83,7 +83,7 @@ class StrategyEntry(SearchOptions):
     @property
     def title(self) -> str:
         """Its column in the table."""
-        return self.name or self.strategy
+        return self.name or Path(self.strategy).stem
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -148,7 +148,7 @@ def _faults(sweep: SweepFile, root: yaml.Node, folder: Path, boards: Boards) -> 
         *((("models", n), partial(find_model, located(folder, entry.model))) for n, entry in enumerate(sweep.models)),
         *((("boards", n), partial(boards.board, board)) for n, board in enumerate(sweep.boards)),
         *((("formats", n), partial(_format, names, folder)) for n, names in enumerate(sweep.formats)),
-        *((("strategies", n), partial(make_strategy, w.strategy, w.settings)) for n, w in enumerate(sweep.strategies)),
+        *((("strategies", n), partial(_strategy, way, folder)) for n, way in enumerate(sweep.strategies)),
     ]
     for location, look in named_things:
         try:
@@ -195,6 +195,10 @@ def _beyond(sweep: SweepFile, folder: Path, boards: Boards) -> Iterator[tuple[Lo
                         ("search", key),
                         f"{key} is no limit of {board.name}, {kind}; sweep over it without, by itself",
                     )
+
+
+def _strategy(way: StrategyEntry, folder: Path) -> object:
+    return make_strategy(str(folder / way.strategy) if is_own(way.strategy) else way.strategy, way.settings)
 
 
 def _format(names: tuple[str, ...], folder: Path) -> object:

@@ -56,6 +56,12 @@ class Row:
         return found
 
     @property
+    def one_format(self) -> str:
+        """`fixed8 for all`, where a search among several has chosen one; empty elsewhere."""
+        found = "" if self.record is None else str(self.record["format"])
+        return f"{found} for all" if self.cell.strategy and found in self.cell.formats else ""
+
+    @property
     def prefer(self) -> str | None:
         """What its plan of memory is of."""
         return None if self.record is None else (self.record.get("plan") or {}).get("prefer")
@@ -83,8 +89,8 @@ class Row:
             " (emulated)" if self.record and self.record["emulator"] and "@" not in cell.board else ""
         )
         formats, strategy = ", ".join(cell.formats), cell.strategy or ""
-        instead = self.replaced if self.replaced == MIXTURE else f"{self.replaced} for all"
-        strategy += f": {instead}" if self.replaced else ""
+        answer = self.replaced if self.record is None or self.replaced == MIXTURE else self.one_format
+        strategy += f": {answer}" if strategy and answer else ""
         given = cell.order.get("search") or {}
         strategy += HALF if given.get("inputs") and not given.get("calibrate") else ""
         return (cell.model, board, formats, strategy, self.prefer or "", *figures, self.result)
@@ -100,7 +106,7 @@ class Row:
             known |= {"latency": latency["median"], "unit": latency["unit"], "latency_us": latency.get("median_us")}
             known |= {"ram_bytes": memory.get("total_bytes"), "ram_at_worst_bytes": at_worst(memory)}
             known |= {"arena_bytes": memory["arena_bytes"], "input_bytes": memory.get("input_bytes")}
-            known["replaced"] = self.replaced
+            known |= {"replaced": self.replaced, "format": record["format"]}
             known["prefer"] = self.prefer
         places = {key: self.outcome.get(key) for key in ("record", "search", "assignment")}
         return {
