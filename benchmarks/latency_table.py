@@ -56,6 +56,7 @@ GOLDEN, NETWORKS = ROOT / "results" / "golden", ROOT / "results" / "networks.jso
 POINTS, TABLE = ROOT / "results" / "fit_points.json", ROOT / "harness" / "fit" / "costs.json"
 INT8_ALONE = ("transformer_fsdd", "bonsai_usps10", "bonsai_usps2", "protonn_usps10", "protonn_usps2", "fastgrnn_dsa19")
 SAVING = ("digits_cnn", "lenet5_mnist", "protonn_letter26")  # of which golden records have layers and samples whole
+PER_CHANNEL = ("digits_mlp", "digits_cnn", "fastgrnn_har", "lenet5_mnist")
 RIDGE = 1e-3  # of a cost, as a share of an image's time: what no image tells apart is shared
 NEAR = 1.0  # the same, towards the costs of a similar core
 OPERATION = 0.99  # the weight beside an image's of operations that take all of its time; of others less
@@ -165,6 +166,7 @@ def _all(folder: Path) -> Iterator[Wanted]:
     yield from (Wanted(one.title, str(one.model), one.inputs, FEW) for one in networks(folder))
     yield from (Wanted(one.title, str(one.model), one.inputs, one.boards) for one in isolated(folder))
     yield from (Wanted(name, name, None, (*BOARDS, *FEW), ("int8",)) for name in INT8_ALONE)
+    yield from (Wanted(f"{name} per channel", name, None, (*BOARDS, *FEW), ("fixed8pc",)) for name in PER_CHANNEL)
     yield from (Wanted(f"{name} --prefer ram", name, None, (*BOARDS, *FEW), prefer=RAM) for name in SAVING)
 
 

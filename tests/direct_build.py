@@ -110,6 +110,7 @@ def _linking(recipe: Recipe, out: Path) -> list[str]:
     if chip.compiler == "avr-gcc":
         ram = chip.ram_bytes - chip.stack_reserve_bytes
         limits, flags = {"__DATA_REGION_LENGTH__": ram, "__TEXT_REGION_LENGTH__": chip.flash_bytes}, []
+        limits |= {"__stack": 0x100 + chip.ram_bytes - 1} if chip.like else {}
     else:
         limits = {"_min_stack": chip.stack_reserve_bytes, "_ram_bytes": chip.ram_bytes}
         if chip.flash_start is not None:

@@ -389,7 +389,7 @@ def test_a_limit_that_estimates_miss_is_kept_to_after_all(folder: Path) -> None:
         ),
         (
             ["--flash", "3000"],
-            r"3,000 B of flash .* least found is [\d,]+: [\d,]+ B of constants \(W 512 B, h_codes 256 B, V 48 B\)",
+            r"3,000 B of flash .* \(as profiled, [\d,]+ B of constants \(W 512 B, h_codes 256 B, V 48 B\)",
         ),
     ],
 )

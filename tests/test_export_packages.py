@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -126,6 +127,22 @@ def test_a_header_is_written_alone(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "all.zip") as archive:
         assert archive.read("digits_mlp/digits_mlp.h") == (tmp_path / "digits_mlp.h").read_bytes()
     check_failure(hil("export", "cmake", "digits_mlp", "--out", "x.h", cwd=tmp_path), 2, "is one .zip file")
+
+
+def test_another_export_is_newer_than_what_was_built(tmp_path: Path) -> None:
+    """`unzip` keeps an archive's times: with all of 1980 no build knew that the model had changed."""
+    contents = []
+    for epoch in ("", "1000000000", "1000000000"):
+        built = time.time()
+        done = hil("export", "cmake", "digits_mlp", "--out", "x.zip", cwd=tmp_path, SOURCE_DATE_EPOCH=epoch)
+        assert done.returncode == 0, done.stderr
+        contents.append((tmp_path / "x.zip").read_bytes())
+        with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+            entry = archive.getinfo("digits_mlp/src/digits_mlp.cpp")
+        unpacked_at = time.mktime((*entry.date_time, 0, 0, -1))
+        assert epoch or built < unpacked_at < time.time() + 2
+        assert entry.external_attr >> 16 == 0o644
+    assert contents[1] == contents[2], "with an epoch the same library is the same bytes"
 
 
 @pytest.mark.slow

@@ -212,6 +212,11 @@ def test_an_avr_of_another_crystal_is_its_part_for_avrdude(tmp_path: Path) -> No
     text = "chips:\n  slow: {like: atmega328p, clock_hz: 8000000, ram_bytes: 1024}\n"
     board = "boards:\n  mini: {title: Mini, chip: slow, reset: on_open, upload: arduino}\n"
     assert boards_of(text + board, tmp_path).board("mini").part == "atmega328p"
+    (tmp_path / "own.yaml").write_text(text + board.replace("}", ", baud: 38400}"))
+    run = ("run", "--boards-file", "own.yaml", "--board", "mini", "--model", "digits_mlp", "--format", "fixed8")
+    record = record_of(hil(*run, "--samples", 1, "--json", cwd=tmp_path))
+    lowest, ram_end = record["provenance"]["emulator_exit"]["min_sp"], 0x100 + 1024 - 1
+    assert ram_end - lowest == record["memory"]["stack_bytes"], "the stack begins where this chip's RAM ends"
     own = "boards:\n  mini: {title: Mini, chip: atmega328p, clock_hz: 12000000, reset: on_open, upload: arduino}\n"
     assert boards_of(own, tmp_path).board("mini").chip.clock_hz == 12_000_000
 

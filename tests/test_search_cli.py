@@ -93,6 +93,16 @@ def test_samples_held_out_leave_all_others_for_ranges(folder: Path) -> None:
     assert "found with ranges of 70 samples of seen" in hil(folder, *asked).stderr
 
 
+def test_a_strategy_s_own_answer_is_kept_where_that_is_asked_for(folder: Path) -> None:
+    """As many evaluations, no worse ones in its place: strategies can be compared."""
+    common = ("--ram", "30", "--strategy", "random", "--set", "trials=1", "--json")
+    usual, own = (json.loads(search(folder, *common, *more).stdout) for more in ((), ("--own",)))
+    assert usual["replaced"] is not None
+    assert own["replaced"] is None
+    assert own["search"]["disagreements"] == usual["replaced"]["disagreements"]
+    assert own["evaluations"] <= usual["evaluations"]
+
+
 def test_searches_are_lines_of_markdown(folder: Path) -> None:
     found = json.loads(search(folder, "--ram", "20", "--evaluations", "2", "--json").stdout)
     (folder / "s.json").write_text(json.dumps(found))
@@ -118,7 +128,7 @@ def test_samples_of_one_class_are_said(folder: Path) -> None:
     given = np.load(folder / "x.npz")
     np.savez(folder / "one.npz", x=given["x"][:9], y=np.full(9, 2))
     done = search(folder, "--ram", "20", "--evaluations", "2", "--held-out", "one.npz")
-    assert "search: held out: all 9 samples have label 2: " in done.stderr
+    assert "warning: held out: all 9 samples have label 2: " in done.stderr
     assert "is no check" not in done.stderr
     np.savez(folder / "copy.npz", **given)
     done = search(folder, "--ram", "20", "--evaluations", "2", "--held-out", "copy.npz")

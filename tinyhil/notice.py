@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 Say = Callable[[str], None]  # takes a line for the user
+WARNING = "warning: "  # how a line begins without which figures are misread: sweeps keep it beside them
 _listener: ContextVar[Say | None] = ContextVar("listener", default=None)
 
 

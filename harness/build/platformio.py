@@ -10,6 +10,7 @@ from tinyhil.harness.settings.config import BoardSpec
 
 MANIFESTS = "firmware/platform/boards"
 INI = "platformio.ini"
+AVR_RAM = 0x100  # where its RAM begins
 USUAL_BAUD = 115200  # of the firmware that is told no other
 ARCHITECTURE = {"avr-gcc": "avr", "arm-none-eabi-gcc": "arm"}
 UPLOAD: dict[str, dict[str, Any]] = {  # by `upload` of a board; the first protocol is the usual one
@@ -58,6 +59,7 @@ def defines(board: BoardSpec) -> list[str]:
     names += ["HAS_REGIONS"] if chip.regions else []
     names += ["HAS_HOT"] if chip.hot else []
     names += [f"SUPPLY_{board.supply}"] if board.supply else []
+    names += [f"RAM_END={AVR_RAM + chip.ram_bytes - 1}"] if chip.core == "avr" and chip.like and chip.ram_bytes else []
     names += [f"BAUD={board.baud}"] if board.baud != USUAL_BAUD else []
     for use, pin in (("GATE", board.gate), ("PULSE", board.pulse)):
         names += [f"{use}_PORT={ord(pin[1]) - ord('A')}", f"{use}_PIN={int(pin[2:])}"] if pin else []

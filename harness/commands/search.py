@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     default=50.0,
 )
 @option.text("--strategy", "How to search, see `hil docs search`; FILE.py: one of your own.", default="lagrange")
+@option.flag("--own", "The strategy's own answer, even if one format for all tensors, or a mixture, is no worse.")
 @option.text("--set", "set_", "An option of the strategy; may be repeated.", multiple=True, metavar="NAME=VALUE")
 @option.text(
     "--formats",

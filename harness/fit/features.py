@@ -22,14 +22,14 @@ from tinyhil.passes.chains import Chain, carried_out
 
 IMAGE, CALL, RESULT, ELEMENT, SPARSE, LISTED = "image", "call", "result", "element", "sparse", "listed"
 PRODUCT, PACKED, REDUCE, FUNCTION, NORM, OTHER = "product", "packed", "reduce", "function", "norm", "other"
-KERNEL, LIBRARY, ROWS = "kernel", "library", "rows"
+KERNEL, LIBRARY, ROWS, CHANNELS = "kernel", "library", "rows", "channels"
 IN_FLOATS = (Arithmetic.SINGLE, Arithmetic.DECIDED)
 BY_MULTIPLIERS = (Arithmetic.AFFINE, Arithmetic.RESCALED, Arithmetic.FACTORED)
 OF_ITS_OWN = {"length", "units"}  # transforms and cells of recurrent networks: nothing here says how much they do
 DEPEND = {"count", "along"}  # one of these beside "outer": as many results as operands, which depend on each other
 WIDE, WIDE_DENSE, ZERO_POINTS, ALIGNED = "wide sum", "wide dense sum", "zero points", "aligned distance"
 ODD_WINDOW, ODD_DEPTHWISE, ODD_RESCALED = "odd window", "odd depthwise window", "odd depthwise window rescaled"
-EDGE, EDGE_DEPTHWISE, PLACE = "edge", "edge depthwise", "window place"
+EDGE, EDGE_DEPTHWISE, PLACE, CHANNEL = "edge", "edge depthwise", "window place", "result of a channel"
 # To what they are part of; some cost nothing.
 ADDITIONS = (
     WIDE,
@@ -42,6 +42,7 @@ ADDITIONS = (
     EDGE,
     EDGE_DEPTHWISE,
     PLACE,
+    CHANNEL,
 )
 FAST_WIDTHS = (1, 3)  # of windows, for which a Cortex-M has loops of its own
 REGISTER_BITS, BYTE_BITS = 32, 8
@@ -73,6 +74,8 @@ def _counts(program: Program, item: Op | Chain, executions: int) -> Mapping[str,
         return found
     streamed = _streamed(program, op)
     found[f"{RESULT} {_width(program, op)}"] += elements
+    if op.kernel.arithmetic is Arithmetic.CHANNELS:
+        found[CHANNEL] += elements
     if streamed:
         found[f"{SPARSE} {_width(program, op)}"] += streamed * executions
     elif op.kernel.weights is Weights.LISTS:
@@ -176,6 +179,8 @@ def _code_kind(op: Op) -> str:
         return "function"
     if op.kernel.arithmetic in BY_MULTIPLIERS:
         return "rescaled"
+    if op.kernel.arithmetic is Arithmetic.CHANNELS:
+        return CHANNELS
     return "float" if op.domain == SINGLE else "integer"
 
 

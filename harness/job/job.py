@@ -21,7 +21,7 @@ from tinyhil.harness.job.zoo import ModelSource, find_model
 from tinyhil.harness.settings.limits import AtLeast, OneOf, require
 from tinyhil.language.assignment import Assignment, Conditions, format_name, load_assignment, load_conditions
 from tinyhil.language.graph import element_count
-from tinyhil.notice import Say, telling
+from tinyhil.notice import WARNING, Say, telling
 from tinyhil.ops.quantize import stated
 from tinyhil.preference import BALANCED, PREFERENCES, Wish
 
@@ -154,8 +154,8 @@ def say_other_ranges(assignment: Path | None, ranges: Ranges, say: Say) -> None:
     named_alike = (then.calibrated_samples, then.calibrated_on) == (now.calibrated_samples, now.calibrated_on)
     here = "others" if named_alike else str(now.calibrated_samples)
     say(
-        f"{assignment}: found with ranges of {then.calibrated_samples} samples of {then.calibrated_on}, here they are "
-        f"of {here} of {now.calibrated_on}: flash and latency may differ; give the same --calibrate"
+        f"{WARNING}{assignment}: found with ranges of {then.calibrated_samples} samples of {then.calibrated_on}, here "
+        f"they are of {here} of {now.calibrated_on}: flash and latency may differ; give search and run one --calibrate"
     )
 
 
@@ -284,7 +284,8 @@ class Opened:
         """Known ranges, or any where they do not matter, else from the first half of the inputs (said). Said, too:
         where those that were learned make way for `calibration`."""
         if calibration is not None and self.learned():
-            say(f"{calibration}: calibrating on it, {self.source.ranges} with ranges that were learned does not count")
+            learned = f"{self.source.ranges} with ranges that were learned"
+            say(f"{WARNING}calibrating on {calibration}: {learned} does not count")
         known = self.known_ranges(calibration) or self.ranges_that_do_not_matter()
         if known is not None:
             return known

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import time
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -50,7 +52,7 @@ MAX_PREFIX = 48
 SKETCHES = (ARDUINO, PLATFORMIO)  # packages whose example stands on Arduino's core
 ANY_CHIP = "host"  # board whose calls a library has that is made for none
 USUAL = "uno"  # board of a sketch, where none is named
-TIME = (1980, 1, 1, 0, 0, 0)  # of every file in the archive: the same library is the same bytes
+FIRST_TIME, PERMISSIONS = 315619200, 0o644  # an archive holds no time before 1980-01-02
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +224,21 @@ def write_package(path: Path, files: Mapping[str, str], header: str | None = Non
         return
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        stamp = _stamp()
         for name in sorted(files):
-            archive.writestr(zipfile.ZipInfo(name, TIME), files[name], zipfile.ZIP_DEFLATED)
+            entry = zipfile.ZipInfo(name, stamp)
+            entry.external_attr = PERMISSIONS << 16
+            archive.writestr(entry, files[name], zipfile.ZIP_DEFLATED)
     write_bytes(path, content.getvalue())
+
+
+def _stamp() -> tuple[int, int, int, int, int, int]:
+    """When its files were made, now or SOURCE_DATE_EPOCH (with it the same library is the same bytes): newer than what
+    was built from an earlier library, or that would be built no more. An archive's times are even seconds."""
+    given = os.environ.get("SOURCE_DATE_EPOCH", "")
+    when = time.gmtime(max(FIRST_TIME, int(given))) if given.isdecimal() else time.localtime(time.time() + 1)
+    year, month, day, hour, minute, second, *_ = when
+    return year, month, day, hour, minute, second
 
 
 def _same_conditions(record: Mapping[str, Any], board: BoardSpec | None, prefer: str, path: Path) -> None:

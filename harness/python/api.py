@@ -28,7 +28,7 @@ from tinyhil.harness.settings.arguments import request
 from tinyhil.harness.settings.bench_file import default_bench
 from tinyhil.harness.settings.config import Boards, load_boards
 from tinyhil.harness.settings.own_project import boards_file as project_boards
-from tinyhil.notice import Say
+from tinyhil.notice import WARNING, Say
 
 LONGEST_NAME = 200  # of a file, in bytes less its end
 MOST_STEPS = 1 << 24
@@ -95,7 +95,7 @@ class Model:
         _of_kind("by", by, str, type(None))
         path, opened = self._samples(x, None), replace(self.opened, by=by or METHODS[0])
         if opened.learned():
-            self.say(f"calibrate: {opened.source.ranges} with ranges that were learned does not count")
+            self.say(f"{WARNING}{opened.source.ranges} with ranges that were learned does not count")
         opened.required_ranges(path)
         return replace(self, calibration=path, opened=opened, by=by)
 

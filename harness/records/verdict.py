@@ -5,6 +5,7 @@ The codes are a public interface, like the keys of a record; docs/results.md lis
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from tinyhil.harness.settings.text import in_short
 VALID, DEGRADED, INVALID = "valid", "degraded", "invalid"
 COLLAPSED = 0.05  # of accuracy lost against float, from which on it is no rounding
 CLIPPED = 0.01  # of the input's elements
+CUT = re.compile(r" --calibrate-by ([\w-]+)")
 RecordLike = Mapping[str, Any]
 
 
@@ -103,7 +105,10 @@ def _clipped(record: RecordLike) -> str | None:
     clipped, elements = record.get("input_saturations") or 0, (record.get("input_elements") or 0) * record["samples"]
     if not elements or clipped <= CLIPPED * elements:
         return None
-    remedy = "calibrate on such inputs; a quantized model takes codes; a search may clip on purpose (`offsets`)"
+    command = str((record.get("provenance") or {}).get("command"))
+    cut = CUT.search(command)
+    why = f"--calibrate-by {cut[1]} cuts ranges, minmax does not; else " if cut and cut[1] != "minmax" else ""
+    remedy = f"{why}calibrate on such inputs; a quantized model takes codes; a search may clip on purpose (`offsets`)"
     return f"{clipped} of {elements} elements of the inputs clipped: {remedy}"
 
 

@@ -37,7 +37,7 @@ UNKEYED = frozenset({*HASHED_BY_CONTENT, *NO_ANSWER})
 # Beside them those on which no score depends, but which trials there are, and what of RAM and costs they need.
 UNSCORED = UNKEYED | {
     *("seed", "board", "also", "on_device", "every", "device_samples", "port", "prefer", "ram", "arena", "latency_us"),
-    *("energy_uj", "crossbars", "cost", "flash", "minimize", "pareto", "levels", "points", "more_time"),
+    *("energy_uj", "crossbars", "cost", "flash", "minimize", "pareto", "levels", "points", "more_time", "own"),
 }
 
 LEAST = 1e-12  # of what must be more than nothing
@@ -49,8 +49,8 @@ class SearchRequest:
     boards that the one assignment is to serve. `pareto`: what limits are swept over, at so many `levels` each.
     `more_time`: percent of the modelled time for which products may be computed again to keep a limit of RAM.
     `weights`: formats that weights alone may have, too. `workers`: processes that share a journal; None: no journal.
-    `fine_tune`: whether weights are trained for an assignment before it is judged. `called`: by what, if not by the
-    command."""
+    `fine_tune`: whether weights are trained for an assignment before it is judged. `own`: whether what is no worse
+    than the strategy's answer leaves it the answer. `called`: by what, if not by the command."""
 
     model: str
     ram: Annotated[int, AtLeast(1)] | None = None
@@ -95,6 +95,7 @@ class SearchRequest:
     steps: Annotated[int, AtLeast(1)] | None = None
     workers: Annotated[int, AtLeast(1)] | None = None
     fine_tune: bool = False
+    own: bool = False
     called: str = ""
 
     def __post_init__(self) -> None:

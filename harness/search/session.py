@@ -58,7 +58,7 @@ from tinyhil.harness.search.uniform import (
 )
 from tinyhil.harness.search.workers import helped
 from tinyhil.harness.settings.config import Boards
-from tinyhil.notice import Say
+from tinyhil.notice import WARNING, Say
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.memory import UNLIMITED
 from tinyhil.search.search_loop import Found
@@ -195,8 +195,9 @@ def _searched(task: Task) -> SearchOutcome:
     if not over:
         found, measured, beside = _beside_others(task, found, measured, beside)
     own = found.best
-    found, measured = undominated(task, found, measured, beside)
-    if not over and not interrupted:
+    if not request.own:
+        found, measured = undominated(task, found, measured, beside)
+    if not over and not interrupted and not request.own:
         with task.phases.of(ANSWER):
             found, measured = with_unasked(task, meters, found, measured)
     replaced = None if found.best.candidate == own.candidate else own
@@ -206,10 +207,10 @@ def _searched(task: Task) -> SearchOutcome:
         record = _record(task, found, measured)
         record["uniform"] = as_records(task, beside)
     if alike := _undecided(record):
-        task.say(f"search: {alike}")
+        task.say(f"{WARNING}{alike}")
     if lost := collapsed(record):
         task.say(
-            f"search: on held-out samples {lost}: a run of it is degraded; raise a limit, or offer other --formats"
+            f"{WARNING}on held-out samples {lost}: a run of it is degraded; raise a limit, or offer other --formats"
         )
     record["replaced"] = None if replaced is None else _replaced(task, replaced, found.best)
     record["held_out_latency_us"] = None if over or not measured else _held_out_latency_us(task, found.best)
@@ -252,8 +253,8 @@ def _undecided(record: dict[str, Any]) -> str:
         return ""
     text = f"no sample of {record['search']['samples']:,} searched tells {' from '.join(row['format'] for row in rows)}"
     if any(row["disagreements"] for row in rows):
-        return f"{text}, samples held out do: give --inputs that the model was not trained on"
-    return f"{text}: if the model was trained on them, give others as --inputs"
+        return f"{text}, samples held out do: search more --inputs, not those that the model was trained on"
+    return f"{text}: search others as --inputs if the model was trained on them"
 
 
 def _replaced(task: Task, own: Trial, best: Trial) -> dict[str, Any]:

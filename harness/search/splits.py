@@ -13,7 +13,7 @@ from tinyhil.errors import DataError
 from tinyhil.harness.job.inputs import Inputs, no_samples, read_inputs
 from tinyhil.harness.job.job import Opened
 from tinyhil.language.graph import Graph
-from tinyhil.notice import telling
+from tinyhil.notice import WARNING, telling
 from tinyhil.search.evaluator import Examples, make_examples
 
 MOST_PRODUCTS, FEWEST_SAMPLES = 20_000_000_000, 200  # of one evaluation, a few seconds; whatever a sample takes,
@@ -82,7 +82,7 @@ def load_split(opened: Opened, inputs: Path | None, held_out: Path | None, say: 
     if inputs is not None and held_out is not None:
         seen, unseen = read_inputs(inputs, model), read_inputs(held_out, model)
         if np.array_equal(seen.x, unseen.x):
-            say("search: the samples held out are those searched on: what is said of them is no check")
+            say(f"{WARNING}the samples held out are those searched on: what is said of them is no check")
         sha256 = f"{seen.sha256}{unseen.sha256}"
         return Split(seen.name, seen.source, sha256, seen.x, seen.y, unseen.x, unseen.y, seen.x)
     if inputs is not None:

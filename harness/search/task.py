@@ -28,7 +28,7 @@ from tinyhil.harness.search.splits import Split, affordable, as_named, load_spli
 from tinyhil.harness.search.total import memory_of, wider_input
 from tinyhil.harness.search.tuning import fine_tuning, judged_on
 from tinyhil.harness.settings.config import Boards, BoardSpec
-from tinyhil.notice import Say
+from tinyhil.notice import WARNING, Say
 from tinyhil.preference import Wish
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.engine.library import load_engine
@@ -221,7 +221,7 @@ def _read(request: SearchRequest, boards: Boards | None, say: Say, phases: Phase
     space = make_space(opened.model.graph, ranges, names, passes_left_out(board))
     split = affordable(split, request.samples, request.seconds, _products(space), say)
     if split.y_held_out is not None and (alike := about_labels(split.y_held_out, split.y_held_out, None)):
-        say(f"search: held out: {alike}")
+        say(f"{WARNING}held out: {alike}")
     request = _within_flash(request, boards, space, say)
     memory = memory_of(space, board, request, phases.press)
     ram_bytes = _ram_bytes(request, board)

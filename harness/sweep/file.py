@@ -71,6 +71,7 @@ class SearchOptions(Record):
     points: Annotated[FiniteFloat, Field(ge=0)] = 0.5
     evaluator: Literal["engine", "reference"] = "engine"
     device_samples: PositiveInt = 50
+    own: bool = False
 
 
 class StrategyEntry(SearchOptions):

@@ -75,10 +75,11 @@ class Row:
 
     @property
     def reasons(self) -> list[str]:
-        """Why it failed or, of a record that is no valid one, its issues."""
+        """Why it failed or, of a record that is no valid one, its issues; and what else its figures can be misread
+        without."""
         if self.record is None or self.error:
             return [self.error] if self.error else []
-        return issue_texts(self.record)
+        return [*issue_texts(self.record), *self.outcome.get("warnings", ())]
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -112,6 +113,7 @@ class Row:
         return {
             **{"model": cell.model, "board": cell.board, "formats": list(cell.formats), "strategy": cell.strategy},
             **{"key": cell.key, "exit_code": self.exit_code, "error": self.error, **known},
+            "warnings": self.outcome.get("warnings", []),
             **{key: None if path is None else str(self.folder / path) for key, path in places.items()},
             **{key: self.outcome.get(key) for key in ("seconds", "processor_s", "machine", "process")},
         }

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 import filelock
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from tinyhil import errors, files
 from tinyhil.errors import ConfigError, DataError
@@ -35,7 +35,7 @@ from tinyhil.harness.settings.config import Boards, load_boards
 from tinyhil.harness.settings.failure import failure
 from tinyhil.harness.sweep.cell import SCHEMA_VERSION, code_digest, compiler
 from tinyhil.harness.sweep.file import RunOptions, SearchOptions
-from tinyhil.notice import Say, tell
+from tinyhil.notice import WARNING, Say, tell
 from tinyhil.sealed import Damaged, sealed, unsealed
 
 FINISHED, SEARCH = "cell.json", "search.json"
@@ -93,6 +93,7 @@ class Finished(Exact):
     assignment: Inside | None
     exit_code: Literal[0, 9]
     error: None
+    warnings: list[Text] = Field(default_factory=list)
     seconds: Amount
     processor_s: Amount
     machine: Text
@@ -106,6 +107,13 @@ def carry_out(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
     A failure is an outcome, too: `exit_code` and `error`. Who finds the cell under way in another process waits for it.
     """
     folder, begin, before = Path(order["folder"]), time.monotonic(), processor_seconds()
+    warnings: dict[str, None] = {}
+
+    def heard(line: str) -> None:
+        if line.startswith(WARNING):
+            warnings[line] = None
+        say(line)
+
     outcome = {
         "schema_version": SCHEMA_VERSION,
         "key": order["key"],
@@ -119,7 +127,8 @@ def carry_out(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
             known = finished(folder, order["key"])
             if known is not None:
                 return known
-            outcome |= _measured(order, folder, say)
+            outcome |= _measured(order, folder, heard)
+            outcome |= {"warnings": [as_keys(line) for line in warnings]}
             outcome |= {"seconds": round(time.monotonic() - begin, 3), "machine": platform.node()}
             now = processor_seconds()
             outcome |= {"processor_s": round(now - before, 3), "process": [os.getpid(), round(now, 3)]}

@@ -119,7 +119,7 @@ __attribute__((noinline, noclone)) uint32_t section_end() {
 
 uint32_t stack_peak_bytes() {
     const uint8_t *lowest = &_end + heap_peak_bytes();
-    const uint8_t *top = reinterpret_cast<const uint8_t *>(RAMEND);
+    const uint8_t *top = reinterpret_cast<const uint8_t *>(HIL_RAM_END);
     while (lowest <= top && *lowest == kStackPaint) ++lowest;
     return top + 1 - lowest;
 }

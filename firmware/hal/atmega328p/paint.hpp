@@ -1,5 +1,10 @@
 #pragma once
+#include <avr/io.h>
 #include <stdint.h>
+
+#ifndef HIL_RAM_END
+#define HIL_RAM_END RAMEND  // of a chip with less RAM it is said
+#endif
 
 namespace hal {
 

@@ -4,7 +4,7 @@
 
 #include "firmware/hal/atmega328p/paint.hpp"
 
-// .init1: the stack pointer is RAMEND since reset and nothing has been pushed yet.
+// .init1: the stack pointer is that of a reset and nothing has been pushed yet.
 extern "C" __attribute__((naked, used, section(".init1"))) void hal_paint_stack() {
     asm volatile("ldi r30, lo8(_end)\n"
                  "ldi r31, hi8(_end)\n"
@@ -14,7 +14,7 @@ extern "C" __attribute__((naked, used, section(".init1"))) void hal_paint_stack(
                  "cpi r30, lo8(%[stop])\n"
                  "cpc r31, r25\n"
                  "brne 1b\n" ::[paint] "i"(hal::kStackPaint),
-                 [stop] "i"(RAMEND + 1));
+                 [stop] "i"(HIL_RAM_END + 1));
 }
 
 // .init3: a watchdog left on by a boot loader, or by the reset it has just caused, would soon reset the chip again.
