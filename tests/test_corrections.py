@@ -108,7 +108,8 @@ def test_what_is_written_is_what_was_corrected(tmp_path: Path) -> None:
     run = ("run", "--board", "host", "--model", "m.onnx", "--inputs", "train.npz", "--format", "fixed4", "--samples", 2)
     assert "that were learned" not in hil(*run, cwd=tmp_path).stderr
     again = hil(*run, "--calibrate", "train.npz", cwd=tmp_path)
-    assert "warning: calibrating on train.npz: m.ranges.json with ranges that were learned does not count\n" in again.stderr
+    said = "warning: calibrating on train.npz: m.ranges.json with ranges that were learned does not count\n"
+    assert said in again.stderr
     for fmt, more, said in (
         ("fixed4", [], "is an ONNX file"),
         ("fixed4", ["--out", "m.json"], "is an ONNX file"),

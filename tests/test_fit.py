@@ -333,6 +333,19 @@ def test_a_limit_can_be_chosen_from_what_is_printed(tmp_path: Path) -> None:
     assert "evenly spread" not in hil_command.hil(*fit, "--samples", "450", cwd=tmp_path).stdout
 
 
+@pytest.mark.parametrize("board", ["uno", "due", "h747"])
+def test_what_to_take_does_not_depend_on_the_order_of_formats(board: str) -> None:
+    """Scales of channels cost code and, on most cores, time: once neither."""
+    found = []
+    for formats in ("fixed8,fixed8pc", "fixed8pc,fixed8"):
+        rows = run_fit(FitRequest("digits_mlp", (board,), formats), load_boards(), lambda line: None).rows
+        costs = {row.format: (row.latency_us.value, row.flash_bytes.value) for row in rows}
+        assert costs["fixed8"][0] <= costs["fixed8pc"][0]
+        assert costs["fixed8"][1] < costs["fixed8pc"][1]
+        found += [row.format for row in rows if row.chosen]
+    assert found == ["fixed8", "fixed8"]
+
+
 def test_the_page_shows_the_bands_of_the_table() -> None:
     page = (ROOT / "docs" / "fit.md").read_text()
     cores = json.loads((ROOT / "harness" / "fit" / "costs.json").read_text())["cores"]

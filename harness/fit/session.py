@@ -266,8 +266,9 @@ def _verdict(flash: Estimate | None, flash_limit: int, ram: Estimate, ram_limit:
 
 
 def _with_choice(rows: Sequence[Fit], boards: Sequence[str], formats: Sequence[str]) -> Iterator[Fit]:
-    """By board; where samples tell, the format with the fewest disagreements that fits, the faster of equals; without
-    samples the most bits that fit, among equals the faster. Where all may be too large: what is by least."""
+    """By board; where samples tell, the format with the fewest disagreements that fits, the faster of equals, then the
+    one of less flash; without samples the most bits that fit, among equals likewise. Where all may be too large:
+    what is by least."""
     for board in boards:
         own = [row for row in rows if row.board == board]
         fitting = [row for row in own if row.fits == YES] or [row for row in own if row.fits == TIGHT]
@@ -282,6 +283,7 @@ def _beyond(row: Fit) -> float:
     return sum(max(0.0, found.high / limit - 1) for found, limit in pairs if found is not None and limit)
 
 
-def _merit(row: Fit) -> tuple[float, float]:
+def _merit(row: Fit) -> tuple[float, float, float]:
     quality = -named(row.format).bits if row.agreement is None else row.agreement.disagreements
-    return quality, row.latency_us.value if row.latency_us is not None else float("inf")
+    flash_bytes = row.flash_bytes.value if row.flash_bytes is not None else float("inf")
+    return quality, row.latency_us.value if row.latency_us is not None else float("inf"), flash_bytes

@@ -134,5 +134,5 @@ def check_memory(stats: Stats, image: Image, board: BoardSpec, forget: Callable[
         raise DeviceCrashed(
             f"{board.name}: RAM is used up: {image.static_bytes} B static + {stats.stack_bytes} B stack + "
             f"{stats.heap_bytes} B heap of {ram_bytes} B leave {free} B, so the stack has met the heap or static data; "
-            "nothing of this run is kept; use a lower width or a larger board"
+            "nothing of this run is kept; use `--prefer ram`, a lower width or a larger board"
         )
