@@ -196,10 +196,7 @@ def _searched(task: Task) -> SearchOutcome:
         found, measured, beside = _beside_others(task, found, measured, beside)
     own = found.best
     if not request.own:
-        found, measured = undominated(task, found, measured, beside)
-    if not over and not interrupted and not request.own:
-        with task.phases.of(ANSWER):
-            found, measured = with_unasked(task, meters, found, measured)
+        found, measured = _no_worse(task, meters, found, measured, beside, is_over=over or interrupted)
     replaced = None if found.best.candidate == own.candidate else own
     found, measured = with_earlier(task, found, measured, is_over=over)
     say_simpler(task, found.best, measured, beside)
@@ -230,6 +227,23 @@ def _searched(task: Task) -> SearchOutcome:
         raise TooLate(over_limit)
     examples = task.problem.evaluator.examples
     return SearchOutcome(request, task.problem.space, found, len(examples), examples.float_accuracy, record, measured)
+
+
+def _no_worse(
+    task: Task,
+    meters: Sequence[Meter],
+    found: Found,
+    measured: tuple[Measured, ...],
+    beside: tuple[Uniform, ...],
+    *,
+    is_over: bool,
+) -> tuple[Found, tuple[Measured, ...]]:
+    """The strategy's answer, or a format for all tensors or a mixture that is no worse."""
+    found, measured = undominated(task, found, measured, beside)
+    if is_over:
+        return found, measured
+    with task.phases.of(ANSWER):
+        return with_unasked(task, meters, found, measured)
 
 
 def _beside_others(
