@@ -52,7 +52,7 @@ MAX_PREFIX = 48
 SKETCHES = (ARDUINO, PLATFORMIO)  # packages whose example stands on Arduino's core
 ANY_CHIP = "host"  # board whose calls a library has that is made for none
 USUAL = "uno"  # board of a sketch, where none is named
-FIRST_TIME, PERMISSIONS = 315619200, 0o644  # an archive holds no time before 1980-01-02
+FIRST_TIME, LAST_TIME, PERMISSIONS = 315619200, 4354732799, 0o644  # an archive's times: 1980-01-02 to 2107-12-30
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,8 @@ def _stamp() -> tuple[int, int, int, int, int, int]:
     """When its files were made, now or SOURCE_DATE_EPOCH (with it the same library is the same bytes): newer than what
     was built from an earlier library, or that would be built no more. An archive's times are even seconds."""
     given = os.environ.get("SOURCE_DATE_EPOCH", "")
-    when = time.gmtime(max(FIRST_TIME, int(given))) if given.isdecimal() else time.localtime(time.time() + 1)
+    epoch = min(max(FIRST_TIME, int(given)), LAST_TIME) if given.isdecimal() else None
+    when = time.localtime(time.time() + 1) if epoch is None else time.gmtime(epoch)
     year, month, day, hour, minute, second, *_ = when
     return year, month, day, hour, minute, second
 
