@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import shlex
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -165,7 +166,11 @@ class BoardUnderTest:
                 resets=self.config.getoption("--hil-resets"),
                 update=self.config.getoption("--hil-update"),
             )
-        self._report(found.record, found.path, said_of(found))
+        said = said_of(found)
+        self._report(found.record, found.path, said)
+        if self.config.getoption("--hil-update") and not found.differences:
+            for line in said:
+                warnings.warn(pytest.PytestWarning(f"{found.path}: written, but {line}"), stacklevel=2)
         if found.missing:
             pytest.fail(f"{found.path}: no golden record yet; write it: {_update(self.config)}", pytrace=False)
         failing = [difference for difference in found.differences if difference.fails]

@@ -19,6 +19,7 @@ from tinyhil.memplan import Plan, Problem
 from tinyhil.search.space import Candidate, Choice, Space
 
 MORE_SAVED = 1.25  # times the most that computing again saves of one format for all, it may save of a mixture
+PRICED = ", or --prefer least, with which {} for all tensors takes {} in more time than --more-time permits"
 UNLIMITED = 1 << 40  # bytes, beside an accelerator, or where limits are swept over
 
 
@@ -202,22 +203,23 @@ class Memory:
         placed = self._fewest(candidate)
         least, limit = placed.plan.peak_bytes, f"{limit_bytes} B of {'RAM' if self.option == '--ram' else 'arena'}"
         remedy = "choose a board with more RAM, or a smaller model" if self.beside else f"try {self.option} {least}"
+        remedy += self.unpermitted(limit_bytes)
         raise Infeasible(
             f"search: {limit} are not feasible, the least is {least} B{self.beside} (every tensor in "
-            f"{candidate[0].format}): {_live(placed)}{whole_bytes(self.space)}; {remedy}{self.unpermitted(least)}",
+            f"{candidate[0].format}): {_live(placed)}{whole_bytes(self.space)}; {remedy}",
             (self.option, least),
         )
 
-    def unpermitted(self, least_bytes: int) -> str:
-        """What a refusal that names `least_bytes` of arena says of one that takes more time than is permitted; empty if
-        none is smaller."""
-        found = least_bytes
+    def unpermitted(self, limit_bytes: int) -> str:
+        """What a refusal of `limit_bytes` of arena says of a format for all tensors that keeps them in more time than
+        is permitted; empty if none does."""
         for name in self.space.formats if self.at_any_price is not None else ():
             with suppress(ModelError):
                 assert self.at_any_price is not None
-                found = min(found, self.at_any_price(self._program(self.space.uniform(Choice(name)))) or found)
-        least = f", or --prefer least, which takes {found} B of arena in more time than --more-time permits"
-        return least if found < least_bytes else ""
+                found = self.at_any_price(self._program(self.space.uniform(Choice(name))))
+                if found is not None and found <= limit_bytes:
+                    return PRICED.format(name, f"{found} B of arena")
+        return ""
 
     def _holds(self, choice: Choice, limit_bytes: int) -> bool:
         """As the compiler plans it; what can not be lowered does not."""

@@ -33,7 +33,7 @@ from tinyhil.harness.settings.config import load_boards
 from tinyhil.harness.sweep.cell import Cell, cells_of
 from tinyhil.harness.sweep.farm import Farm, _Try, received
 from tinyhil.harness.sweep.file import read_sweep
-from tinyhil.harness.sweep.work import as_keys, finished
+from tinyhil.harness.sweep.work import finished
 from tinyhil.harness.sweep.worker import Workers
 from tinyhil.notice import telling
 from tinyhil.sealed import sealed
@@ -218,8 +218,7 @@ def test_a_cell_that_fails_says_so_and_the_others_go_on(tmp_path: Path) -> None:
 def test_a_cell_that_fails_names_keys_of_the_file(tmp_path: Path) -> None:
     text = MLP.replace("formats: ", "formats: [[fixed8, fixed16]] #")
     (row,) = table_of(sweep(tmp_path, text, "--json"), 2)
-    assert row["error"].endswith("is not limited; give ram: BYTES")
-    assert as_keys("--latency-us 3, --prefer ram; --ram, --baud") == "latency_us: 3, prefer: ram; ram:, --baud"
+    assert row["error"].endswith("is not limited; give search: {ram: BYTES}")
 
 
 def test_a_degraded_cell_says_why(tmp_path: Path) -> None:
@@ -252,6 +251,7 @@ def test_a_finished_cell_that_is_damaged_is_not_finished(damage: str | dict[str,
     whole |= {
         "search": None,
         "assignment": None,
+        "warnings": ["warning: of what was measured"],
         "seconds": 1.5,
         "processor_s": 1.0,
         "machine": "m",

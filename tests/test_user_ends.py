@@ -168,14 +168,14 @@ def test_names_in_a_line_are_short() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "asked"),
+    ("page", "asked", "off"),
     [
-        ("energy.md", "hil energy --model digits_cnn --format fixed8"),
-        ("cli.md", "hil profile --board uno --model fastgrnn_har --samples 3"),
+        ("energy.md", "hil energy --model digits_cnn --format fixed8", 0.0),
+        ("cli.md", "hil profile --board uno --model fastgrnn_har --samples 3", 0.02),
     ],
 )
-def test_tables_that_pages_show_are_what_is_printed(page: str, asked: str, tmp_path: Path) -> None:
-    """Words as they are, numbers within 2 %: which windows of a data set are at hand moves cycles by less."""
+def test_tables_that_pages_show_are_what_is_printed(page: str, asked: str, off: float, tmp_path: Path) -> None:
+    """Words as they are, numbers `off` by such a share: which windows of a data set are at hand moves cycles."""
     text = (ROOT / "docs" / page).read_text().split(asked)[1]
     sample = next(block for block in text.split("```") if block.startswith("\noperation"))
     done = hil(*asked.split()[1:], cwd=tmp_path, HIL_OFFLINE="1")
@@ -185,22 +185,22 @@ def test_tables_that_pages_show_are_what_is_printed(page: str, asked: str, tmp_p
         words = line.split()
         if words == ["…"]:
             continue
-        assert any(map(partial(_says_the_same, words), printed)), line
+        assert any(map(partial(_says_the_same, words, off), printed)), line
 
 
-def _says_the_same(shown: list[str], printed: list[str]) -> bool:
+def _says_the_same(shown: list[str], off: float, printed: list[str]) -> bool:
     if "…" in shown:
         return printed[:1] == shown[:1]
-    return len(shown) == len(printed) and all(map(_about_the_same, shown, printed))
+    return len(shown) == len(printed) and all(map(partial(_about_the_same, off), shown, printed))
 
 
-def _about_the_same(shown: str, printed: str) -> bool:
+def _about_the_same(off: float, shown: str, printed: str) -> bool:
     numbers = [text.strip("+(;").replace(",", "") for text in (shown, printed)]
     try:
         a, b = map(float, numbers)
     except ValueError:
         return shown == printed
-    return abs(a - b) <= 0.02 * max(abs(a), abs(b)) + 0.1
+    return abs(a - b) <= off * max(abs(a), abs(b)) + (0.1 if off else 0.0)
 
 
 def test_the_limit_of_the_tutorial_leaves_a_choice() -> None:

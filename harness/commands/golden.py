@@ -111,6 +111,7 @@ def update(
         portable_order,
         with_samples_of,
     )
+    from tinyhil.harness.records.verdict import issue_texts
     from tinyhil.harness.settings.own_project import golden_folder
 
     place = folder or golden_folder()
@@ -138,6 +139,8 @@ def update(
             sys.exit(errors.EXIT_GATE)
         latency = record["latency"]
         click.echo(f"{path}: {record['samples']} samples, median {latency['median']:,.0f} {latency['unit']}")
+        for line in issue_texts(record):
+            click.echo(f"  {line}")
     if too_large:
         raise errors.DoesNotFit(f"{too_large} of {len(orders)} orders do not fit their board; the others are written")
 

@@ -30,7 +30,7 @@ from tinyhil.harness.records.partial import writing
 from tinyhil.harness.records.render import as_text, summary
 from tinyhil.harness.records.schema import read_record
 from tinyhil.harness.records.side_by_side import EQUAL, Row, changes, with_times
-from tinyhil.harness.records.verdict import invalid_because
+from tinyhil.harness.records.verdict import invalid_because, issue_texts
 from tinyhil.harness.settings.config import Boards
 from tinyhil.harness.settings.limits import AtLeast, OneOf, require
 from tinyhil.notice import Say
@@ -310,17 +310,24 @@ def measure_physical(
 
 
 def said_of(found: Checked) -> list[str]:
-    """What differs, one line each; of another model its figures before and now, too."""
-    lines = [str(difference) for difference in found.differences]
-    if any(difference.what == "model" for difference in found.differences):
+    """What differs, one line each; of another model, or other codes, its figures before and now, too; first why what is
+    written is doubtful."""
+    doubts = [] if found.differences else issue_texts(found.record)
+    lines = [*doubts, *(str(difference) for difference in found.differences)]
+    if _of_other_inputs(found):
         rows = (row for row in summary(found.rows) if row.status != EQUAL)
         lines += [f"{row.what}: {row.before} -> {row.now}" if row.before else f"{row.what}: {row.now}" for row in rows]
     return lines
 
 
+def _of_other_inputs(found: Checked) -> bool:
+    return any(difference.what in ("model", "inputs") for difference in found.differences)
+
+
 def describe(found: Checked, remedy: str = "") -> str:
-    """What is wrong, one line each, for another model its figures beside the old ones, and what to do."""
+    """What is wrong, one line each, for another model or other codes its figures beside the old ones, and what to
+    do."""
     lines = [f"{found.path}: {difference}" for difference in found.differences if difference.fails]
-    if any(difference.what == "model" for difference in found.differences):
+    if _of_other_inputs(found):
         lines.append(as_text("", summary(found.rows)).lstrip("\n"))
     return "\n".join([*lines, remedy or f"read the change; {UPDATE} {found.path}"])

@@ -52,7 +52,7 @@ def compare(before: Figures, now: Figures, history: Sequence[float] = ()) -> lis
         found += _per_sample("outputs", before.outputs[:common], now.outputs[:common])
         found += _per_sample("saturations", before.saturations[:common], now.saturations[:common])
     else:
-        found.append(Difference("inputs", _other_inputs(before, now), fails=False))
+        found.append(_other_inputs(before, now))
     same_compiler = before.compiler == now.compiler
     if not same_compiler:
         text = f"{before.compiler} before, {now.compiler} now: cycles and bytes are not held to each other"
@@ -65,20 +65,38 @@ def compare(before: Figures, now: Figures, history: Sequence[float] = ()) -> lis
         found += _clock(before.clock_hz, now.clock_hz)
     if same_board and same_compiler:
         found += _costs(before, now, common, history)
-    if before.inputs == now.inputs:
-        found += _accuracy(before.accuracy, now.accuracy)
+    if before.inputs == now.inputs or _same_samples(before, now):
+        found += _decisions(before, now)
     return found
 
 
-def _other_inputs(before: Figures, now: Figures) -> str:
-    """The boards were sent other codes: of other samples, or of any samples in another format."""
+def _same_samples(before: Figures, now: Figures) -> bool:
+    """Of the same file, whatever their codes."""
+    return bool(before.data) and before.data == now.data and len(before.inputs) == len(now.inputs)
+
+
+def _other_inputs(before: Figures, now: Figures) -> Difference:
+    """The boards were sent other codes: of other samples, or of any samples in another format. Codes that changed with
+    nothing but ranges are a change, as outputs are."""
+    fails = False
     if before.format != now.format and len(before.inputs) == len(now.inputs):
-        return f"codes in {now.format} instead of {before.format}: outputs and cycles are not held to each other"
-    if before.data and before.data == now.data and len(before.inputs) == len(now.inputs):
-        return "the same samples in other codes, since ranges changed: outputs and times are not held to each other"
-    number = "" if len(before.inputs) == len(now.inputs) else ", and another number of them"
-    unheld = "outputs and times are" if now.exact_time else "outputs are"
-    return f"other samples{number}: {unheld} not held to each other; both need the same --inputs"
+        said = f"codes in {now.format} instead of {before.format}: outputs are not held to each other"
+    elif _same_samples(before, now):
+        said, fails = "the same samples in other codes, since ranges changed, so other outputs", True
+    else:
+        number = "" if len(before.inputs) == len(now.inputs) else ", and another number of them"
+        unheld = "outputs and times are" if now.exact_time else "outputs are"
+        said = f"other samples{number}: {unheld} not held to each other; both need the same --inputs"
+    return Difference("inputs", said, fails, better=fails and not _decisions(before, now))
+
+
+def _decisions(before: Figures, now: Figures) -> list[Difference]:
+    """Accuracy, and whether decisions have become doubtful."""
+    found = _accuracy(before.accuracy, now.accuracy)
+    if before.degraded is None or now.degraded is None:
+        return found
+    new = {*now.degraded} - {*before.degraded} - ({"accuracy-collapsed"} if found else set())
+    return [*found, *([Difference("verdict", f"degraded now: {', '.join(sorted(new))}")] if new else [])]
 
 
 def _accuracy(before: float | None, now: float | None) -> list[Difference]:
@@ -119,6 +137,10 @@ def _costs(before: Figures, now: Figures, common: int, history: Sequence[float])
         found += _ticks(now.unit, before.ticks[:common], now.ticks[:common])
         if before.instructions and now.instructions:
             found += _ticks("instructions", before.instructions[:common], now.instructions[:common])
+    elif _same_samples(before, now) and before.unit == now.unit and before.median_ticks != now.median_ticks:
+        change = now.median_ticks / before.median_ticks - 1 if before.median_ticks else 0.0
+        text = f"median {before.median_ticks:,.0f} -> {now.median_ticks:,.0f} ({100 * change:+.2f} %)"
+        found.append(Difference(now.unit, text, better=now.median_ticks < before.median_ticks))
     return found
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tinyhil.harness.records.verdict import invalid_because
+from tinyhil.harness.records.verdict import degraded_by, invalid_because
 
 CANDIDATES = "candidates"  # folder of a search, with what it has tried on boards
 ASSIGNED = re.compile(r" --assignment ('[^']+'|\S+)")
@@ -51,6 +51,7 @@ class Figures:
     invalid: str
     data: str = ""  # SHA-256 of the samples' file
     by: str = ""  # " by FOLDER/FILE" of an assignment
+    degraded: tuple[str, ...] | None = None  # by what its decisions are doubtful; None: not known
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -93,6 +94,7 @@ def figures(record: Mapping[str, Any]) -> Figures:
         invalid=invalid_because(record),
         data=str((record.get("data") or {}).get("sha256") or ""),
         by=formats_by(record),
+        degraded=degraded_by(record),
     )
 
 

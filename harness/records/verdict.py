@@ -146,6 +146,9 @@ ISSUES = (
 )
 
 
+OF_DECISIONS = ("float-disagrees", "accuracy-collapsed", "inputs-clipped")
+
+
 def verdict_of(record: RecordLike) -> dict[str, Any]:
     """`verdict` and `issues` (code, severity, text) of a record, old ones included."""
     found = [(issue, issue.find(record)) for issue in ISSUES]
@@ -166,6 +169,14 @@ def invalid_because(record: RecordLike) -> str:
     """Why gates refuse the record, in one line; empty if they take it."""
     found = [issue for issue in verdict_of(record)["issues"] if issue["severity"] == INVALID]
     return "; ".join(f"{issue['code']}: {issue['text']}" for issue in found)
+
+
+def degraded_by(record: RecordLike) -> tuple[str, ...] | None:
+    """Codes of what makes its decisions doubtful, whatever the wire did; None of a golden record, which does not hold
+    all that tells."""
+    if record.get("kind") == "golden":
+        return None
+    return tuple(issue["code"] for issue in verdict_of(record)["issues"] if issue["code"] in OF_DECISIONS)
 
 
 def exit_code_of(record: RecordLike) -> int:

@@ -266,8 +266,8 @@ def _undecided(record: dict[str, Any]) -> str:
     if len(rows) < 2 or any(row["searched_disagreements"] for row in rows):
         return ""
     text = f"no sample of {record['search']['samples']:,} searched tells {' from '.join(row['format'] for row in rows)}"
-    if any(row["disagreements"] for row in rows):
-        return f"{text}, samples held out do: search more --inputs, not those that the model was trained on"
+    if len({row["disagreements"] for row in rows}) > 1:
+        return f"{text}, samples held out do: search more or others as --inputs than the model was trained on"
     return f"{text}: search others as --inputs if the model was trained on them"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from tinyhil.codegen.profile_calls import constant_bytes
 from tinyhil.errors import BuildError, ConfigError, Infeasible, ModelError
+from tinyhil.harness.search.again import Again
 from tinyhil.harness.search.device import Bench, Measured
 from tinyhil.harness.search.first_answer import foresee, judged, trial_of
 from tinyhil.harness.search.phases import OutOfTime
@@ -19,7 +20,7 @@ from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.passes.stored import bytes_in_flash
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.evaluator import Evaluator
-from tinyhil.search.memory import whole_bytes
+from tinyhil.search.memory import PRICED, whole_bytes
 from tinyhil.search.search_loop import Found
 from tinyhil.search.sensitivity import sensitivities
 from tinyhil.search.slim import ROUNDED
@@ -168,33 +169,51 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
     beside, static = (n - narrowest.arena_bytes - wider for n in (narrowest.total_bytes, narrowest.static_bytes))
     limit = min(task.ram_bytes - beside, (chip.static_ram_bytes or 0) - static)
     if limit < problem.memory.planned_bytes(trial.candidate, limit - wider) + wider:
-        total, arena = _least_of_all(task, trial.candidate[0].format)
-        if not total:
-            arena = problem.memory.fewest_bytes(trial.candidate) + wider
-            total = beside + arena
+        fewest, first = problem.memory.fewest_bytes(trial.candidate) + wider, trial.candidate[0].format
+        total, arena, name = _least_of_all(task, first) or (beside + fewest, fewest, first)
         if total <= task.ram_bytes:
             return arena
         is_there = total <= (chip.ram_bytes or total)
         remedy = f"try --ram {total}, or --arena for the arena alone" if is_there else "choose a board with more RAM"
         raise Infeasible(
             f"search: {task.ram_bytes} B of RAM in all are not feasible on {task.board.name}: {total - arena} B of "
-            f"stack and static data and {arena} B of arena are the least of one format for all tensors"
-            f"{whole_bytes(problem.space)}; {remedy}{problem.memory.unpermitted(arena)}",
+            f"stack and static data and {arena} B of arena are the least of one format for all tensors ({name})"
+            f"{whole_bytes(problem.space)}; {remedy}{_at_any_price(task)}",
             ("--ram", total) if is_there else None,
         )
     return limit
 
 
-def _least_of_all(task: Task, first: str) -> tuple[int, int]:
+def _at_any_price(task: Task) -> str:
+    """What a refusal says of a format for all tensors that keeps the limit in more time than is permitted, by
+    measurement: what takes the least arena may need more stack. Empty if none does."""
+    memory = task.problem.memory
+    if memory.at_any_price is None or not isinstance(memory.again, Again):
+        return ""
+    free = memory.at_price(replace(memory.again, more_time=math.inf))
+    for name in task.problem.space.formats:
+        with suppress(ModelError, BuildError):
+            candidate = task.problem.space.uniform(Choice(name))
+            arena = free.fewest_bytes(candidate) + task.problem.beside_bytes(candidate)
+            problem = replace(task.problem, memory=free, limit_bytes=arena)
+            bench = make_bench(replace(task, problem=problem), TrialLog(None, task.problem.space, ""))
+            few = replace(bench, x=bench.x[:1], y=None if bench.y is None else bench.y[:1])
+            total = few.measure(trial_of(problem, 0, name)).total_bytes
+            if total is not None and total <= task.ram_bytes:
+                return PRICED.format(name, f"{total} B")
+    return ""
+
+
+def _least_of_all(task: Task, first: str) -> tuple[int, int, str] | None:
     """Bytes of RAM in all, and of arena with the input's buffers, of the format for all tensors that needs least, by
-    measurement: that of the smallest arena, `first`, may need more beside it. Of the first that keeps the limit, if one
-    does; 0 where none runs."""
-    found = (0, 0)
+    measurement, with its name: that of the smallest arena, `first`, may need more beside it. Of the first that keeps
+    the limit, if one does; None where none runs."""
+    found = None
     for one in smallest_of_each(task, (first, *(name for name in task.problem.space.formats if name != first))):
         assert one.trial is not None
         total = one.on_all[0].total_bytes or 0
-        if not found[0] or total < found[0]:
-            found = total, one.trial.ram_bytes + task.problem.beside_bytes(one.trial.candidate)
+        if found is None or total < found[0]:
+            found = total, one.trial.ram_bytes + task.problem.beside_bytes(one.trial.candidate), one.format
         if found[0] <= task.ram_bytes:
             break
     return found
@@ -314,7 +333,7 @@ def _limited(task: Task) -> str:
 
 def say_simpler(task: Task, best: Trial, measured: tuple[Measured, ...], others: Sequence[Uniform]) -> None:
     """Where the answer is before a uniform format for its RAM alone, which the limits leave open."""
-    if task.request.minimize is not None or len(measured) != 1:
+    if task.request.minimize is not None or task.request.own or len(measured) != 1:
         return
     (_, latency, flash) = measured[0].needs
     for other in others:

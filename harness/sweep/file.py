@@ -69,6 +69,7 @@ class SearchOptions(Record):
     cost: Positive | None = None
     minimize: Literal["ram", "flash", "latency"] | None = None
     points: Annotated[FiniteFloat, Field(ge=0)] = 0.5
+    more_time: Annotated[FiniteFloat, Field(ge=0)] = 50.0
     evaluator: Literal["engine", "reference"] = "engine"
     device_samples: PositiveInt = 50
     own: bool = False
@@ -127,7 +128,8 @@ def _spelled_out(data: Any, root: yaml.Node) -> list[Fault]:
     if isinstance(data.get("formats"), tuple):
         data["formats"] = tuple(_offer(entry) for entry in data["formats"])
     if isinstance(data.get("search"), dict):
-        usual, entries = data["search"], data.setdefault("strategies", ({"strategy": "lagrange"},))
+        usual = {key: value for key, value in data["search"].items() if key in SearchOptions.model_fields}
+        entries = data.setdefault("strategies", ({"strategy": "lagrange"},))
         if isinstance(entries, tuple):
             data["strategies"] = tuple({**usual, **entry} if isinstance(entry, dict) else entry for entry in entries)
     return []

@@ -34,7 +34,7 @@ from tinyhil.harness.settings.bench_file import default_bench
 from tinyhil.harness.settings.config import Boards, load_boards
 from tinyhil.harness.settings.failure import failure
 from tinyhil.harness.sweep.cell import SCHEMA_VERSION, code_digest, compiler
-from tinyhil.harness.sweep.file import RunOptions, SearchOptions
+from tinyhil.harness.sweep.file import ModelEntry, RunOptions, SearchOptions
 from tinyhil.notice import WARNING, Say, tell
 from tinyhil.sealed import Damaged, sealed, unsealed
 
@@ -128,7 +128,9 @@ def carry_out(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
             if known is not None:
                 return known
             outcome |= _measured(order, folder, heard)
-            outcome |= {"warnings": [as_keys(line) for line in warnings]}
+            copy, own = str(folder / "widths.yaml"), order["formats"][0] if order["widths"] is not None else None
+            texts = (line.replace(copy, own or copy) for line in warnings)
+            outcome |= {"warnings": [as_keys(text, order) for text in texts]}
             outcome |= {"seconds": round(time.monotonic() - begin, 3), "machine": platform.node()}
             now = processor_seconds()
             outcome |= {"processor_s": round(now - before, 3), "process": [os.getpid(), round(now, 3)]}
@@ -140,7 +142,7 @@ def carry_out(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
         raise
     except BaseException as error:
         said, code = failure(error)
-        outcome |= {"exit_code": code, "error": as_keys(said.replace("\n", "; "))}
+        outcome |= {"exit_code": code, "error": as_keys(said.replace("\n", "; "), order)}
         outcome |= {"seconds": round(time.monotonic() - begin, 3), "machine": platform.node()}
     return outcome
 
@@ -194,15 +196,21 @@ def _searched(order: Mapping[str, Any], folder: Path, boards: Boards, out: Path,
     return SEARCH
 
 
-def as_keys(text: str) -> str:
+def as_keys(text: str, order: Mapping[str, Any]) -> str:
     """Options of `hil run` and `hil search` in a text, as a sweep's file has them: `--latency-us 34` is
-    `latency_us: 34`."""
+    `search: {latency_us: 34}`. What searches see is `calibrate`, where it is given."""
+    search = order.get("search") or {}
+    seen = {"inputs": "calibrate"} if all(key in search for key in PATHS) else {}
+    sections = {"search": SearchOptions.model_fields, "run": RunOptions.model_fields}
 
     def key(found: re.Match[str]) -> str:
-        name = found["name"].replace("-", "_")
-        if not any(name in fields.model_fields for fields in (RunOptions, SearchOptions)):
-            return found[0]
-        return f"{name}: {found['value']}" if found["value"] else f"{name}:"
+        name, value = found["name"].replace("-", "_"), found["value"]
+        if name in ModelEntry.model_fields:
+            return f"{seen.get(name, name)}:"
+        for section in sections if search else reversed(sections):
+            if name in sections[section]:
+                return f"{section}: {{{name}: {value or '...'}}}"
+        return found[0]
 
     return re.sub(r"--(?P<name>[a-z-]+)(?: (?P<value>[0-9]+|[A-Z]+|balanced|latency|ram|least)\b)?", key, text)
 
