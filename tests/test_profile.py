@@ -30,6 +30,7 @@ from tinyhil.harness.measure.profile import Profile, profile, read_costs
 from tinyhil.harness.measure.record import store
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.measure.variant import Reported
+from tinyhil.harness.report.run_sections import _time_bar
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.harness.wire.protocol import Position, Result, Timed, decode
 from tinyhil.language.assignment import Assignment
@@ -102,6 +103,16 @@ def test_instructions_are_those_of_the_image_without_a_profile(folder: Path, boa
     counted = sum(cost.instructions or 0 for cost in found.operations)
     assert counted == pytest.approx(found.whole_instructions, rel=0.06)  # loops and copies are between operations
     assert counted < found.whole_instructions * 1.01
+
+
+@pytest.mark.parametrize(("board", "is_cold"), [("uno", False), ("pico", True)])
+def test_a_first_sample_that_alone_is_slow_is_told_apart(board: str, is_cold: bool, tmp_path: Path) -> None:
+    """A Pico's flash is behind a cache: the mean of a few samples is not what one takes."""
+    found = profiled(Request(board, "digits_mlp", "fixed8", results=tmp_path, samples=3))
+    assert (found.warm is not None) == is_cold
+    assert not is_cold or found.warm < found.whole < found.worst
+    record = json.loads(Path(found.record).read_text())
+    assert ("nothing in a cache" in _time_bar(record)) == is_cold
 
 
 def test_a_loop_is_summed_over_its_steps_while_its_input_streams(tmp_path: Path) -> None:

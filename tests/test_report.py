@@ -457,11 +457,13 @@ def test_of_a_folder_the_newest_runs_are_shown(records: list[Path], tmp_path: Pa
         path.write_text(json.dumps({**record, "board": board, "flash_bytes": flash}))
     later = tmp_path / "results" / "uno" / "20261119T000000Z-0.json"
     later.write_text(json.dumps({**profile, "board": "uno", "flash_bytes": 5555}))
+    bench = {**record, "board": "uno", "flash_bytes": 6666, "boots": [{"median": 1.0}]}
+    later.with_stem("20261120T000000Z-0").write_text(json.dumps(bench))
     done = hil("report", "results", "--md", "-", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     shown = done.stdout.replace(",", "").replace("\N{NO-BREAK SPACE}", "")
-    assert [number in shown for number in ("1111", "2222", "3333", "5555")] == [False, True, True, False]
-    assert "results: left out: 1 profile; name their files" in done.stderr
+    assert [number in shown for number in ("1111", "2222", "3333", "5555", "6666")] == [False, True, True, False, False]
+    assert "results: left out: 1 profile and 1 bench; name their files" in done.stderr
     tried = tmp_path / "results" / "search" / "net" / CANDIDATES
     tried.mkdir(parents=True)
     (tried / "later.json").write_text(json.dumps({**record, "board": "due", "flash_bytes": 4444}))
@@ -470,7 +472,7 @@ def test_of_a_folder_the_newest_runs_are_shown(records: list[Path], tmp_path: Pa
     (tmp_path / "results" / "search" / "s.json").write_text((tmp_path / "results" / "s.json").read_text())
     again = hil("report", "results", "--md", "-", cwd=tmp_path)
     assert again.stdout == done.stdout
-    assert "left out: 1 search and 1 record of other firmware and 1 profile" in again.stderr
+    assert "left out: 1 search and 1 record of other firmware and 1 profile and 1 bench" in again.stderr
     (tmp_path / "empty").mkdir()
     refused = hil("report", "empty", cwd=tmp_path)
     assert (refused.returncode, refused.stderr.strip()) == (2, "hil: empty: no records below")

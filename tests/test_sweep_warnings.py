@@ -27,7 +27,7 @@ def test_a_search_s_warning_is_a_line_below_the_table(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         searched, run = json.loads(done.stdout)["cells"]
         assert [NO_SAMPLE in line for line in searched["warnings"]] == [True]
-        assert "calibrate:" in searched["warnings"][0], "which is what searches see, not --inputs"
+        assert "`calibrate`" in searched["warnings"][0], "which is what searches see, not --inputs"
         assert run["warnings"] == []
         for text in (done.stderr, (tmp_path / "table.md").read_text()):
             assert f"digits_mlp on host, fixed8, fixed16 by lagrange: {NO_SAMPLE}" in text
@@ -36,6 +36,6 @@ def test_a_search_s_warning_is_a_line_below_the_table(tmp_path: Path) -> None:
 def test_options_are_named_as_the_file_has_them() -> None:
     order = {"search": {"inputs": "x", "calibrate": "y"}}
     assert as_keys("--flash 3, --prefer ram; --inputs, --baud", order) == (
-        "search: {flash: 3}, run: {prefer: ram}; calibrate:, --baud"
+        "search: {flash: 3}, run: {prefer: ram}; `calibrate`, --baud"
     )
-    assert as_keys("--ram 3 --inputs", {"search": None}) == "run: {ram: 3} inputs:"
+    assert as_keys("--ram 3 --inputs", {"search": None}) == "run: {ram: 3} `inputs`"

@@ -102,8 +102,8 @@ def prefer_option(
         PREFERENCES,
         "--prefer",
         "What counts where they disagree. latency: layer by layer and whole samples wherever these fit; ram: the "
-        "smallest arena and the least input; least: smaller still, computing halos again; balanced: less RAM where it "
-        "costs next to no time, or where RAM is short.",
+        "smallest arena and the least input; least: smaller still, computing halos again; balanced: time, as long as "
+        "no more than half of the board's RAM is taken; without a board less RAM where it costs next to no time.",
         default=default,
         show_default=usual if default is None else True,
     )

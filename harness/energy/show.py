@@ -54,7 +54,7 @@ def _if(found: Sensitivity, total_pj: float) -> str:
 def _in_parts(found: InParts) -> str:
     pairs = (found.product_pj, found.whole_product_pj), (found.sram_pj, found.whole_sram_pj)
     products, sram = (f"{part / 1e3:,.4g} nJ where whole values take {whole / 1e3:,.4g}" for part, whole in pairs)
-    return f"values as {found.parts} of {found.bits} bits: products {products}, SRAM {sram}"
+    return f"values as {found.parts} of {found.bits} bits: products {products}, SRAM of the factors alone {sram}"
 
 
 def _on_chip(found: ChipEnergy) -> str:

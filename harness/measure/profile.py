@@ -29,6 +29,7 @@ from tinyhil.harness.measure.record import add_profile, store
 from tinyhil.harness.measure.rounding_sensitivity import MOST_OF_A_PROFILE
 from tinyhil.harness.measure.run import Outcome, Progress, run
 from tinyhil.harness.measure.variant import Device, Reported, run_variant
+from tinyhil.harness.records.figures import cold_first
 from tinyhil.harness.records.verdict import issue_texts
 from tinyhil.harness.settings.config import Boards
 from tinyhil.harness.wire.protocol import Timed
@@ -95,6 +96,7 @@ class Profile:
     record: str
     accelerator: dict[str, Any] | None = None  # of boards that are one, as in the record
     issues: tuple[str, ...] = ()  # why the record is not valid
+    warm: float | None = None  # mean ticks of the other samples, where the first alone found nothing in a cache
 
     @property
     def summed(self) -> float:
@@ -136,6 +138,7 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
         events=events_of(reported, outcome.compiled.program, len(reported.results)),
         whole=float(outcome.ticks.mean()),
         worst=int(outcome.ticks.max()),
+        warm=float(outcome.ticks[1:].mean()) if cold_first([*map(int, outcome.ticks)]) else None,
         whole_instructions=float(np.mean([trace.instructions for trace in traces])) if traces else None,
         reading=reading,
         clock_hz=outcome.clock_hz,

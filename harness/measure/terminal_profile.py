@@ -35,9 +35,10 @@ def print_profile(found: Profile, console: Console) -> None:
     )
     console.print(table)
     difference = f"{found.whole - found.summed:+,.0f} ({_share(found.whole - found.summed, found.summed)})"
+    cold = "" if found.warm is None else f" (the first, with nothing in a cache: others {found.warm:,.0f} on average)"
     lines = {
         "sum": f"{found.summed:,.0f} {found.unit} per sample (mean of {found.samples})",
-        "whole": f"{found.whole:,.0f} {found.unit} without a profile, {difference}; worst sample {found.worst:,}",
+        "whole": f"{found.whole:,.0f} {found.unit} without a profile, {difference}; worst sample {found.worst:,}{cold}",
         "subtracted": f"{found.reading:,.0f} {found.unit} per operation for reading the clock",
         "fidelity": found.fidelity,
         "record": found.record,

@@ -23,7 +23,12 @@ from tinyhil.harness.records.side_by_side import Row, changes
 STACK_SLACK_BYTES = 64  # a question repeated on a busy host nests one interrupt more, on AVR with all its registers
 SHOWN = 3  # samples that a line names
 
-ONE_OF = {"searches": "search", "records of other firmware": "record of other firmware", "profiles": "profile"}
+ONE_OF = {
+    "searches": "search",
+    "records of other firmware": "record of other firmware",
+    "profiles": "profile",
+    "benches": "bench",
+}
 
 Keys = Collection[tuple[str, ...]]  # boards, models and formats
 
@@ -225,24 +230,24 @@ def key_of(record: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def newest(folder: Path) -> dict[tuple[str, str, str], Path]:
-    """The newest record of each board, model and format (or file of formats) under `folder`: a profile, which is of few
-    samples, only where nothing else is; of candidates of a search none. DataError without a record."""
-    found: dict[bool, dict[tuple[str, str, str], Path]] = {True: {}, False: {}}  # profiles, and the others
+    """The newest record of each board, model and format (or file of formats) under `folder`: a bench or a profile,
+    which are of few samples, only where nothing else is; of candidates of a search none. DataError without a record."""
+    found: dict[str, dict[tuple[str, str, str], Path]] = {"profile": {}, "boots": {}, "": {}}  # the last: runs
     for path in sorted(folder.rglob("*.json"), key=lambda path: path.name):
         if is_candidate(path, folder):
             continue
         with suppress(DataError):
             record = read_record(path)
-            found["profile" in record][key_of(record)] = path
+            found[next((key for key in ("profile", "boots") if key in record), "")][key_of(record)] = path
     if not any(found.values()):
         raise DataError(f"{folder}: no records below")
-    return found[True] | found[False]
+    return found["profile"] | found["boots"] | found[""]
 
 
 def shown_of(folder: Path) -> tuple[tuple[Path, ...], str]:
     """What a page of a folder is of: the newest runs or, where there is none, its searches; and what is left out, empty
     if nothing. DataError without either."""
-    kinds: dict[str, list[Path]] = {"searches": [], "records of other firmware": [], "profiles": []}
+    kinds: dict[str, list[Path]] = {"searches": [], "records of other firmware": [], "profiles": [], "benches": []}
     known = set[str]()  # searches: a sweep has each in its cell, too
     for path in sorted(folder.rglob("*.json")):
         try:
@@ -255,8 +260,8 @@ def shown_of(folder: Path) -> tuple[tuple[Path, ...], str]:
             known.add(text)
         elif isinstance(data, dict) and "engine" in data:
             kinds["records of other firmware"].append(path)
-        elif isinstance(data, dict) and "profile" in data and not is_candidate(path, folder):
-            kinds["profiles"].append(path)
+        elif isinstance(data, dict) and {"profile", "boots"} & data.keys() and not is_candidate(path, folder):
+            kinds["profiles" if "profile" in data else "benches"].append(path)
     searches = kinds["searches"]
     try:
         runs = tuple(newest(folder).values())
@@ -264,10 +269,13 @@ def shown_of(folder: Path) -> tuple[tuple[Path, ...], str]:
         if not searches:
             raise DataError(f"{error}{' but those of other firmware' if any(kinds.values()) else ''}") from None
         runs = ()
-    kinds["profiles"] = [path for path in kinds["profiles"] if path not in runs]
+    few = ("profiles", "benches")
+    kinds |= {kind: [path for path in kinds[kind] if path not in runs] for kind in few}
     left = {kind: paths for kind, paths in kinds.items() if paths and (runs or paths is not searches)}
     said = " and ".join(f"{len(paths)} {kind if len(paths) > 1 else ONE_OF[kind]}" for kind, paths in left.items())
-    what = "name their files" if runs and (searches or kinds["profiles"]) else "a page is of tinyhil's runs"
+    what = (
+        "name their files" if runs and (searches or any(kinds[kind] for kind in few)) else "a page is of tinyhil's runs"
+    )
     return runs or tuple(searches), f"{folder}: left out: {said}; {what}" if said else ""
 
 

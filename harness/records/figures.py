@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ CANDIDATES = "candidates"  # folder of a search, with what it has tried on board
 ASSIGNED = re.compile(r" --assignment ('[^']+'|\S+)")
 PLANNED = re.compile(r"--(?:prefer|ram) \w+")
 INPUT_MOVED = "with the sample in one of them, beside it in the other: static RAM tells"
+FIRST = 1.02  # times the slowest other sample: a first one that is slower is said
 FEW = 30  # samples, of which a percentage says too much
 SIZES = ("flash_bytes", "static_bytes", "arena_bytes", "heap_bytes")
 
@@ -96,6 +97,11 @@ def figures(record: Mapping[str, Any]) -> Figures:
         by=formats_by(record),
         degraded=degraded_by(record),
     )
+
+
+def cold_first(ticks: Sequence[int]) -> bool:
+    """Whether the first sample is slow, and no other: after a reset nothing is in a cache."""
+    return len(ticks) > 1 and ticks[0] > FIRST * max(ticks[1:])
 
 
 def has_input(record: Mapping[str, Any]) -> bool | None:

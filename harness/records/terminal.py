@@ -9,13 +9,12 @@ from rich.console import Console
 from rich.text import Text
 
 from tinyhil.harness.records.band import band, time_text
-from tinyhil.harness.records.figures import at_worst
+from tinyhil.harness.records.figures import at_worst, cold_first
 from tinyhil.harness.records.verdict import issue_texts, off_float
 from tinyhil.harness.settings.text import in_short
 from tinyhil.preference import planned_by
 
 NAMES = 3  # of tensors in one line; the record has all
-FIRST = 1.02  # times the slowest other sample: a first one that is slower is said
 
 
 def print_rows(record: Mapping[str, Any], lines: Iterable[tuple[str, str]], console: Console) -> None:
@@ -77,7 +76,7 @@ def _latency(latency: Mapping[str, Any], ticks: Sequence[int]) -> str:
     us = latency["median_us"]
     time = "" if us is None else f" ({time_text(us)}{band(latency)})"
     text = f"median {latency['median']:,.0f} {latency['unit']}{time}, max {latency['max']:,}"
-    if len(ticks) > 1 and ticks[0] > FIRST * max(ticks[1:]):
+    if cold_first(ticks):
         text += f" (the first sample, others {max(ticks[1:]):,})"
     if "instructions" in latency:
         text += f"; {latency['instructions']:,.0f} instructions"

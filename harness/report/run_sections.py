@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyhil.harness.records.band import band
-from tinyhil.harness.records.figures import at_worst, share_of, title_of
+from tinyhil.harness.records.figures import at_worst, cold_first, share_of, title_of
 from tinyhil.harness.records.terminal import copied
 from tinyhil.harness.records.verdict import RecordLike, verdict_of
 from tinyhil.harness.report import charts
@@ -145,7 +145,10 @@ def _summed(record: RecordLike) -> float:
 
 
 def _time_bar(record: RecordLike) -> str:
-    return time_bar(record.get("layers") or [], ticks_of(record), _summed(record), record["latency"]["unit"])
+    is_cold = bool(record.get("profile")) and cold_first(record["raw"]["ticks"])
+    more = "The first of these samples found nothing in a cache: others take less. " if is_cold else ""
+    unit = record["latency"]["unit"]
+    return time_bar(record.get("layers") or [], ticks_of(record), _summed(record), unit, more)
 
 
 def _graph(record: RecordLike) -> str:

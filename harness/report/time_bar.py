@@ -10,9 +10,11 @@ from tinyhil.harness.report.html import escape
 HUES = 47  # degrees between the colours of two neighbours
 
 
-def time_bar(layers: Sequence[Mapping[str, Any]], ticks: Sequence[float | None], total: float, unit: str) -> str:
+def time_bar(
+    layers: Sequence[Mapping[str, Any]], ticks: Sequence[float | None], total: float, unit: str, more: str = ""
+) -> str:
     """One part per operation in the order of execution, what lies between them of `total` at the end; nothing without a
-    profile."""
+    profile. `more`: what is said of it besides."""
     known = [(place, layer, tick) for place, (layer, tick) in enumerate(zip(layers, ticks, strict=True)) if tick]
     outside = total - sum(tick for _, _, tick in known)
     if not known or not total:
@@ -25,7 +27,7 @@ def time_bar(layers: Sequence[Mapping[str, Any]], ticks: Sequence[float | None],
         spans.append(_span("between operations", outside, total, unit, " disabled", None))
     slowest = max(known, key=lambda one: one[2])
     about = f"{slowest[1]['name']} takes most: {100 * slowest[2] / total:.0f} % of {total:,.0f} {unit}. "
-    about += "Choose a part to see it below."
+    about += f"{more}Choose a part to see it below."
     return f'<p class="about">{escape(about)}</p><div class="flame">{"".join(spans)}</div>'
 
 

@@ -206,7 +206,7 @@ def as_keys(text: str, order: Mapping[str, Any]) -> str:
     def key(found: re.Match[str]) -> str:
         name, value = found["name"].replace("-", "_"), found["value"]
         if name in ModelEntry.model_fields:
-            return f"{seen.get(name, name)}:"
+            return f"`{seen.get(name, name)}`"
         for section in sections if search else reversed(sections):
             if name in sections[section]:
                 return f"{section}: {{{name}: {value or '...'}}}"
