@@ -110,6 +110,9 @@ def test_what_is_written_is_what_was_corrected(tmp_path: Path) -> None:
     again = hil(*run, "--calibrate", "train.npz", cwd=tmp_path)
     said = "warning: calibrating on train.npz: m.ranges.json with ranges that were learned does not count\n"
     assert said in again.stderr
+    cut = hil(*run, "--calibrate-by", "mse", cwd=tmp_path).stderr
+    assert "warning: 'mse' looks at values: m.ranges.json with ranges that were learned does not count\n" in cut
+    assert "no calibrated ranges" not in cut
     for fmt, more, said in (
         ("fixed4", [], "is an ONNX file"),
         ("fixed4", ["--out", "m.json"], "is an ONNX file"),

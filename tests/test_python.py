@@ -18,7 +18,7 @@ from hil_command import hil
 
 import tinyhil
 from tests.onnx_models import node, simple
-from tinyhil import errors
+from tinyhil import data, errors
 from tinyhil.harness.commands.profile import profile as hil_profile
 from tinyhil.harness.records.figures import CANDIDATES
 
@@ -103,6 +103,15 @@ def test_formats_by_name_file_and_mapping(tmp_path: Path) -> None:
     of_mapping = model.compile({"default": "fixed8", "values": {"relu1": "fixed16"}})
     assert (of_file.format, of_file.arena_bytes) == (of_mapping.format, of_mapping.arena_bytes)
     assert model.compile("fixed8").arena_bytes < of_file.arena_bytes
+
+
+def test_samples_are_held_out_as_arrays() -> None:
+    digits, model = data.load("digits", allow_download=False), tinyhil.load("digits_mlp")
+    common = {"ram": 300, "formats": "fixed8,fixed16", "evaluations": 2}
+    seen, x, y = digits.x_train[:40], digits.x_test[:30], digits.y_test[:30]
+    assert model.search(seen, held_out=x, **common).accuracy is None
+    found = model.search(seen, digits.y_train[:40], held_out=(x, y), **common)
+    assert (found.samples, found.accuracy is not None) == (30, True)
 
 
 def test_a_model_that_has_no_file_is_searched_and_exported(tmp_path: Path) -> None:

@@ -438,3 +438,19 @@ def test_the_least_flash_is_no_more_than_one_format_of_weights_takes(tmp_path: P
     common = ("search", "--model", "net.onnx", "--inputs", "x.npz", "--board", "uno")
     assert printed(tmp_path, *common, "--minimize", "flash", "--points", "100")["flash_bytes"] <= taken
     assert printed(tmp_path, *common, "--flash", str(taken), "--results", "anew")["flash_bytes"] <= taken
+
+
+@pytest.mark.slow
+def test_a_chip_with_little_flash_is_searched_with_images_that_tell_more(tmp_path: Path) -> None:
+    """What is timed takes more code than what is shipped: nothing was found where an assignment fits."""
+    assert hil_command.hil("new", "p", cwd=tmp_path).returncode == 0
+    entry = "chips: {small: {like: atmega328p, flash_bytes: 5150}}\n"
+    entry += "boards: {small: {title: Small, chip: small, reset: on_open, upload: arduino, baud: 115200}}\n"
+    (tmp_path / "boards.yaml").write_text(entry)
+    files = ("--model", "p/models/vibration.onnx", "--inputs", "p/data/test.npz", "--calibrate", "p/data/train.npz")
+    command = ("--board", "small", "--boards-file", "boards.yaml", *files)
+    for more in ((), ("--flash", "5100")):
+        found = printed(tmp_path, "search", *command, *more, "--out", "w.yaml")
+        ran = printed(tmp_path, "run", *command, "--assignment", "w.yaml")
+        assert ran["flash_bytes"] == found["flash_bytes"] <= int((*more, 5150)[-1])
+        assert ran["accuracy"] > 0.9

@@ -283,15 +283,17 @@ class Opened:
     def ranges_for(self, inputs: Inputs, calibration: Path | None, say: Say) -> Ranges:
         """Known ranges, or any where they do not matter, else from the first half of the inputs (said). Said, too:
         where those that were learned make way for `calibration`."""
-        if calibration is not None and self.learned():
-            learned = f"{self.source.ranges} with ranges that were learned"
-            say(f"{WARNING}calibrating on {calibration}: {learned} does not count")
+        looks = "" if self.by == METHODS[0] else f"'{self.by}' looks at values"
+        if (calibration is not None or looks) and self.learned():
+            why = looks or f"calibrating on {calibration}"
+            say(f"{WARNING}{why}: {self.source.ranges} with ranges that were learned does not count")
         known = self.known_ranges(calibration) or self.ranges_that_do_not_matter()
         if known is not None:
             return known
         x = inputs.x if inputs.all_x is None else inputs.all_x
         half = max(1, len(x) // 2)
-        say(f"no calibrated ranges: calibrating on the first {half} of {len(x)} inputs (choose others: --calibrate)")
+        why = looks or "no calibrated ranges"
+        say(f"{why}: calibrating on the first {half} of {len(x)} inputs (choose others: --calibrate)")
         return calibrated(self.model, x[:half], {"name": inputs.name}, self.by)
 
 

@@ -18,9 +18,10 @@ from tinyhil.harness.boards.locate import Place
 from tinyhil.harness.build.board_image import build_firmware
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.pipeline import Compiled, target_of
+from tinyhil.harness.build.platformio import MANIFESTS, manifest
 from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.talk import connect, flash_unless_running, log_folder, talk
-from tinyhil.harness.settings.config import Boards
+from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.deadline import Starved
 from tinyhil.harness.wire.link import Link
@@ -75,15 +76,26 @@ class TellingLink(Link):
 
 def run_variant(device: Device, compiled: Compiled, reports: str, integers: np.ndarray) -> Reported:
     """Build firmware that tells what `reports` says (codegen.model.REPORTS), run `integers` (samples, elements)."""
-    board = device.place.board
+    board = _with_all_flash(device)
     target = target_of(board, compiled.transfers[board.name])
     model_hash = bytes.fromhex(compiled.model.sha256)[:8]
     laid = laid_out(compiled.program, compiled.plan, [target], ONE_BY_ONE if reports == VALUES else ())
     sources = emit_model(laid, [target], model_hash, reports=reports)
-    telling = replace(compiled, sources={**compiled.sources, **sources})
+    manifests = {} if board.is_host else {f"{MANIFESTS}/{board.name}.json": manifest(board)}
+    telling = replace(compiled, sources={**compiled.sources, **sources, **manifests})
     image = build_firmware(telling, board, cache_dir=device.cache_dir, log=device.say)
     storage = storage_dtype(compiled.program.tensors[compiled.program.input].format)
     return run_reporting(device, image, [row.astype(storage).tobytes() for row in integers])
+
+
+def _with_all_flash(device: Device) -> BoardSpec:
+    """Emulated, a chip has all the flash of the one it is like: what tells more takes more than what is shipped."""
+    board = device.place.board
+    if device.place.port is not None or not board.chip.like:
+        return board
+    chips = (other.chip for other in device.boards.entries.values())
+    whole = next((chip.flash_bytes for chip in chips if chip.name == board.chip.hal), board.chip.flash_bytes)
+    return board.model_copy(update={"chip": board.chip.model_copy(update={"flash_bytes": whole})})
 
 
 def run_reporting(device: Device, image: Image, samples: Sequence[bytes]) -> Reported:

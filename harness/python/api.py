@@ -142,7 +142,8 @@ class Model:
         """Formats per value under limits: the options of `hil search` (ram, board, latency_us, strategy, formats...).
 
         `record.assignment_file` is for `compile`, with `pareto` that of each of `record.points`; `board` may name
-        several. ConfigError if a limit or an option makes no sense.
+        several; `held_out` is a file, an array, or a pair of it and its labels. ConfigError if a limit or an option
+        makes no sense.
         """
         from tinyhil.harness.search.request import SearchRequest
 
@@ -157,6 +158,8 @@ class Model:
             common["inputs"] = self._samples(x, y)
         called = self._call("search", *_named_if_given(x, y), **options)
         given = {**common, **options, "called": called}
+        if not isinstance(held_out := given.get("held_out"), str | os.PathLike | None):
+            given["held_out"] = self._samples(*(held_out if isinstance(held_out, tuple) else (held_out, None)))
         if isinstance(given.get("board"), list | tuple) and given["board"]:
             given["board"], *given["also"] = given["board"]
         wanted = request("search", SearchRequest, {**given, "model": self.name})

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.errors import BuildError, Infeasible, ModelError
+from tinyhil.errors import BuildError, DoesNotFit, Infeasible, ModelError
 from tinyhil.harness.boards.fidelity import fidelity_of
 from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.run import find_place
@@ -56,7 +56,8 @@ class Meter:
     clock_hz: int
     phase: int = 0
     margin: float = 0.0
-    refused: str = ""  # why the first assignment that was left out does not run
+    refused: str = ""  # why an assignment that was left out does not run: the one that lacks least
+    lacking: float = math.inf  # bytes
     is_cut: bool = False
     _describe: Callable[[Candidate], Described] = field(init=False)
     confirmed: dict[Candidate, float] = field(default_factory=dict)
@@ -98,7 +99,9 @@ class Meter:
             found = bench.profile(candidate)
         except BuildError as error:
             self.task.say(left_out(error))
-            self.refused = self.refused or str(error)
+            over = error.over[1] if isinstance(error, DoesNotFit) and error.over is not None else self.lacking
+            if not self.refused or over < self.lacking:
+                self.refused, self.lacking = str(error), over
             self.table.add([], Run(candidate, float("inf"), 0.0, 0.0, 0), [], self.phase, arena)
             return
         # the compiler sees other code around an operation than in the image that counts, to which the sum is scaled
@@ -222,12 +225,20 @@ def _profile_pilots(meter: Meter, leave: float = PILOTS_LEAVE) -> None:
             meter.measure(candidate)
         if table.ran(candidate, phase):
             seen |= _pairs(space, candidate) or set()
+    if not _runs_any(table, phase):  # wide formats beside narrow weights took too much
+        for name in space.weights:
+            number, measured = number + 1, measured + 1
+            meter.measure(space.weighing(name, space.low))
     if measured:
         covered = f"{len(wanted & seen)} of {len(wanted)} pairs of formats covered"
         task.say(f"search: {measured} profiled in {time.monotonic() - begin:.0f} s, {covered}")
-    if all(run.worst == float("inf") for run in table.runs(phase)):
+    if not _runs_any(table, phase):
         why = meter.refused or "an earlier search has measured and left them out; --results elsewhere measures anew"
         raise BuildError(f"search: none of {number} assignments runs on {task.board.name}: {why}")
+
+
+def _runs_any(table: CostTable, phase: int) -> bool:
+    return any(run.worst != float("inf") for run in table.runs(phase))
 
 
 def _counting(table: CostTable, phase: int) -> set[str]:
