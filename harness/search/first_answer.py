@@ -14,7 +14,7 @@ from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.trial import Trial
 
-UNITS = (("B of RAM in all", "--ram"), ("us for the worst sample", "--latency-us"), ("B of flash", "--flash"))
+UNITS = (("B of RAM in all", "--ram"), ("us for the worst of few samples", "--latency-us"), ("B of flash", "--flash"))
 
 
 class TooLate(Infeasible):

@@ -378,7 +378,8 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
         if value <= asked:
             continue
         enough = math.ceil(value if timed else value * slack)
-        is_slower = option == "--latency-us" and request.prefer in (RAM, LEAST)
+        is_free = request.ram is None and request.arena is None  # of what it would take more
+        is_slower = option == "--latency-us" and request.prefer in (RAM, LEAST) and is_free
         faster = ", or --prefer latency, which takes more RAM" if is_slower else ""
         score = asked_of(meter.task.problem, Query(candidate))
         return Infeasible(
