@@ -63,6 +63,7 @@ FIELDS: dict[str, tuple[Any, Any]] = {
     "steps": (5, None),
     "workers": (None, 2),
     "fine_tune": (False, True),
+    "own": (False, True),
 }
 REFUSED = ("energy_uj", "crossbars", "cost", "fine_tune")  # for a chip, without labels
 

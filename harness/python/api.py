@@ -159,7 +159,8 @@ class Model:
         called = self._call("search", *_named_if_given(x, y), **options)
         given = {**common, **options, "called": called}
         if not isinstance(held_out := given.get("held_out"), str | os.PathLike | None):
-            given["held_out"] = self._samples(*(held_out if isinstance(held_out, tuple) else (held_out, None)))
+            both = isinstance(held_out, tuple) and len(held_out) == 2
+            given["held_out"] = self._samples(*(held_out if both else (held_out, None)))
         if isinstance(given.get("board"), list | tuple) and given["board"]:
             given["board"], *given["also"] = given["board"]
         wanted = request("search", SearchRequest, {**given, "model": self.name})

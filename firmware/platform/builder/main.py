@@ -79,7 +79,8 @@ def set_flags():
         # avr-libc's script has regions far larger than the chip: make the linker refuse what does not fit.
         limits = {"__DATA_REGION_LENGTH__": ram - reserve, "__TEXT_REGION_LENGTH__": flash}
         ends = [name.partition("=")[2] for name in board.get("build.defines") if name.startswith("HIL_RAM_END=")]
-        limits |= {"__stack": end for end in ends}  # of a chip with less RAM than the one that is compiled for
+        if ends:  # of a chip with less RAM than the one that is compiled for
+            limits["__stack"] = ends[0]
     else:
         limits = {"_min_stack": reserve, "_ram_bytes": ram}
         if board.get("build.flash_start", ""):
