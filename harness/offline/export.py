@@ -237,7 +237,7 @@ def _stamp() -> tuple[int, int, int, int, int, int]:
     was built from an earlier library, or that would be built no more. An archive's times are even seconds."""
     given = os.environ.get("SOURCE_DATE_EPOCH", "")
     epoch = min(max(FIRST_TIME, int(given)), LAST_TIME) if given.isdecimal() else None
-    when = time.localtime(time.time() + 1) if epoch is None else time.gmtime(epoch)
+    when = time.localtime(time.time() + 2) if epoch is None else time.gmtime(epoch)
     year, month, day, hour, minute, second, *_ = when
     return year, month, day, hour, minute, second
 
