@@ -389,6 +389,7 @@ def test_a_limit_that_nothing_is_known_to_keep_is_refused_when_the_time_is_over(
     assert caught.value.exit_code == EXIT_BUILD
     measured = phase == "profiling"
     assert ("the least of what was measured takes" in str(caught.value)) == measured
+    assert ("us for the worst of few samples (--latency-us" in str(caught.value)) == measured
     assert ("nothing was measured yet" in str(caught.value)) == (not measured)
     assert not any("int8" in line for line in said)
     assert not any("an answer after" in line for line in said)

@@ -14,7 +14,7 @@ from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.trial import Trial
 
-UNITS = (("B of RAM in all", "--ram"), ("us for the worst of few samples", "--latency-us"), ("B of flash", "--flash"))
+UNITS = (("B of RAM in all", "--ram"), ("us for the worst sample", "--latency-us"), ("B of flash", "--flash"))
 
 
 class TooLate(Infeasible):
@@ -25,7 +25,7 @@ def too_late(task: Task) -> TooLate:
     """With the least that a board has shown by then, where that exceeds a limit."""
     request, least = task.request, task.phases.least
     asked = (
-        ("latency", request.latency_us, "us for the worst sample", "--latency-us"),
+        ("latency", request.latency_us, "us for the worst of few samples", "--latency-us"),
         ("flash", request.flash, "B of flash", "--flash"),
     )
     over = [
