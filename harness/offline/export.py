@@ -53,6 +53,7 @@ SKETCHES = (ARDUINO, PLATFORMIO)  # packages whose example stands on Arduino's c
 ANY_CHIP = "host"  # board whose calls a library has that is made for none
 USUAL = "uno"  # board of a sketch, where none is named
 FIRST_TIME, LAST_TIME, PERMISSIONS = 315619200, 4354732799, 0o644  # an archive's times: 1980-01-02 to 2107-12-30
+MOST_DIGITS = 15  # of a time, which as many more exceed
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +237,7 @@ def _stamp() -> tuple[int, int, int, int, int, int]:
     """When its files were made, now or SOURCE_DATE_EPOCH (with it the same library is the same bytes): newer than what
     was built from an earlier library, or that would be built no more. An archive's times are even seconds."""
     given = os.environ.get("SOURCE_DATE_EPOCH", "")
-    epoch = min(max(FIRST_TIME, int(given)), LAST_TIME) if given.isdecimal() else None
+    epoch = min(max(FIRST_TIME, int(given[:MOST_DIGITS])), LAST_TIME) if given.isdecimal() else None
     when = time.localtime(time.time() + 2) if epoch is None else time.gmtime(epoch)
     year, month, day, hour, minute, second, *_ = when
     return year, month, day, hour, minute, second
