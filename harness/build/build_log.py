@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tinyhil.errors import BuildError, DoesNotFit
 from tinyhil.harness.build.image import name_largest, object_symbols
+from tinyhil.harness.build.platformio import AVR_RAM
 from tinyhil.harness.settings.config import BoardSpec
 
 OVERFLOWED = re.compile(r"region [`']?(?P<region>\w+)'? overflowed by (?P<bytes>\d+) bytes")
@@ -16,7 +17,7 @@ PLATFORMIO = re.compile(
 )
 # avr-ld says at which address a section ends instead of by how much the region is exceeded.
 AVR_OUTSIDE = re.compile(r"address (?P<address>0x[0-9a-f]+) of .* is not within region [`']?data'?")
-AVR_RAM_START = 0x800100
+AVR_RAM_START = 0x800000 + AVR_RAM  # as the linker counts
 # The ASSERT of firmware/hal/cortexm/sections.ld has no number; the map file of the failed link has what it compares.
 NO_ROOM_FOR_STACK = re.compile(r"static RAM leaves less than")
 # Once one section is too large, avr-ld may say no more than this; so do assertions of our linker scripts.

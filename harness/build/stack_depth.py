@@ -154,8 +154,7 @@ def call_bound(elf: Path, core: str, function: str) -> StackBound:
         code = _code_of(elf, core)
         entry = Entry(code.symbols[function] & ~1)
         if core == "avr":
-            depths = Depths(Avr(code, code.symbols.get("__stack", 0), _constructors(code)), _taken_avr(code))
-            return StackBound(ADDRESS_BYTES + depths.limit_bytes(entry))
+            return StackBound(ADDRESS_BYTES + _depths_avr(code).limit_bytes(entry))
         return StackBound(Depths(Arm(code, 0), _taken_arm(code)).limit_bytes(entry))
     except (NotUnderstood, ELFError, OSError) as problem:
         return StackBound(None, str(problem))
@@ -164,11 +163,15 @@ def call_bound(elf: Path, core: str, function: str) -> StackBound:
 def bound_bytes(code: Code, core: str) -> tuple[int, Depths]:
     """Of a whole image, and of its functions. NotUnderstood."""
     if core == "avr":
-        depths = Depths(Avr(code, code.symbols.get("__stack", 0), _constructors(code)), _taken_avr(code))
+        depths = _depths_avr(code)
         return _avr_bytes(code, depths), depths
     vectors = _vectors(code)
     depths = Depths(Arm(code, vectors[0]), _taken_arm(code))
     return _arm_bytes(vectors, depths, core), depths
+
+
+def _depths_avr(code: Code) -> Depths:
+    return Depths(Avr(code, code.symbols.get("__stack", 0), _constructors(code)), _taken_avr(code))
 
 
 def _avr_bytes(code: Code, depths: Depths) -> int:

@@ -105,15 +105,16 @@ def _clipped(record: RecordLike) -> str | None:
     clipped, elements = record.get("input_saturations") or 0, (record.get("input_elements") or 0) * record["samples"]
     if not elements or clipped <= CLIPPED * elements:
         return None
-    cut = CUT.search(str((record.get("provenance") or {}).get("command")))
     calibration = (record.get("data") or {}).get("calibration") or {}
+    cut = CUT.search(str((record.get("provenance") or {}).get("command")))
+    remedy = "calibrate on such inputs; a quantized model takes codes; a search may clip on purpose (`offsets`)"
     if by := calibration.get("by"):
-        how = (
-            "perhaps cut on purpose (its --calibrate-by): keep them if accuracy holds, else train on inputs like these"
+        how = "perhaps cut on purpose (its --calibrate-by)"
+        remedy = (
+            f"{by} made these ranges with the weights, {how}: keep them if accuracy holds, else train on such inputs"
         )
-        return f"{clipped} of {elements} elements of the inputs clipped: {by} made these ranges with the weights, {how}"
-    why = f"--calibrate-by {cut[1]} cuts ranges, minmax does not; else " if cut and cut[1] != "minmax" else ""
-    remedy = f"{why}calibrate on such inputs; a quantized model takes codes; a search may clip on purpose (`offsets`)"
+    elif cut and cut[1] != "minmax":
+        remedy = f"--calibrate-by {cut[1]} cuts ranges, minmax does not; else {remedy}"
     return f"{clipped} of {elements} elements of the inputs clipped: {remedy}"
 
 

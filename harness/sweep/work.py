@@ -128,8 +128,8 @@ def carry_out(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
             if known is not None:
                 return known
             outcome |= _measured(order, folder, heard)
-            copy, own = str(folder / "widths.yaml"), order["formats"][0] if order["widths"] is not None else None
-            texts = (line.replace(copy, own or copy) for line in warnings)
+            given = str(folder / "widths.yaml") if order["widths"] is None else order["formats"][0]
+            texts = (line.replace(str(folder / "widths.yaml"), given) for line in warnings)
             outcome |= {"warnings": [as_keys(text, order) for text in texts]}
             outcome |= {"seconds": round(time.monotonic() - begin, 3), "machine": platform.node()}
             now = processor_seconds()
