@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
 from tinyhil.codegen.example_programs import Main, c_program
@@ -29,6 +29,13 @@ def one_header(library: Library, sources: Mapping[str, str]) -> dict[str, str]:
         "",
     ]
     return {f"{x}.h": "\n".join(text)}
+
+
+def with_comment(header: str, about: Sequence[str]) -> str:
+    """The header with these lines as a comment before its first directive."""
+    said = [f" * {line}".rstrip().replace("*/", "* /") for line in about]
+    before, guard, after = header.partition("#ifndef")
+    return "".join([before, "\n".join(["/*", *said, " */", ""]), guard, after])
 
 
 class _Inlined:

@@ -10,7 +10,7 @@ from tinyhil.codegen.export_kinds import ARDUINO, CMAKE, ESP_IDF, HEADER, MICROP
 from tinyhil.codegen.exported_library import CALLER, SPDX, STATIC, Library
 from tinyhil.codegen.ide_packages import arduino, platformio
 from tinyhil.codegen.micropython_package import micropython
-from tinyhil.codegen.one_header import one_header, one_header_example
+from tinyhil.codegen.one_header import one_header, one_header_example, with_comment
 from tinyhil.errors import ConfigError
 from tinyhil.quoting import markdown, printable
 
@@ -102,9 +102,12 @@ def source_of(kind: str, library: Library) -> Library:
 def package(
     kind: str, library: Library, sources: Mapping[str, str], version: str, about: Sequence[str]
 ) -> dict[str, str]:
-    """Path in the archive -> text. `about`: Markdown on what was measured. LICENSE is for the caller to add."""
+    """Path in the archive -> text. `about`: Markdown on what was measured, for the read-me; in a header that may lie
+    alone, too. LICENSE is for the caller to add."""
     row = PACKAGES[kind]
     files = {**row.sources(library, sources), **row.around(library, version)}
+    if kind == HEADER and about:
+        files[f"{library.prefix}.h"] = with_comment(files[f"{library.prefix}.h"], about)
     files["NOTICE"] = _notice(library)
     files["README.md"] = _readme(kind, library, about)
     return {f"{library.prefix}/{path}": text for path, text in files.items()}

@@ -271,13 +271,15 @@ def _viewed(record: Mapping[str, Any]) -> Record:
 
 @contextmanager
 def _in_one_line() -> Iterator[None]:
-    """An error of ours fails the test with its one line, not with a trace."""
+    """An error of ours fails the test with its one line, in the words of a test: arguments, and settings of pytest."""
     from tinyhil.errors import HilError
+    from tinyhil.harness.python.wording import in_python
 
     try:
         yield
     except HilError as error:
-        raise pytest.fail.Exception(f"{error} (exit code {error.exit_code})", pytrace=False) from None
+        said = in_python(str(error)).replace("boards_file=", "hil_boards_file in pyproject.toml = ")
+        raise pytest.fail.Exception(f"{said} (exit code {error.exit_code})", pytrace=False) from None
 
 
 class ResultsFile:

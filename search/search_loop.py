@@ -18,6 +18,7 @@ from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.trial import Trial, TrialLog
 
 FEWEST_TO_PART = 30
+MOST_REPEATS = 10_000  # questions in a row whose answers are known: they cost nothing of a budget, which never ends
 OnTrial = Callable[[Trial, Trial | None], None]  # the trial, the best so far
 
 
@@ -32,13 +33,15 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`best` is the answer; `evaluations` what all questions cost, in runs over all samples."""
+    """`best` is the answer; `evaluations` what all questions cost, in runs over all samples. `is_stalled`: the strategy
+    was ended because it asked only what it knew."""
 
     best: Trial
     trials: tuple[Trial, ...]
     evaluations: float
     seconds: float
     finished: bool
+    is_stalled: bool = False
 
 
 def search(
@@ -62,7 +65,8 @@ def search(
         best = session.ask(Ask(answer, complete=True))
     else:  # nothing that fits was tried before the budget's end
         best = session.best or session.ask(Ask(problem.fallback(), complete=True))
-    return Found(best, tuple(session.trials), session.cost, time.monotonic() - session.begin, finished)
+    seconds = time.monotonic() - session.begin
+    return Found(best, tuple(session.trials), session.cost, seconds, finished, session.is_stalled())
 
 
 def _converse(strategy: Strategy, session: _Session) -> tuple[Candidate | None, bool]:
@@ -112,6 +116,7 @@ class _Session:
         self.trials: list[Trial] = []
         self.best: Trial | None = None
         self.cost = 0.0
+        self._repeats = 0
         self._budget, self._log, self._on_trial = budget, log, on_trial
         self._known: dict[tuple[Candidate, int | None, str | None], Trial] = {}
         self._earlier = log.read() if log is not None else []
@@ -122,11 +127,15 @@ class _Session:
         """The seconds are over."""
         return self._budget.seconds is not None and time.monotonic() - self.begin >= self._budget.seconds
 
+    def is_stalled(self) -> bool:
+        """It asks nothing new, and so for ever."""
+        return self._repeats >= MOST_REPEATS
+
     def is_over(self) -> bool:
         budget, best = self._budget, self.best
         if budget.evaluations is not None and self.cost >= budget.evaluations:
             return True
-        if self.is_late():
+        if self.is_late() or self.is_stalled():
             return True
         return budget.target is not None and best is not None and best.score.disagreements <= budget.target
 
@@ -135,7 +144,9 @@ class _Session:
         ask = self._simplified(ask)
         known = self._known.get((ask.candidate, ask.probe, _scope(ask)))
         if known is not None and suits(known, ask):
+            self._repeats += 1
             return known
+        self._repeats = 0
         if ask.part == VALIDATION:
             self.ask(Ask(ask.candidate, part=FIT, complete=True))
         question = ask.candidate, ask.probe, _scope(ask)

@@ -388,6 +388,8 @@ def test_the_table_says_all_that_changed_and_what_may_not_be_compared(record: di
     assert rows["median cycles"].status == "better"
     assert rows["outputs changed"].now == "1 of 8 samples"
     assert float(rows["largest output change"].now) > 0
+    was = real_outputs(record["raw"]["outputs"], record["output"]["format"])[0].argmax()
+    assert rows["decisions changed"].now == f"{int(was != 0)} of 8 samples"  # of equal outputs the first decides
     assert {row.status for row in changes(record, record)} == {"equal"}
     other = copy.deepcopy(record)
     for change in (put("raw.inputs_crc32.0", "00000000"), put("data.sha256", "0"), put("model", "other")):

@@ -122,8 +122,14 @@ def test_a_module_is_part_of_a_real_zephyr(tmp_path: Path) -> None:
 
 def test_a_header_is_written_alone(tmp_path: Path) -> None:
     for name in ("digits_mlp.h", "all.zip"):
-        done = hil("export", "header", "digits_mlp", "--format", "fixed8", "--out", name, cwd=tmp_path)
+        done = hil("export", "header", "digits_mlp", "--format", "fixed8", "--sizes", "--out", name, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
+    header = (tmp_path / "digits_mlp.h").read_text()
+    rows = [line for line in done.stderr.splitlines() if line.startswith("| Cortex-M3,")]
+    assert len(rows) == 1
+    assert rows[0] in header.partition("#ifndef")[0], "sizes stand in the header"
+    checked = subprocess.run(["gcc", "-std=c99", "-pedantic-errors", "-fsyntax-only", tmp_path / "digits_mlp.h"])
+    assert checked.returncode == 0
     with zipfile.ZipFile(tmp_path / "all.zip") as archive:
         assert archive.read("digits_mlp/digits_mlp.h") == (tmp_path / "digits_mlp.h").read_bytes()
     check_failure(hil("export", "cmake", "digits_mlp", "--out", "x.h", cwd=tmp_path), 2, "is one .zip file")

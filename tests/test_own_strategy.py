@@ -68,3 +68,13 @@ def test_a_sweep_takes_it_beside_its_file_and_knows_its_content(tmp_path: Path) 
         known.append(found["known"])
         assert [(row["strategy"], row["bit_exact"]) for row in found["cells"]] == [("mine", True)]
     assert known == [0, 1, 0]
+
+
+def test_one_that_asks_nothing_new_is_ended(tmp_path: Path) -> None:
+    """What is known costs nothing of a budget: without an end of its own it would go on for ever."""
+    text = CODE.replace("for name in reversed(problem.space.formats):", "while name := problem.space.formats[0]:")
+    (tmp_path / "mine.py").write_text(text.replace("== 0", "< 0"), encoding="utf-8")
+    done = hil(*SEARCH, "--strategy", "mine.py", "--evaluations", "20", "--own", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "search: uniform was ended: it asked 10,000 times in a row what it had asked before" in done.stderr
+    assert "fixed8" in done.stdout

@@ -34,6 +34,9 @@ from tinyhil.search.search_loop import search
 from tinyhil.search.strategies import make_strategy
 from tinyhil.search.trial import Trial, TrialLog
 
+TUTORIAL = (Path(__file__).resolve().parent.parent / "docs" / "tutorials" / "own.md").read_text()
+(TUTORIAL,) = re.findall(r"```python\n(.*?)```", TUTORIAL, re.DOTALL)
+
 
 class Interrupting:
     """Ctrl-C after so many trials, or as this phase begins; `best`: what was shown last."""
@@ -172,6 +175,21 @@ def test_going_on_keeps_the_better_answer(board: str | None, ram: int, tmp_path:
     assert out.read_text() == file
     for figure in ("arena_bytes", "ram_bytes", "disagreements"):
         assert again.record[figure] == best.record[figure]
+
+
+def test_the_strategys_own_answer_stays_its_own(tmp_path: Path) -> None:
+    """Ctrl-C after the three formats judged beside it and one trial of a strategy that begins with the worst."""
+    text = TUTORIAL.replace("for name in reversed(problem.space.formats):", "for name in problem.space.formats:")
+    (tmp_path / "mine.py").write_text(text.replace("disagreements == 0", "disagreements < 0"), encoding="utf-8")
+    request = SearchRequest(
+        "digits_mlp", arena=200, strategy=str(tmp_path / "mine.py"), formats="fixed3,fixed8,fixed16"
+    )
+    formats = []
+    for own in (True, False):
+        asked = replace(request, samples=120, own=own, results=tmp_path / str(own))
+        best = searched(asked, Interrupting(4))[0].found.best
+        formats.append({choice.format for choice in best.candidate})
+    assert formats == [{"fixed3"}, {"fixed8"}]
 
 
 def test_an_earlier_answer_that_no_longer_counts_is_said(tmp_path: Path) -> None:

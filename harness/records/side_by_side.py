@@ -176,7 +176,7 @@ def _at(record: RecordLike, keys: Sequence[str]) -> Any:
 
 
 def _outputs(pair: _Pair) -> Iterator[Row]:
-    """How many samples' outputs changed, and by how much at most."""
+    """How many samples' outputs changed, and by how much at most; and how many got another class."""
     before, now = pair.before, pair.now
     total = min(before["samples"], now["samples"])
     if pair.samples:
@@ -188,6 +188,7 @@ def _outputs(pair: _Pair) -> Iterator[Row]:
     if real_left is not None and real_right is not None and real_left.shape == real_right.shape:
         apart = np.abs(real_right - real_left).max(axis=1)
         count, most = int((apart > 0).sum()), f"{np.nanmax(apart):.4g}"
+        yield from _classes_changed(pair, real_left, real_right)
     elif texts[0] == texts[1] and now["format"] == before["format"]:
         count, most = sum(a != b for a, b in zip(left, right, strict=True)), _codes_apart(left, right)
     else:
@@ -197,6 +198,23 @@ def _outputs(pair: _Pair) -> Iterator[Row]:
     status = CHANGED if count else EQUAL
     yield Row("outputs changed", "", f"{count} of {total} samples", status=status)
     yield Row("largest output change", "", most if count else "0", status=status)
+
+
+def _classes_changed(pair: _Pair, left: np.ndarray, right: np.ndarray) -> Iterator[Row]:
+    """Nothing where a record does not say how many classes there are."""
+    tables = [_at(record, ("decisions", "confusion")) or () for record in (pair.before, pair.now)]
+    if not tables[0] or len(tables[0]) != len(tables[1]):
+        return
+    before, now = (_classes(outputs, len(tables[0])) for outputs in (left, right))
+    count = int((before != now).sum())
+    yield Row("decisions changed", "", f"{count} of {len(before)} samples", status=CHANGED if count else EQUAL)
+
+
+def _classes(outputs: np.ndarray, count: int) -> np.ndarray:
+    """As `tinyhil.references.classes` has them, of outputs (samples, elements) alone."""
+    if outputs.shape[1] > 1:
+        return outputs[:, :count].argmax(axis=1)
+    return np.rint(np.nan_to_num(outputs[:, 0])).astype(np.int64) if count > 2 else (outputs[:, 0] > 0).astype(np.int64)
 
 
 def _codes_apart(before: Sequence[str], now: Sequence[str]) -> str:

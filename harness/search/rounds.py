@@ -14,7 +14,7 @@ from tinyhil.harness.search.resource_limits import Meter, anchored, joined, leas
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.harness.search.uniform import ORDERS, smallest_of_each, uniform_instead
 from tinyhil.search.costs import Limits
-from tinyhil.search.search_loop import Budget, Found, search
+from tinyhil.search.search_loop import MOST_REPEATS, Budget, Found, search
 from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.slim import slimmed
 from tinyhil.search.space import Candidate
@@ -38,6 +38,7 @@ def search_once(task: Task, problem: SearchProblem, stem: str, bench: MakeBench 
 
     def on_trial(trial: Trial, best: Trial | None) -> None:
         nonlocal count
+        task.phases.own = best
         if is_foreseen(task, trial):
             task.phases.answered(trial)
         one_answer = request.pareto is None and request.minimize is None
@@ -49,7 +50,12 @@ def search_once(task: Task, problem: SearchProblem, stem: str, bench: MakeBench 
 
     budget = Budget(request.evaluations, task.phases.seconds_left(request.seconds), request.target)
     with task.phases.of(SEARCHING):
-        return search(task.strategy, problem, budget=budget, log=log, on_trial=on_trial)
+        found = search(task.strategy, problem, budget=budget, log=log, on_trial=on_trial)
+    if found.is_stalled:
+        task.say(
+            f"search: {task.strategy.name} was ended: it asked {MOST_REPEATS:,} times in a row what it had asked before"
+        )
+    return found
 
 
 def searched_on_device(
@@ -64,6 +70,10 @@ def searched_on_device(
         with task.phases.of(SCHEDULES):
             instead = _timed_for_refusal(task, meters, required)
         if instead:
+            task.say(
+                "search: the limit is near the least measured: this is the best that keeps it; the same command "
+                "again begins with what was measured, and may find a better one"
+            )
             return instead
         raise
 

@@ -371,7 +371,10 @@ def _left(task: Task) -> tuple[Task, Trial]:
     """What an interruption leaves, that of a few samples, too, and the task it is of; if that is nothing,
     KeyboardInterrupt, or Infeasible where the time is over."""
     is_over = task.phases.seconds_left(task.request.seconds) == 0.0
-    task, best = task.phases.left(task)
+    if task.request.own and task.phases.own is not None:
+        best: Trial | None = task.phases.own
+    else:
+        task, best = task.phases.left(task)
     if best is None and is_over:
         raise too_late(task)
     if best is None:
