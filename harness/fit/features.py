@@ -163,25 +163,34 @@ def code_features(program: Program, plan: Plan) -> Mapping[str, float]:
     items = list(carried_out(program, plan, program.body))
     every = [op for item in items for op in ops_of(item)]
     found: Counter[str] = Counter({IMAGE: 1, CALL: len(items)})
-    found.update(f"{KERNEL} {kind}" for _, kind in {(op.kernel, _code_kind(op)) for op in every})
-    if any(op.domain == SINGLE for op in every):
+    found.update(f"{KERNEL} {kind}" for _, kind in {(op.kernel, _code_kind(program, op)) for op in every})
+    if any(_computes_floats(program, op) for op in every):
         found[LIBRARY] = 1
     found.update(ROWS for op in every if op.kernel.rows)
-    found.update({f"{PACKED} {_code_kind(op)}" for op in every if op.scratch and "columns" in op.params})
+    found.update({f"{PACKED} {_code_kind(program, op)}" for op in every if op.scratch and "columns" in op.params})
     layers = [last_of(item) for item in items if macs_of(program, item, 1) is not None]
     found.update(f"{_layer(program, op)} layer" for op in layers)
     found.update(f"{kind} code" for kind, _ in {(_layer(program, op), op.kernel) for op in layers})
     return found
 
 
-def _code_kind(op: Op) -> str:
+def _computes_floats(program: Program, op: Op) -> bool:
+    """Not where it looks up what they would be."""
+    return op.domain == SINGLE and (op.kernel.arithmetic in IN_FLOATS or not _is_looked_up(program, op))
+
+
+def _is_looked_up(program: Program, op: Op) -> bool:
+    return op.kernel == LOOKUP.form or any(program.tensors[name].role == Role.TABLE for name in op.inputs)
+
+
+def _code_kind(program: Program, op: Op) -> str:
     if op.kernel.arithmetic in IN_FLOATS:
         return "function"
     if op.kernel.arithmetic in BY_MULTIPLIERS:
         return "rescaled"
     if op.kernel.arithmetic is Arithmetic.CHANNELS:
         return CHANNELS
-    return "float" if op.domain == SINGLE else "integer"
+    return "float" if _computes_floats(program, op) else "integer"
 
 
 def flash_constants(program: Program) -> int:
@@ -228,8 +237,7 @@ def _unmeasured(program: Program, name: str) -> str:
 def _width(program: Program, op: Op) -> str:
     """Of results; what is looked up is what its table holds, even if that stands for floats."""
     fmt = program.tensors[op.output].format
-    is_looked_up = op.kernel == LOOKUP.form or any(program.tensors[name].role == Role.TABLE for name in op.inputs)
-    if op.domain == SINGLE and not (is_looked_up and op.kernel.arithmetic not in IN_FLOATS):
+    if _computes_floats(program, op):
         return "float"
     if fmt.domain == CODED and fmt.grid is None:
         return "coded"
