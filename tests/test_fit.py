@@ -94,6 +94,21 @@ def test_floats_of_int8_and_code_for_them_take_what_was_measured() -> None:
             assert said.flash_bytes.low <= took["flash_bytes"] <= said.flash_bytes.high, said
 
 
+def test_what_is_looked_up_is_no_code_with_floats(tmp_path: Path) -> None:
+    """A Sigmoid of int8 codes is a table: two values of it differ in no library from two of a Relu."""
+    rng, found = np.random.default_rng(5), []
+    np.savez(tmp_path / "x.npz", x=rng.normal(size=(16, 8)))
+    for kind in ("Sigmoid", "Relu"):
+        network = simple(
+            [node("MatMul", "x w", "a"), node(kind, "a", "y")], {"x": (1, 8)}, {"w": rng.normal(size=(8, 2))}
+        )
+        (tmp_path / "m.onnx").write_bytes(network.SerializeToString())
+        (row,) = fits(str(tmp_path / "m.onnx"), ("uno",), "int8", inputs=tmp_path / "x.npz")
+        assert row.flash_bytes is not None
+        found.append(row.flash_bytes.value)
+    assert abs(found[0] - found[1]) < 1300  # a library of floats takes 1,408 B
+
+
 def test_a_board_whose_supply_is_unknown_is_said_to_be_slower(tmp_path: Path) -> None:
     """And is: its times are those of the clock that it has."""
     entry = "  ours:\n    title: Ours\n    chip: stm32h747\n    reset: by_probe\n    upload: stlink\n"
@@ -352,7 +367,9 @@ def test_the_page_shows_the_bands_of_the_table() -> None:
     for core, row in cores.items():
         low, high = (f"{100 * (share - 1):+.0f}" for share in row["cycles_band"])
         line = f"cycles of an? {core} \\| {row['images']} images of {row['networks']} networks \\| {re.escape(low)} to"
-        assert re.search(f"{line} {re.escape(high)} %", page), core
+        of_code = [f"{100 * (share - 1):+.0f}" for share in row["code_band"]]
+        code = f"its code \\| the same \\| {re.escape(of_code[0])} to {re.escape(of_code[1])} %"
+        assert re.search(f"{line} {re.escape(high)} % \\|\n\\| {code}", page), core
         costs = costs_of(core)
         assert costs is not None
         assert costs.cycles_of({"call": 1, "a layer that nobody has measured": 5}) is None
