@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import hil_command
@@ -114,6 +115,17 @@ def test_an_arena_that_counts_no_sample_is_as_large_beside_it(tmp_path: Path) ->
         for how in (("--assignment", "w.yaml"), ("--format", "fixed8", "--prefer", "ram"))
     ]
     assert cycles[1] < cycles[0] < 1.5 * cycles[1]
+
+
+def test_the_table_says_the_arena_that_the_limit_is_of(tmp_path: Path) -> None:
+    """Not with the sample, which lies in it on the board: 616 B stood there under a limit of 500."""
+    options = ("--board", "uno", "--model", "digits_cnn", "--formats", "fixed8", "--samples", 20, "--evaluations", 1)
+    limits = ("--arena", 500, "--latency-us", 100_000, "--prefer", "ram")
+    shown = hil_command.hil("search", *options, *limits, cwd=tmp_path).stdout
+    (arena,) = re.findall(r"^arena +(\d+) B of 500 B", shown, re.MULTILINE)
+    assert int(arena) <= 500
+    assert re.findall(r"│ the answer +│ +(\d+) │", shown) == [arena]
+    assert "error, alone" not in shown  # of one format alone there is none
 
 
 def test_the_least_ram_that_is_looked_for_is_what_a_refusal_names(tmp_path: Path) -> None:

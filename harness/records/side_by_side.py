@@ -23,6 +23,8 @@ RAM = {
     "arena_bytes": "arena",
 }
 EQUAL, BETTER, WORSE, CHANGED, APART = "equal", "better", "worse", "changed", "not comparable"
+OUTPUTS, LARGEST, DECISIONS = "outputs changed", "largest output change", "decisions changed"
+OF_BOTH = (OUTPUTS, LARGEST, DECISIONS)  # figures that neither record has alone
 BY_CHANCE = "measured: by when bytes arrived; stack at worst tells"
 
 
@@ -180,7 +182,7 @@ def _outputs(pair: _Pair) -> Iterator[Row]:
     before, now = pair.before, pair.now
     total = min(before["samples"], now["samples"])
     if pair.samples:
-        yield Row("outputs changed", "", "", status=APART, why=pair.samples)
+        yield Row(OUTPUTS, "", "", status=APART, why=pair.samples)
         return
     left, right = (record["raw"]["outputs"][:total] for record in (before, now))
     texts = [(record.get("output") or {}).get("format", "") for record in (before, now)]
@@ -193,21 +195,21 @@ def _outputs(pair: _Pair) -> Iterator[Row]:
         count, most = sum(a != b for a, b in zip(left, right, strict=True)), _codes_apart(left, right)
     else:
         why = f"outputs in {texts[0] or before['format']} and {texts[1] or now['format']}"
-        yield Row("outputs changed", "", "", status=APART, why=why)
+        yield Row(OUTPUTS, "", "", status=APART, why=why)
         return
     status = CHANGED if count else EQUAL
-    yield Row("outputs changed", "", f"{count} of {total} samples", status=status)
-    yield Row("largest output change", "", most if count else "0", status=status)
+    yield Row(OUTPUTS, "", f"{count} of {total} samples", status=status)
+    yield Row(LARGEST, "", most if count else "0", status=status)
 
 
 def _classes_changed(pair: _Pair, left: np.ndarray, right: np.ndarray) -> Iterator[Row]:
-    """Nothing where a record does not say how many classes there are."""
-    tables = [_at(record, ("decisions", "confusion")) or () for record in (pair.before, pair.now)]
-    if not tables[0] or len(tables[0]) != len(tables[1]):
-        return
-    before, now = (_classes(outputs, len(tables[0])) for outputs in (left, right))
-    count = int((before != now).sum())
-    yield Row("decisions changed", "", f"{count} of {len(before)} samples", status=CHANGED if count else EQUAL)
+    """Nothing where no record says how many classes there are (golden ones do not), or they say different numbers."""
+    tables = [_at(record, ("decisions", "confusion")) for record in (pair.before, pair.now)]
+    classes = {len(table) for table in tables if table}
+    if len(classes) == 1:
+        (most,) = classes
+        count = int((_classes(left, most) != _classes(right, most)).sum())
+        yield Row(DECISIONS, "", f"{count} of {len(left)} samples", status=CHANGED if count else EQUAL)
 
 
 def _classes(outputs: np.ndarray, count: int) -> np.ndarray:
@@ -224,6 +226,8 @@ def _codes_apart(before: Sequence[str], now: Sequence[str]) -> str:
 
 
 def _settings(pair: _Pair) -> Iterator[Row]:
+    yield _text("RAM of the board B", pair, partial(_at, keys=("memory", "limit_bytes")))
+    yield _text("flash of the board B", pair, partial(_at, keys=("flash_limit_bytes",)))
     yield _text("compiler", pair, _compiler)
     for name in ("tinyhil", "commit", "python", "command"):
         row = _text(name, pair, partial(_at, keys=("provenance", name)))

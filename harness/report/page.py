@@ -14,7 +14,7 @@ from tinyhil.harness.records.figures import title_of
 from tinyhil.harness.records.render import as_html
 from tinyhil.harness.records.render import shown as shown_rows
 from tinyhil.harness.records.schema import read_any, read_record
-from tinyhil.harness.records.side_by_side import changes
+from tinyhil.harness.records.side_by_side import OF_BOTH, changes
 from tinyhil.harness.report.html import escape, section
 from tinyhil.harness.report.overview import distinct_times, overview, when_of
 from tinyhil.harness.report.run_sections import run_article
@@ -23,7 +23,6 @@ from tinyhil.harness.report.sentence import against_sentence
 
 FOLDER = Path(__file__).parent
 POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"
-DIFFERS = ("outputs changed", "largest output change")  # which are of both records
 APART_SAYS = "What may not be compared says why."
 EXTRA = "a page of records needs the package vl-convert-python; type: pip install 'tinyhil[report]'"
 
@@ -92,7 +91,7 @@ def _against(record: Mapping[str, Any], other: Mapping[str, Any] | None, folder:
     items = "".join(f"<li>{escape(gate)}</li>" for gate in gates)
     said += f'<ul class="gates">{items}</ul>' if gates else ""
     rows = [
-        row for row in shown_rows(changes(other, record)) if row.why or row.what in DIFFERS or (row.before and row.now)
+        row for row in shown_rows(changes(other, record)) if row.why or row.what in OF_BOTH or (row.before and row.now)
     ]
     return section("Against", said + as_html(f"{title_of(other)} → {title_of(record)}", rows), APART_SAYS)
 

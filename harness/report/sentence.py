@@ -8,7 +8,7 @@ from typing import Any
 from tinyhil.harness.records.band import us_text
 from tinyhil.harness.records.figures import share_of
 from tinyhil.harness.records.search_schema import MIXTURE
-from tinyhil.harness.records.side_by_side import APART, CHANGED, EQUAL, changes
+from tinyhil.harness.records.side_by_side import APART, CHANGED, DECISIONS, EQUAL, OUTPUTS, changes
 from tinyhil.harness.records.verdict import DEGRADED, INVALID, ISSUES, RecordLike, verdict_of
 
 MEANINGS = {issue.code: issue.meaning for issue in ISSUES}
@@ -95,8 +95,8 @@ def against_sentence(record: RecordLike, other: RecordLike) -> str:
     """How the record stands to another one that somebody asked to hold it against."""
     said = []
     for row in changes(other, record):
-        if row.what == "outputs changed" and row.status == CHANGED:
-            said.append(f"outputs changed of {row.now}")
+        if row.what in (OUTPUTS, DECISIONS) and row.status == CHANGED:
+            said.append(f"{row.what.split()[0]} of {row.now} changed")
         what = FIGURES.get("median" if row.what.startswith("median ") and row.what != "median us" else row.what)
         if what is None or not (row.before and row.now):
             continue

@@ -68,13 +68,16 @@ def print_outcome(outcome: SearchOutcome | ParetoOutcome, console: Console) -> N
     table, r, best = Table(title=None), outcome.record, outcome.found.best
     alone = {row["tensor"]: row["errors"] for row in r["sensitivity"]["tensors"]}
     narrow, samples = outcome.space.formats[0], r["sensitivity"]["samples"]
-    for title in ("tensor", "kind", "elements", "format", f"error, alone in {narrow}, {samples} samples"):
+    errors = (
+        (f"error, alone in {narrow}, {samples} samples",) if any(narrow in known for known in alone.values()) else ()
+    )
+    for title in ("tensor", "kind", "elements", "format", *errors):
         table.add_column(title, justify="right" if title.startswith(("elements", "error")) else "left")
     for group, choice in zip(outcome.space.groups, best.candidate, strict=True):
         tied = f" (+ {len(group.members) - 1} tied)" if len(group.members) > 1 else ""
         error = alone.get(group.name, {}).get(narrow)
         cells = group.name + tied, group.role, str(group.elements), choice.described
-        table.add_row(*cells, "" if error is None else f"{100 * error:.2f} %")
+        table.add_row(*cells, *(["" if error is None else f"{100 * error:.2f} %"] if errors else []))
     console.print(table)
     in_all = sum(phase["seconds"] for phase in r["phases"])
     lines = {
@@ -111,8 +114,7 @@ def _print_front(outcome: ParetoOutcome, console: Console) -> None:
     for point in r["points"]:
         name = str(point["number"]) + (f" ({point['format']})" if point["format"] else "")
         for at, known in enumerate(point["boards"] or [None]):
-            needs = point | ({} if known is None else {**known, "ram_bytes": known["total_bytes"]})
-            cells = _numbers(needs)
+            cells = _numbers(point, known, at)
             own = [f"{point['disagreements']}", _percent(point["accuracy"])]
             which = () if not several or known is None else (known["board"],)
             table.add_row(name if at == 0 else "", *which, *cells, *(own if at == 0 else ("", "")))
@@ -122,9 +124,12 @@ def _print_front(outcome: ParetoOutcome, console: Console) -> None:
         console.print(f"point {point['number']:<8} {point['assignment_file']}", soft_wrap=True, markup=False)
 
 
-def _numbers(needs: Mapping[str, Any]) -> list[str]:
-    """Arena, RAM, latency and flash; of short latencies a decimal, by which they keep a limit or do not."""
-    numbers = [needs[field] for field in ("arena_bytes", "ram_bytes", "latency_us", "flash_bytes")]
+def _numbers(planned: Mapping[str, Any], measured: Mapping[str, Any] | None, at: int) -> list[str]:
+    """Arena as planned, without a sample that lies in it on a board, said once; RAM, latency and flash of the board
+    number `at`; of short latencies a decimal, by which they keep a limit or do not."""
+    needs = planned if measured is None else {**planned, **measured, "ram_bytes": measured["total_bytes"]}
+    arena = planned["arena_bytes"] if at == 0 else None
+    numbers = [arena, *(needs[field] for field in ("ram_bytes", "latency_us", "flash_bytes"))]
     return ["" if one is None else f"{one:,.{int(isinstance(one, float) and one < 1000)}f}" for one in numbers]
 
 
@@ -149,8 +154,7 @@ def _beside(r: dict[str, Any]) -> Any:
             continue
         name = shown_name(row)
         for at, known in enumerate(row.get("boards") or [None]):
-            needs = row if known is None else {**row, **known, "ram_bytes": known["total_bytes"]}
-            cells = _numbers(needs)
+            cells = _numbers(row, known, at)
             own = [f"{row['searched_disagreements']:,}", f"{row['disagreements']:,}", _percent(row["accuracy"])]
             own = own if at == 0 else [""] * len(own)
             which = () if not several else ("" if known is None else known["board"],)
