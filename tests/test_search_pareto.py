@@ -202,6 +202,10 @@ def test_what_was_measured_decides_on_a_board(tmp_path: Path) -> None:
     assert len(alone) > 1
     for ram, differ in alone:
         assert any(a <= ram and b <= differ for a, b in points), (ram, differ, points)
+    (path,) = (tmp_path / "results").rglob("pareto-*.json")
+    page = hil_command.hil("report", path, "--md", "-", cwd=tmp_path)  # boards are named there in another way
+    assert page.returncode == 0, page.stderr
+    assert page.stdout.count("Search: net on uno") == len(record["points"])
 
 
 def test_one_assignment_for_two_boards(tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def board_of(name: str, boards: Boards) -> BoardSpec:
 def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
     """Write the archive of a model; returns what it holds. DoesNotFit, once it is written, if it is too large for the
     board that it is for."""
+    require_place(wanted.out, wanted.kind)
     streamed = Streamed(wanted.states, wanted.steps, wanted.calibrate)
     by = method_of(wanted.assignment, wanted.calibrate_by)
     opened = open_model(wanted.model, say, streamed, by=by, endless=True)
@@ -209,18 +210,18 @@ def packed(kind: str, library: Library, about: list[str]) -> dict[str, str]:
     return files
 
 
-def write_package(path: Path, files: Mapping[str, str], header: str | None = None) -> None:
-    """A .zip of the files, in order and without dates, or of these the `header` alone if `path` ends in .h;
-    what is there already stays until it is whole.
-
-    ConfigError if the file can not be there.
-    """
-    alone = header is not None and path.suffix == ".h"
-    if path.suffix != ".zip" and not alone:
+def require_place(path: Path, kind: str) -> None:
+    """ConfigError if the file that a package of this kind is can not be there."""
+    if path.suffix != ".zip" and not (kind == HEADER and path.suffix == ".h"):
         raise ConfigError(f"--out {path}: the library is one .zip file; name it {path.name}.zip")
     if not path.parent.is_dir():
         raise ConfigError(f"--out {path}: there is no folder {path.parent}")
-    if header is not None and alone:
+
+
+def write_package(path: Path, files: Mapping[str, str], header: str | None = None) -> None:
+    """A .zip of the files, in order, or of these the `header` alone if `path` ends in .h;
+    what is there already stays until it is whole."""
+    if header is not None and path.suffix == ".h":
         write_bytes(path, files[header].encode())
         return
     content = io.BytesIO()

@@ -19,7 +19,8 @@ def shown_name(row: Mapping[str, Any]) -> str:
 
 def search_title(record: Mapping[str, Any], source: str = "") -> str:
     """Model, boards, limits and strategy: which of several searches it is."""
-    where = ", ".join(board["board"] for board in record.get("boards") or ())
+    names = [board["board"] for board in record.get("boards") or ()] or record.get("planned_for") or ()
+    where = ", ".join(names)
     limits = [
         f"{record[field]:,.15g} {unit}"
         for field, unit in (
@@ -110,7 +111,8 @@ class OnBoard(Part):
 
 
 class Searched(Part):
-    """What records of an answer and of a front share."""
+    """What records of an answer and of a front share. `boards`: what they said; `planned_for`: the boards asked for,
+    measured or not."""
 
     strategy: Word
     evaluations: Amount
@@ -130,6 +132,7 @@ class Searched(Part):
     weights: list[Text] = Field(default_factory=list)  # formats for weights alone
     seed: Whole | None = None
     boards: list[OnBoard] = Field(default_factory=list)
+    planned_for: list[Word] = Field(default_factory=list)
     ram_limit_bytes: Count | None = None
     arena_limit_bytes: Count | None = None
     latency_limit_us: Amount | None = None

@@ -367,7 +367,7 @@ def _record(
         "first_answer": task.phases.first_answer,
         "tried": as_tried(sweep.tried, sweep.meters[0].costs(Limits()) if sweep.meters else None),
         "search": {"samples": len(examples), "float_accuracy": examples.float_accuracy},
-        "boards": [side.board.name for side in task.sides if side.board is not None],
+        "boards": [{"board": side.board.name} for side in task.sides if side.board is not None],
         "model": task.request.model,
         "command": task.command,
         "formats": list(task.problem.space.formats),
