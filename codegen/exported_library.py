@@ -7,7 +7,9 @@ arrive.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -43,6 +45,7 @@ class Library:
     arena: str = STATIC
     class_names: tuple[str, ...] = ()
     argmax: bool = False  # the model ends in ArgMax: its one output is the class
+    above: float = 0.0  # of one output that is no class: from where on it says yes
     parts: tuple[Part, ...] = ()  # several inputs in one record
     results: tuple[Part, ...] = ()  # several outputs; the first names the class
     board: str = ""  # for which it is arranged, with its core; empty: for any
@@ -120,6 +123,12 @@ def real_scale(fmt: Format) -> str:
 def zero_of(fmt: Format) -> int:
     """The zero point of a format; 0 without one."""
     return 0 if fmt.grid is None else fmt.grid[1]
+
+
+def code_of(fmt: Format, real: float) -> int:
+    """The largest code of integers that stands for no more than `real`."""
+    assert fmt.grid is not None
+    return zero_of(fmt) + math.floor(Fraction(real) / Fraction(float(np.float32(fmt.grid[0]))))
 
 
 def real_of(fmt: Format, element: str) -> str:

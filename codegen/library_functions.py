@@ -15,11 +15,11 @@ from tinyhil.codegen.exported_library import (
     arena_parameter,
     arguments_of,
     c_string,
+    code_of,
     codes_pointer,
     own_arena,
     parameters_of,
     real_of,
-    zero_of,
 )
 from tinyhil.codegen.kernel_calls import operand_of
 from tinyhil.language.program import Body, Role, walk
@@ -145,7 +145,9 @@ def _outcome(library: Library, names: Mapping[str, str]) -> list[str]:
         chosen += ["    return static_cast<int>(value < 0 ? value - 0.5f : value + 0.5f);"]
     else:
         chosen = [
-            f"    return result[0] > {zero_of(fmt)};" if by_code else f"    return {real_of(fmt, 'result[0]')} > 0;"
+            f"    return result[0] > {code_of(fmt, library.above)};"
+            if by_code
+            else f"    return {real_of(fmt, 'result[0]')} > {library.above:g};"
         ]
     head = ["    (void)input;", *([] if library.arena == STATIC else ["    (void)hil_arena;"])]
     head += [*lines, *input_line, f"    const auto result = {result};"]

@@ -86,7 +86,9 @@ def _prototypes(library: Library) -> list[str]:
         else "/* One inference on real numbers. Returns the class, which is the output"
     ]
     lines[0] += "." if library.argmax else ""
-    lines += [] if library.argmax else ["   whether it is above zero."]
+    lines += (
+        [] if library.argmax else [f"   whether it is above {'zero' if library.above == 0 else f'{library.above:g}'}."]
+    )
     lines[-1] += (
         f" {given[0].upper()}{given[1:]}a run needs {up}_RUN_BYTES of them. */" if library.arena == CALLER else " */"
     )

@@ -278,8 +278,7 @@ def _in_one_line() -> Iterator[None]:
     try:
         yield
     except HilError as error:
-        said = in_python(str(error)).replace("boards_file=", "hil_boards_file in pyproject.toml = ")
-        raise pytest.fail.Exception(f"{said} (exit code {error.exit_code})", pytrace=False) from None
+        raise pytest.fail.Exception(f"{in_python(str(error))} (exit code {error.exit_code})", pytrace=False) from None
 
 
 class ResultsFile:
@@ -310,6 +309,7 @@ def as_json(results: list[dict[str, Any]]) -> str:
 
 def as_summary(results: list[dict[str, Any]]) -> str:
     """A line per test and board, for $GITHUB_STEP_SUMMARY, and what differs from golden records."""
+    from tinyhil.harness.records.bench_stats import ticks_text
     from tinyhil.quoting import markdown
 
     titles = ("test", "board", "model", "format", "verdict", "accuracy", "median", "RAM", "flash", "outcome")
@@ -321,7 +321,7 @@ def as_summary(results: list[dict[str, Any]]) -> str:
         size = ["" if one is None else f"{one:,} B" for one in (ram, result["flash_bytes"])]
         if result["ram_at_worst_bytes"] is not None:  # which a gate holds
             size[0] += f" (at worst {result['ram_at_worst_bytes']:,} B)"
-        median = f"{result['median']:,.0f} {result['unit']}"
+        median = f"{ticks_text(result['median'])} {result['unit']}"
         names = (result["test"], result["board"], result["model"], result["format"], result["verdict"] or "")
         lines.append("| " + " | ".join(map(markdown, (*names, accuracy, median, *size, result["outcome"]))) + " |")
         notes += [f"- {markdown(result['test'])}: {markdown(difference)}" for difference in result["differences"]]

@@ -116,6 +116,7 @@ def test_ranges_that_cost_accuracy_or_time_are_no_improvement(record: dict[str, 
         doubtful = copy.deepcopy(record)
         for change in (put("raw.inputs_crc32.0", "0"), put("format", format_), plus("input_saturations", 10**6)):
             change(doubtful)
+        put("input_beyond", 10**6)(doubtful)
         (verdict,) = [one for one in compare(figures(record), figures(doubtful)) if one.what == "verdict"]
         assert (verdict.text, verdict.fails, verdict.better) == ("degraded now: inputs-clipped", True, False)
 

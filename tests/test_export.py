@@ -140,6 +140,29 @@ def test_columns_of_their_own_scale_are_mapped_by_the_library(format_: str, tmp_
     check_codes(compiled, x, tmp_path)
 
 
+@pytest.mark.parametrize("format_", ["fixed8", "fixed3", "fixed16", "int8", "float32", "posit8es1", "fp8e4m3"])
+@pytest.mark.parametrize("last", ["Sigmoid", "HardSigmoid", "Identity"])
+def test_one_probability_says_yes_above_a_half(last: str, format_: str, tmp_path: Path) -> None:
+    """A Sigmoid's lies above zero whatever it says; a score says yes there."""
+    nodes = [node("MatMul", "x w", "s"), node(last, "s", "p"), node("Reshape", "p shape", "y")]
+    constants = {"w": np.array([[1.0], [0.5]], np.float32), "shape": np.array([1], np.int64)}
+    load(simple(nodes, {"x": (1, 2)}, constants), tmp_path)
+    opened = open_model(str(tmp_path / "m.onnx"))
+    x = np.random.default_rng(3).normal(size=(40, 1, 2)).astype(np.float32) * 3
+    x[0] = 0.0  # a half, or zero: no
+    ranges = calibrate(opened.model.graph, x, {"name": "test"})
+    compiled = compile_model(opened.model, Assignment(format_), ranges, (), ())
+    made = library_of(compiled, "m", None, "static", ())
+    library = OnHost(Exported(compiled, made, packed("cmake", made, [])), tmp_path)
+    graph, codes = opened.model.graph, quantize_inputs(compiled.program, x)[0]
+    reals = dequantize_outputs(compiled.program, run_reference(compiled.program, codes).outputs)
+    expected = reals[:, 0] > (0.5 if last != "Identity" else 0.0)
+    assert 0 < expected.sum() < 40
+    assert classes_of(graph, reals).tolist() == expected.tolist()
+    assert [library.run(one)[0] for one in codes] == expected.tolist()
+    assert [library.predict(one)[0] for one in x] == expected.tolist()
+
+
 def test_an_input_of_whole_numbers_is_cut_by_the_library(tmp_path: Path) -> None:
     """As the file's cast does; what is beyond the format saturates."""
     nodes = [node("Cast", "x", "i", to=7), node("Gather", "w i", "y")]

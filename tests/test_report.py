@@ -22,6 +22,7 @@ from tinyhil.harness.records import exports
 from tinyhil.harness.records.figures import CANDIDATES
 from tinyhil.harness.records.schema import read_any
 from tinyhil.harness.records.search_schema import MIXTURE
+from tinyhil.harness.records.terminal import rows
 from tinyhil.harness.records.verdict import ISSUES, verdict_of
 from tinyhil.harness.report.html import escape
 from tinyhil.harness.report.page import make_page
@@ -322,8 +323,8 @@ FAULTS: dict[str, dict[str, Any]] = {
     "float-disagrees": {
         "degraded": [{"tensor": "h", "node": "mix", "format": "fixed8", "error": 2, "allowed": 1, "elements": 1}]
     },
-    "accuracy-collapsed": {"accuracy": 0.5, "float_accuracy": 0.9},
-    "inputs-clipped": {"input_saturations": 30},
+    "accuracy-collapsed": {"accuracy": 0.9, "float_accuracy": 0.95},  # 5 points are lost, and 0.95 - 0.05 < 0.9
+    "inputs-clipped": {"input_saturations": 30, "input_beyond": 30},
     "flaky": {"flaky": True},
     "wire-damaged": {"link": {"damaged_frames": 1}},
     "heap-used": {"memory": {"heap_bytes": 8}},
@@ -342,6 +343,13 @@ def test_verdicts(code: str, records: list[Path]) -> None:
     assert code in {issue["code"] for issue in found["issues"]}
     assert found["verdict"] in (severity[code], "invalid")
     assert f"`{code}` | {severity[code]}" in (ROOT / "docs" / "results.md").read_text()
+
+
+def test_what_is_clipped_on_purpose_is_no_fault(records: list[Path]) -> None:
+    """An assignment's `offsets` clip inputs within the range that was calibrated."""
+    record = json.loads(records[0].read_text()) | {"input_saturations": 30, "input_beyond": 0}
+    assert verdict_of(record)["verdict"] == "valid"
+    assert dict(rows(record))["disagreements"].endswith("none beyond the calibrated range: `offsets` narrow it")
 
 
 @pytest.mark.slow
@@ -463,7 +471,13 @@ def test_of_a_folder_the_newest_runs_are_shown(records: list[Path], tmp_path: Pa
     assert done.returncode == 0, done.stderr
     shown = done.stdout.replace(",", "").replace("\N{NO-BREAK SPACE}", "")
     assert [number in shown for number in ("1111", "2222", "3333", "5555", "6666")] == [False, True, True, False, False]
-    assert "results: left out: 1 profile and 1 bench; name their files" in done.stderr
+    assert "results: left out: 1 profile and 1 bench and 1 older run; name their files" in done.stderr
+    saving = json.loads(later.with_stem("20261111T000000Z-0").read_text()) | {"flash_bytes": 7777}
+    saving["provenance"]["command"] += " --prefer ram"
+    later.with_stem("20261112T000000Z-0").write_text(json.dumps(saving))  # another plan is no older run
+    done = hil("report", "results", "--md", "-", cwd=tmp_path)
+    assert "7,777" in done.stdout
+    assert "2,222" in done.stdout
     tried = tmp_path / "results" / "search" / "net" / CANDIDATES
     tried.mkdir(parents=True)
     (tried / "later.json").write_text(json.dumps({**record, "board": "due", "flash_bytes": 4444}))
@@ -472,7 +486,7 @@ def test_of_a_folder_the_newest_runs_are_shown(records: list[Path], tmp_path: Pa
     (tmp_path / "results" / "search" / "s.json").write_text((tmp_path / "results" / "s.json").read_text())
     again = hil("report", "results", "--md", "-", cwd=tmp_path)
     assert again.stdout == done.stdout
-    assert "left out: 1 search and 1 record of other firmware and 1 profile and 1 bench" in again.stderr
+    assert "left out: 1 search and 1 record of other firmware and 1 profile and 1 bench and 1 older" in again.stderr
     (tmp_path / "empty").mkdir()
     refused = hil("report", "empty", cwd=tmp_path)
     assert (refused.returncode, refused.stderr.strip()) == (2, "hil: empty: no records below")

@@ -177,6 +177,13 @@ def test_going_on_keeps_the_better_answer(board: str | None, ram: int, tmp_path:
         assert again.record[figure] == best.record[figure]
 
 
+def test_what_no_time_was_left_for_is_said(tmp_path: Path) -> None:
+    request = SearchRequest("digits_mlp", arena=1500, samples=60, seconds=1e-6, results=tmp_path)
+    said = searched(request, Interrupting())[1]
+    assert "no time was left for int8 for all tensors: raise --seconds" in said
+    assert "no time was left" not in searched(replace(request, seconds=None, evaluations=4), Interrupting())[1]
+
+
 def test_the_strategys_own_answer_stays_its_own(tmp_path: Path) -> None:
     """Ctrl-C after the three formats judged beside it and one trial of a strategy that begins with the worst."""
     text = TUTORIAL.replace("for name in reversed(problem.space.formats):", "for name in problem.space.formats:")

@@ -115,6 +115,14 @@ def test_forward_equals_onnxruntime_and_gradients_finite_differences(name: str) 
         assert slope == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=0.05, abs=1e-3)
 
 
+@pytest.mark.parametrize(("last", "outputs", "seen"), [("Sigmoid", 1, "s"), ("Sigmoid", 2, "y"), ("Softmax", 2, "s")])
+def test_a_loss_looks_before_what_makes_probabilities(last: str, outputs: int, seen: str, tmp_path: Path) -> None:
+    """One probability says yes above a half, where the score before it is above zero."""
+    nodes = [node("MatMul", "x w", "s"), node(last, "s", "y")]
+    weights = {"w": np.random.default_rng(0).normal(size=(3, outputs)).astype(np.float32)}
+    assert network(load(simple(nodes, {"x": (1, 3)}, weights), tmp_path)).scores == seen
+
+
 @pytest.mark.parametrize("fmt", FAMILIES)
 def test_the_network_computes_what_the_integers_do(fmt: str) -> None:
     graph, x = graph_of("digits_cnn"), DIGITS.x_test[:24]

@@ -68,7 +68,8 @@ def measured() -> list[str]:
     lines = [
         f"Accuracy: all test samples. {line('zoo')} Boards (emulated): 16 random samples (real ones take other times), "
         f"{exact};",
-        f"{clocks()}\nRAM is static + measured stack of the whole firmware; -: does not fit.",
+        f"{clocks()}\nRAM is static + measured stack of the whole firmware, planned `balanced`, "
+        "the arena with `--prefer ram`; -: does not fit.",
         "",
         "| Model | Width | Accuracy % | Arena B (MinUn) | Uno: ms, RAM B, flash B | Due | H747 |",
         "|---|---|---|---|---|---|---|",

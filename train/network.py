@@ -15,6 +15,7 @@ from tinyhil.errors import ModelError
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.graph import Graph, Node
 from tinyhil.ops import OPERATOR_BY_NAME
+from tinyhil.references.classes import PROBABILITIES
 from tinyhil.references.evaluate import replay
 from tinyhil.train.flow import Flowing, NoGradient
 from tinyhil.train.quantizers import Quantizers
@@ -35,8 +36,8 @@ class Holder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """`weights`: the constants that training moves, by name. `scores`: the value that a loss looks at, before a Softmax
-    if the output is one."""
+    """`weights`: the constants that training moves, by name. `scores`: what a loss looks at, before a Softmax, or a
+    Sigmoid of one output, if the output is one."""
 
     graph: Graph
     weights: Mapping[str, Tensor]
@@ -104,7 +105,8 @@ def network(graph: Graph) -> Network:
         raise ModelError(f"model '{graph.name}' has no weights to train")
     scores = _behind_views(graph, graph.outputs[0])
     maker = next((node for node in graph.nodes if scores in node.outputs), None)
-    if maker is not None and maker.op == "Softmax":
+    is_one = int(np.prod(graph.shapes[graph.outputs[0]])) == 1
+    if maker is not None and (maker.op == "Softmax" or (is_one and maker.op in PROBABILITIES)):
         return Network(graph, weights, maker.inputs[0])
     return Network(graph, weights, scores)
 

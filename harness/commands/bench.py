@@ -11,6 +11,7 @@ import click
 from tinyhil import errors
 from tinyhil.harness.commands import common, option
 from tinyhil.harness.commands.common import end_with, read_boards, say
+from tinyhil.harness.records.bench_stats import ticks_text
 
 if TYPE_CHECKING:
     from tinyhil.harness.records.compare import Difference
@@ -83,7 +84,7 @@ def _table(record: dict[str, Any]) -> str:
         lines.append(_row(str(number), boot))
     lines.append(_row("all", latency))
     us = latency["median_us"]
-    time = f"{latency['median']:,.0f} {latency['unit']}" if us is None else f"{us / 1000:,.3f} ms"
+    time = f"{ticks_text(latency['median'])} {latency['unit']}" if us is None else f"{us / 1000:,.3f} ms"
     lines.append(f"median   {time}; 95 % over resets: {low:,.0f} to {high:,.0f}")
     lines += [f"verdict  {text}" for text in issue_texts(record)]
     return "\n".join(lines)

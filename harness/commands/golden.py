@@ -20,6 +20,7 @@ from tinyhil.harness.commands.common import (
     say,
     stream_options,
 )
+from tinyhil.harness.records.bench_stats import ticks_text
 
 FOLDER_OPTION = option.path(
     "--golden",
@@ -138,7 +139,7 @@ def update(
             click.echo(f"hil: gate failed: {path}: {found.differences[0]}", err=True)
             sys.exit(errors.EXIT_GATE)
         latency = record["latency"]
-        click.echo(f"{path}: {record['samples']} samples, median {latency['median']:,.0f} {latency['unit']}")
+        click.echo(f"{path}: {record['samples']} samples, median {ticks_text(latency['median'])} {latency['unit']}")
         for line in issue_texts(record):
             click.echo(f"  {line}")
     if too_large:

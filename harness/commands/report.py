@@ -35,7 +35,7 @@ def report(
     overlay: Path | None,
 ) -> None:
     """Show records as one page that needs no network: of runs, profiles, benches and searches. Of a folder: the newest
-    run of each model, board and format.
+    run of each model, board, format and plan (--prefer).
 
     Nothing is compared unless --against names a record. Cycles per operation are in the records of `hil profile`.
     """

@@ -21,6 +21,7 @@ from tinyhil.harness.engines.port import Port
 from tinyhil.harness.job.inputs import Inputs
 from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.record import SCHEMA_VERSION, built, emulator_of, here, where
+from tinyhil.harness.records.bench_stats import ticks_text
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.references.classes import classes_of
 from tinyhil.references.evaluate import evaluate, shape_inputs
@@ -190,7 +191,7 @@ def _float(record: Mapping[str, Any]) -> str:
 
 def _latency(latency: Mapping[str, Any]) -> str:
     us = latency["median_us"]
-    text = f"median {latency['median']:,.0f} {latency['unit']}"
+    text = f"median {ticks_text(latency['median'])} {latency['unit']}"
     if us is not None:
         from tinyhil.harness.records.band import band, time_text
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tinyhil import errors
+from tinyhil.harness.records.bench_stats import ticks_text
 from tinyhil.harness.settings.progress import TO_PARENT, Progress, read_line
 from tinyhil.notice import Say
 from tinyhil.processes import Started
@@ -172,7 +173,7 @@ def _cells(record: Mapping[str, Any] | None) -> tuple[str, ...]:
         record["provenance"]["port"] or ("emulated" if record["emulator"] else "here"),
         f"{'yes' if record['bit_exact'] else 'NO'}: {record['equal_samples']} of {record['samples']}",
         accuracy,
-        f"{latency['median']:,.0f} {latency['unit']}",
+        f"{ticks_text(latency['median'])} {latency['unit']}",
         f"{ram} B",
         f"{record['flash_bytes']} B",
         f"{sum(record['wall_seconds'].values()):.1f}",

@@ -10,6 +10,7 @@ import json
 import platform
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 
 from tinyhil import files
 from tinyhil.agreement import Agreement
+from tinyhil.errors import ModelError
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.boards.fidelity import fidelity_of
 from tinyhil.harness.boards.locate import Place
@@ -78,6 +80,7 @@ def make_record(outcome: Outcome, detailed: bool = True) -> dict[str, Any]:
         "degraded": [asdict(finding) for finding in outcome.agreement.findings],
         "saturations": int(outcome.saturations.sum()),
         "input_saturations": outcome.input_saturations,
+        "input_beyond": _beyond(outcome),
         "input_elements": int(outcome.integers.shape[1]),
         "latency": _latency(outcome),
         "accelerator": accelerator_of(outcome.board, outcome.compiled.program),
@@ -169,6 +172,18 @@ def _reserve(folder: Path, stem: str) -> Path:
 def _largest_error(outcome: Outcome) -> float:
     real = dequantize_outputs(outcome.compiled.program, outcome.outputs)
     return float(np.abs(real - outcome.float_outputs).max())
+
+
+def _beyond(outcome: Outcome) -> int | None:
+    """Elements of the inputs beyond the range that was calibrated; None where they have a range each, or none."""
+    graph = outcome.compiled.model.graph
+    if len(graph.inputs) != 1 or graph.parts or outcome.compiled.program.columns is not None:
+        return None
+    with suppress(ModelError):
+        low, high = outcome.ranges.ends(graph.inputs[0])
+        x = np.asarray(outcome.inputs.x)
+        return int(((x < low) | (x > high)).sum())
+    return None
 
 
 def emulator_of(board: BoardSpec, request: Request) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from tinyhil.harness.job.job import (
 from tinyhil.harness.measure.record import formats_of
 from tinyhil.harness.offline.export_room import little_room
 from tinyhil.harness.offline.export_sizes import compilers_for, state_sizes
+from tinyhil.harness.records.bench_stats import ticks_text
 from tinyhil.harness.records.figures import at_worst
 from tinyhil.harness.records.schema import Run, read_record
 from tinyhil.harness.records.verdict import invalid_because
@@ -46,7 +47,7 @@ from tinyhil.notice import Say
 from tinyhil.passes.laid import laid_out
 from tinyhil.preference import PREFERENCES
 from tinyhil.quoting import markdown
-from tinyhil.references.classes import deciding, ends_in_argmax
+from tinyhil.references.classes import deciding, ends_in_argmax, threshold
 
 MAX_PREFIX = 48
 SKETCHES = (ARDUINO, PLATFORMIO)  # packages whose example stands on Arduino's core
@@ -184,6 +185,7 @@ def library_of(compiled: Compiled, model: str, name: str | None, arena: str, cla
         arena=arena,
         class_names=class_names,
         argmax=ends_in_argmax(graph),
+        above=threshold(graph),
         parts=graph.parts,
         results=graph.results,
         stream=compiled.model.stream,
@@ -281,7 +283,7 @@ def measured(record: Mapping[str, Any], compiled: Compiled, path: Path) -> list[
             f"{record['samples']} of {record['data']['name']} ({record['data']['source']}), every output bit-exact",
         ),
         ("accuracy", _percent(record["accuracy"], record["float_accuracy"])),
-        ("latency", f"median {latency['median']:,.0f} {latency['unit']}, max {latency['max']:,.0f}"),
+        ("latency", f"median {ticks_text(latency['median'])} {latency['unit']}, max {latency['max']:,.0f}"),
         (
             "RAM of the whole firmware",
             f"{_bytes(memory['total_bytes'])}, of it stack at its peak {_bytes(memory['stack_bytes'])}{_worst(memory)}",

@@ -15,6 +15,7 @@ R = TypeVar("R")
 FOLDER = "tinyhil-"  # what temporary folders of models begin with
 ARGUMENTS = {"format": "formats", "inputs": "x"}
 WORDS = (
+    (r"--boards-file FILE", "hil_boards_file in pyproject.toml"),
     (rf"\S*/{FOLDER}[^\s:]*/samples\.npz", "x"),
     (rf"\S*/{FOLDER}[^\s:]*/([^\s/:]+)", r"\1"),
     (r"give --calibrate \S+?\.npz", "call .calibrate(x)"),

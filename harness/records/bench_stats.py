@@ -99,6 +99,11 @@ def compare_times(before: Times, now: Times, history: Sequence[float] = ()) -> V
     return Verdict(change, limit, (low, high), text)
 
 
+def ticks_text(ticks: float) -> str:
+    """A median of an even number of samples may lie between two."""
+    return f"{ticks:,.0f}" if float(ticks).is_integer() else f"{ticks:,.1f}"
+
+
 def spread(medians: Sequence[float]) -> float:
     """Median absolute deviation of the last ten; 0 for fewer than three."""
     recent = list(medians)[-HISTORY:]

@@ -7,19 +7,28 @@ Emulators give integers, so outputs, cycles and bytes must be equal. Times of ph
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tinyhil.errors import DataError
 from tinyhil.files import read_json
-from tinyhil.harness.records.bench_stats import Times, compare_times
-from tinyhil.harness.records.figures import INPUT_MOVED, SIZES, Figures, figures, input_moved, is_candidate
+from tinyhil.harness.records.bench_stats import Times, compare_times, ticks_text
+from tinyhil.harness.records.figures import (
+    INPUT_MOVED,
+    SIZES,
+    Figures,
+    figures,
+    input_moved,
+    is_candidate,
+    planned_with,
+)
 from tinyhil.harness.records.schema import read_record, required
 from tinyhil.harness.records.side_by_side import Row, changes
 
+Key = TypeVar("Key")
 STACK_SLACK_BYTES = 64  # a question repeated on a busy host nests one interrupt more, on AVR with all its registers
 SHOWN = 3  # samples that a line names
 
@@ -28,6 +37,7 @@ ONE_OF = {
     "records of other firmware": "record of other firmware",
     "profiles": "profile",
     "benches": "bench",
+    "older runs": "older run",
 }
 
 Keys = Collection[tuple[str, ...]]  # boards, models and formats
@@ -144,7 +154,7 @@ def _costs(before: Figures, now: Figures, common: int, history: Sequence[float])
             found += _ticks("instructions", before.instructions[:common], now.instructions[:common])
     elif _same_samples(before, now) and before.unit == now.unit and before.median_ticks != now.median_ticks:
         change = now.median_ticks / before.median_ticks - 1 if before.median_ticks else 0.0
-        text = f"median {before.median_ticks:,.0f} -> {now.median_ticks:,.0f} ({100 * change:+.2f} %)"
+        text = f"median {ticks_text(before.median_ticks)} -> {ticks_text(now.median_ticks)} ({100 * change:+.2f} %)"
         found.append(Difference(now.unit, text, better=now.median_ticks < before.median_ticks))
     return found
 
@@ -232,21 +242,27 @@ def key_of(record: Mapping[str, Any]) -> tuple[str, str, str]:
 def newest(folder: Path) -> dict[tuple[str, str, str], Path]:
     """The newest record of each board, model and format (or file of formats) under `folder`: a bench or a profile,
     which are of few samples, only where nothing else is; of candidates of a search none. DataError without a record."""
-    found: dict[str, dict[tuple[str, str, str], Path]] = {"profile": {}, "boots": {}, "": {}}  # the last: runs
+    return {key: paths[-1] for key, paths in _by_age(folder, key_of).items()}
+
+
+def _by_age(folder: Path, key_of: Callable[[Mapping[str, Any]], Key]) -> dict[Key, list[Path]]:
+    """The records of each key under `folder`, the newest last, of the kind that counts as `newest` has it."""
+    found: dict[str, dict[Key, list[Path]]] = {"profile": {}, "boots": {}, "": {}}  # the last: runs
     for path in sorted(folder.rglob("*.json"), key=lambda path: path.name):
         if is_candidate(path, folder):
             continue
         with suppress(DataError):
             record = read_record(path)
-            found[next((key for key in ("profile", "boots") if key in record), "")][key_of(record)] = path
+            kind = next((key for key in ("profile", "boots") if key in record), "")
+            found[kind].setdefault(key_of(record), []).append(path)
     if not any(found.values()):
         raise DataError(f"{folder}: no records below")
     return found["profile"] | found["boots"] | found[""]
 
 
 def shown_of(folder: Path) -> tuple[tuple[Path, ...], str]:
-    """What a page of a folder is of: the newest runs or, where there is none, its searches; and what is left out, empty
-    if nothing. DataError without either."""
+    """What a page of a folder is of: the newest runs of each board, model, format and plan or, where there is none, its
+    searches; and what is left out, empty if nothing. DataError without either."""
     kinds: dict[str, list[Path]] = {"searches": [], "records of other firmware": [], "profiles": [], "benches": []}
     known = set[str]()  # searches: a sweep has each in its cell, too
     for path in sorted(folder.rglob("*.json")):
@@ -264,12 +280,15 @@ def shown_of(folder: Path) -> tuple[tuple[Path, ...], str]:
             kinds["profiles" if "profile" in data else "benches"].append(path)
     searches = kinds["searches"]
     try:
-        runs = tuple(newest(folder).values())
+        by_age = _by_age(folder, lambda record: (*key_of(record), planned_with(record)))
     except DataError as error:
         if not searches:
             raise DataError(f"{error}{' but those of other firmware' if any(kinds.values()) else ''}") from None
-        runs = ()
-    few = ("profiles", "benches")
+        by_age = {}
+    runs = tuple(paths[-1] for paths in by_age.values())
+    counted = {*kinds["profiles"], *kinds["benches"]}
+    kinds["older runs"] = [path for paths in by_age.values() for path in paths[:-1] if path not in counted]
+    few = ("profiles", "benches", "older runs")
     kinds |= {kind: [path for path in kinds[kind] if path not in runs] for kind in few}
     left = {kind: paths for kind, paths in kinds.items() if paths and (runs or paths is not searches)}
     said = " and ".join(f"{len(paths)} {kind if len(paths) > 1 else ONE_OF[kind]}" for kind, paths in left.items())

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tinyhil.errors import DataError
+from tinyhil.harness.records.bench_stats import ticks_text
 from tinyhil.harness.records.figures import at_worst, formats_by, planned_with, share_of, title_of
 from tinyhil.harness.records.search_schema import search_title
 from tinyhil.harness.records.verdict import RecordLike, verdict_of
@@ -140,7 +141,7 @@ def figures_of(record: RecordLike) -> list[str]:
         f"{'?' if equal is None else equal} of {record['samples']}",
         "" if record.get("disagreements") is None else f"{record['disagreements']:,}",
         "" if record["accuracy"] is None else share_of(record["accuracy"], record["samples"], 2),
-        f"{latency['median']:,.0f} {latency['unit']}",
+        f"{ticks_text(latency['median'])} {latency['unit']}",
         f"{memory['static_bytes']:,} B static" if ram is None else f"{ram:,} B{more}",
         f"{record['flash_bytes']:,} B",
     ]

@@ -219,11 +219,14 @@ class Shown(Part):
 
 
 class Decisions(Part):
-    """Confusion matrix and the samples decided worst; names of classes by number, as far as the model has any."""
+    """Confusion matrix and the samples decided worst; names of classes by number, as far as the model has any.
+    `elements` of the output name the class; `above`: what one alone must exceed, None where it is the class itself."""
 
     confusion: list[list[Count]] | None
     worst: list[Shown]
     names: list[Text] = Field(default=[], max_length=100)
+    elements: Count | None = None  # not said by earlier versions
+    above: Real | None = None
 
     @model_validator(mode="after")
     def _a_square(self) -> Decisions:
@@ -312,6 +315,7 @@ class Record(Part):
     largest_output_error: Amount | None = None
     saturations: Count | None = None
     input_saturations: Count | None = None
+    input_beyond: Count | None = None
     input_elements: Count | None = None
     float_check: FloatCheck | None = None
     degraded: list[Degraded] = Field(default_factory=list)

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.harness.records.bench_stats import ticks_spread
+from tinyhil.harness.records.bench_stats import ticks_spread, ticks_text
 from tinyhil.harness.records.figures import INPUT_MOVED, at_worst, has_input, input_moved
 from tinyhil.harness.records.reals import real_outputs
 from tinyhil.harness.records.verdict import RecordLike, verdict_of
+from tinyhil.references.classes import named
 
 RAM = {
     "total_bytes": "RAM",
@@ -203,20 +204,14 @@ def _outputs(pair: _Pair) -> Iterator[Row]:
 
 
 def _classes_changed(pair: _Pair, left: np.ndarray, right: np.ndarray) -> Iterator[Row]:
-    """Nothing where no record says how many classes there are (golden ones do not), or they say different numbers."""
-    tables = [_at(record, ("decisions", "confusion")) for record in (pair.before, pair.now)]
-    classes = {len(table) for table in tables if table}
-    if len(classes) == 1:
-        (most,) = classes
-        count = int((_classes(left, most) != _classes(right, most)).sum())
+    """Nothing where no record says what tells a class (golden ones do not), or they say different things."""
+    decided = [_at(record, ("decisions",)) or {} for record in (pair.before, pair.now)]
+    rules = {(one["elements"], one["above"]) for one in decided if one.get("elements") is not None}
+    if len(rules) == 1:
+        ((elements, above),) = rules
+        classes = [named(outputs[:, :elements], above) for outputs in (left, right)]
+        count = int((classes[0] != classes[1]).sum())
         yield Row(DECISIONS, "", f"{count} of {len(left)} samples", status=CHANGED if count else EQUAL)
-
-
-def _classes(outputs: np.ndarray, count: int) -> np.ndarray:
-    """As `tinyhil.references.classes` has them, of outputs (samples, elements) alone."""
-    if outputs.shape[1] > 1:
-        return outputs[:, :count].argmax(axis=1)
-    return np.rint(np.nan_to_num(outputs[:, 0])).astype(np.int64) if count > 2 else (outputs[:, 0] > 0).astype(np.int64)
 
 
 def _codes_apart(before: Sequence[str], now: Sequence[str]) -> str:
@@ -246,10 +241,6 @@ def _unknown(before: Any) -> str:
     return f"unknown {'before' if before is None else 'now'}"
 
 
-def _whole(value: float) -> str:
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
-
-
 def _two_digits(value: float) -> str:
     return f"{value:,.2f}"
 
@@ -264,7 +255,7 @@ def _number(
     keys: Sequence[str],
     why: str,
     better: int = 1,
-    show: Callable[[float], str] = _whole,
+    show: Callable[[float], str] = ticks_text,
 ) -> Row:
     """The figure at a.b.c of both. `better` 1: less is better; -1: more is."""
     return _row(what, _at(pair.before, keys), _at(pair.now, keys), why, better, show)
@@ -276,7 +267,7 @@ def _row(
     now: float | None,
     why: str,
     better: int = 1,
-    show: Callable[[float], str] = _whole,
+    show: Callable[[float], str] = ticks_text,
 ) -> Row:
     left, right = ("" if value is None else show(value) for value in (before, now))
     if before is None or now is None:

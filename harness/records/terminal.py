@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tinyhil.harness.records.band import band, time_text
+from tinyhil.harness.records.bench_stats import ticks_text
 from tinyhil.harness.records.figures import at_worst, cold_first
 from tinyhil.harness.records.verdict import issue_texts, off_float
 from tinyhil.harness.settings.text import in_short
@@ -53,7 +54,9 @@ def _saturations(record: Mapping[str, Any]) -> str:
     again = 100 * (record.get("plan") or {}).get("products_again", 0.0)
     more = f", those of the {again:.1f} % of products that are computed again included" if again else ""
     clipped = f", {n} elements of inputs clipped" if (n := record.get("input_saturations")) else ""
-    return f"{record['saturations']} saturations{more}{clipped}"
+    inside = n and record.get("input_beyond") == 0
+    why = ", none beyond the calibrated range: `offsets` narrow it" if inside else ""
+    return f"{record['saturations']} saturations{more}{clipped}{why}"
 
 
 def agreement_text(record: Mapping[str, Any]) -> str:
@@ -75,7 +78,7 @@ def _latency(latency: Mapping[str, Any], ticks: Sequence[int]) -> str:
     """`ticks` of each sample: after a reset the first one may be the slowest, since nothing is in a cache."""
     us = latency["median_us"]
     time = "" if us is None else f" ({time_text(us)}{band(latency)})"
-    text = f"median {latency['median']:,.0f} {latency['unit']}{time}, max {latency['max']:,}"
+    text = f"median {ticks_text(latency['median'])} {latency['unit']}{time}, max {latency['max']:,}"
     if cold_first(ticks):
         text += f" (the first sample, others {max(ticks[1:]):,})"
     if "instructions" in latency:

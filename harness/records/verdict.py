@@ -96,18 +96,21 @@ def _wire(record: RecordLike) -> str | None:
 def collapsed(record: RecordLike) -> str | None:
     """What of accuracy is lost against float, where that is no rounding; else None."""
     accuracy, wanted = record["accuracy"], record.get("float_accuracy")
-    if accuracy is None or wanted is None or accuracy >= wanted - COLLAPSED:
+    if accuracy is None or wanted is None or round(wanted - accuracy, 9) < COLLAPSED:
         return None
     return f"{100 * accuracy:.2f} % where float has {100 * wanted:.2f} %"
 
 
 def _clipped(record: RecordLike) -> str | None:
+    """Not what a search clips on purpose, within the range that was calibrated."""
     clipped, elements = record.get("input_saturations") or 0, (record.get("input_elements") or 0) * record["samples"]
+    if (beyond := record.get("input_beyond")) is not None:
+        clipped = min(clipped, beyond)
     if not elements or clipped <= CLIPPED * elements:
         return None
     calibration = (record.get("data") or {}).get("calibration") or {}
     cut = CUT.search(str((record.get("provenance") or {}).get("command")))
-    remedy = "calibrate on such inputs; a quantized model takes codes; a search may clip on purpose (`offsets`)"
+    remedy = "calibrate on such inputs; a quantized model takes codes"
     if by := calibration.get("by"):
         how = "perhaps cut on purpose (its --calibrate-by)"
         remedy = (

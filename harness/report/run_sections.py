@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyhil.harness.records.band import band
+from tinyhil.harness.records.bench_stats import ticks_text
 from tinyhil.harness.records.figures import at_worst, cold_first, share_of, title_of
 from tinyhil.harness.records.terminal import copied
 from tinyhil.harness.records.verdict import RecordLike, verdict_of
@@ -75,7 +76,7 @@ def _head(record: RecordLike, found: Mapping[str, Any], source: str) -> str:
 
 def _tiles(record: RecordLike) -> str:
     latency, memory = record["latency"], record["memory"]
-    more = f"median {latency['median']:,.0f} {latency['unit']}"
+    more = f"median {ticks_text(latency['median'])} {latency['unit']}"
     more += f", max {latency['max']:,.0f}" if "max" in latency else ""
     more += band(latency)
     ram, limit = memory.get("total_bytes"), memory.get("limit_bytes")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyhil.harness.records.band import us_text
+from tinyhil.harness.records.bench_stats import ticks_text
 from tinyhil.harness.records.figures import share_of
 from tinyhil.harness.records.search_schema import MIXTURE
 from tinyhil.harness.records.side_by_side import APART, CHANGED, DECISIONS, EQUAL, OUTPUTS, changes
@@ -63,7 +64,7 @@ def time_of(latency: Mapping[str, Any]) -> str:
     if us is None and latency["unit"] != "instructions" and latency["clock_hz"]:
         us = latency["median"] / latency["clock_hz"] * 1e6
     if us is None:
-        return f"{latency['median']:,.0f} {latency['unit']}"
+        return f"{ticks_text(latency['median'])} {latency['unit']}"
     return f"{us / 1e6:,.2f} s" if us >= 1e6 else f"{us / 1e3:,.2f} ms" if us >= 1e3 else f"{us:,.1f} µs"
 
 

@@ -121,10 +121,13 @@ def _lacking(error: Infeasible) -> float:
 
 def together(task: Task, found: Found | None, known: Sequence[Uniform] = ()) -> tuple[Uniform, ...]:
     """Formats that all tensors have or none, where the user names none, but those `known`; see `beside_answer`."""
-    if task.request.formats is not None or task.accelerated:
-        return ()
+    return beside_answer(task, untried(task, known), found)
+
+
+def untried(task: Task, known: Sequence[Uniform]) -> tuple[str, ...]:
+    """Formats that `together` would still judge."""
     judged = {one.format for one in known}
-    return beside_answer(task, [name for name in TOGETHER if name not in judged], found)
+    return () if task.request.formats is not None or task.accelerated else tuple(n for n in TOGETHER if n not in judged)
 
 
 def together_first(task: Task, own: Sequence[Uniform]) -> tuple[Uniform, ...]:

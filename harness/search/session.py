@@ -25,6 +25,7 @@ from tinyhil.harness.search.offering import (
     scheduled_instead,
     together,
     together_first,
+    untried,
     with_all_offers,
     with_weights,
 )
@@ -194,6 +195,8 @@ def _searched(task: Task) -> SearchOutcome:
     over = interrupted or task.phases.seconds_left(request.seconds) == 0.0
     if not over:
         found, measured, beside = _beside_others(task, found, measured, beside)
+    if names := untried(task, beside):
+        task.say(f"search: no time was left for {', '.join(names)} for all tensors: raise --seconds, or `hil run` it")
     own = found.best
     if not request.own:
         found, measured = _no_worse(task, meters, found, measured, beside, is_over=over or interrupted)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from tinyhil.harness.records.band import us_text
+from tinyhil.harness.records.bench_stats import ticks_text
 from tinyhil.harness.records.search_schema import shown_name
 from tinyhil.harness.settings.progress import Progress, progress_on
 from tinyhil.preference import planned_by
@@ -215,7 +216,7 @@ def _on_board(found: Measured) -> str:
     stack = "stack unknown" if found.stack_bytes is None else f"{found.stack_bytes} B stack at worst"
     return (
         f"{found.board}: {found.samples} samples bit-exact, {found.disagreements} differ from float, median "
-        f"{found.median:,.0f} {found.unit}, {found.static_bytes} B static + {stack}, {found.flash_bytes} B flash"
+        f"{ticks_text(found.median)} {found.unit}, {found.static_bytes} B static + {stack}, {found.flash_bytes} B flash"
     )
 
 
