@@ -193,7 +193,7 @@ def test_made_for_one_core_it_is_refused_by_others(tmp_path: Path) -> None:
     assert done.returncode != 0
     errors = [line for line in done.stderr.splitlines() if " error: " in line]
     assert len(errors) == 1
-    assert "is arranged for a cortex-m7 (h747): export it again without --board" in errors[0]
+    assert "is arranged for cortex-m7 (h747): export it again without --board" in errors[0]
 
 
 @pytest.mark.parametrize("format_", ["fixed8", "posit8es1", "int8"])

@@ -11,7 +11,6 @@ import click
 from tinyhil import errors
 from tinyhil.harness.commands import common, option
 from tinyhil.harness.commands.common import end_with, read_boards, say
-from tinyhil.harness.records.bench_stats import ticks_text
 
 if TYPE_CHECKING:
     from tinyhil.harness.records.compare import Difference
@@ -73,6 +72,7 @@ def bench(
 
 
 def _table(record: dict[str, Any]) -> str:
+    from tinyhil.harness.records.bench_stats import ticks_text
     from tinyhil.harness.records.verdict import issue_texts
 
     latency = record["latency"]

@@ -20,7 +20,6 @@ from tinyhil.harness.commands.common import (
     say,
     stream_options,
 )
-from tinyhil.harness.records.bench_stats import ticks_text
 
 FOLDER_OPTION = option.path(
     "--golden",
@@ -112,6 +111,7 @@ def update(
         portable_order,
         with_samples_of,
     )
+    from tinyhil.harness.records.bench_stats import ticks_text
     from tinyhil.harness.records.verdict import issue_texts
     from tinyhil.harness.settings.own_project import golden_folder
 
