@@ -109,6 +109,20 @@ def test_what_is_looked_up_is_no_code_with_floats(tmp_path: Path) -> None:
     assert abs(found[0] - found[1]) < 1300  # a library of floats takes 1,408 B
 
 
+def test_a_scaler_takes_no_time_without_samples_either(tmp_path: Path) -> None:
+    """It goes into the codes of the input: counted as operations, 11 of 24 latencies lay below their bands."""
+    rng, found = np.random.default_rng(6), []
+    mean, scale = rng.normal(size=16) * 50, np.exp(rng.normal(size=16) * 2)
+    constants = {"mean": mean, "scale": scale, "w": rng.normal(size=(16, 4))}
+    nodes = [node("Sub", "x mean", "c"), node("Div", "c scale", "s"), node("MatMul", "s w", "y")]
+    (tmp_path / "m.onnx").write_bytes(simple(nodes, {"x": (1, 16)}, constants).SerializeToString())
+    np.savez(tmp_path / "x.npz", x=mean + scale * rng.normal(size=(64, 16)))
+    for samples in ({}, {"inputs": tmp_path / "x.npz"}):
+        rows = fits(str(tmp_path / "m.onnx"), ("uno", "h747"), "int8,fixed8,fixed16", **samples)
+        found.append([(row.latency_us.value, row.flash_bytes.value) for row in rows])
+    assert np.allclose(found[0], found[1], rtol=0.05)
+
+
 def test_a_board_whose_supply_is_unknown_is_said_to_be_slower(tmp_path: Path) -> None:
     """And is: its times are those of the clock that it has."""
     entry = "  ours:\n    title: Ours\n    chip: stm32h747\n    reset: by_probe\n    upload: stlink\n"

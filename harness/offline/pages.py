@@ -10,6 +10,7 @@ from tinyhil.errors import ConfigError, did_you_mean
 from tinyhil.harness.settings.assets import asset, in_checkout
 
 AGENTS = "agents"  # AGENTS.md of the root: where an assistant begins
+ASIDE = "> Some of what this page names lies elsewhere in an installation: its last lines say where."
 IN_A_CLONE = re.compile(  # what an installation of a wheel lacks, as pages name it
     r"(?<![\w/])(?:benchmarks|examples|tests|tools|models/\w+|\.ci|\.github)/[\w./*-]*\w"
     r"|python -m\s+(?:benchmarks|tools)[\w.]*\w"
@@ -54,7 +55,7 @@ def page_text(topic: str) -> str:
     text = known[name].read_text(encoding="utf-8")
     note = of_a_wheel(text)
     first, _, rest = text.partition("\n")
-    return f"{first}\n\n{note}\n{rest}" if note else text
+    return f"{first}\n\n{ASIDE}\n{rest.rstrip()}\n\n{note}\n" if note else text
 
 
 def of_a_wheel(text: str) -> str | None:

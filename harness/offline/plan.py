@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tinyhil.compiler.calibrate import Ranges, load_ranges
+from tinyhil.compiler.columns import assumed_ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, DoesNotFit
 from tinyhil.harness.build.pipeline import arranged_for, core_of, fit, limited, passes_left_out, place_arranged
@@ -316,4 +317,4 @@ def planning_ranges(opened: Opened, say: Say, calibrate: Path | None = None, inp
         return load_ranges(source.ranges, model.sha256)
     if opened.ranges_that_do_not_matter() is None:
         say(f"{source.path}: no calibrated ranges; planned as if every value were within 1: sizes are the same")
-    return Ranges.any_of(model.graph)
+    return assumed_ranges(model.graph)

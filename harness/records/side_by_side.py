@@ -85,12 +85,12 @@ def _pair(before: RecordLike, now: RecordLike) -> _Pair:
         times = f"{_emulator(before)} before, {_emulator(now)} now"
     if not times and now["latency"]["unit"] == "nanoseconds":
         times = "this computer's clock, whatever else it does"
-    samples, same_model = "", before["provenance"]["model_sha256"] == now["provenance"]["model_sha256"]
+    samples = ""
     if not _same_samples(before, now):
         samples = (
             "other samples" if before["samples"] == now["samples"] else "other samples, and another number of them"
         )
-    return _Pair(before, now, samples, board, build, times or (samples if same_model else ""))
+    return _Pair(before, now, samples, board, build, times or samples)
 
 
 def _same_samples(before: RecordLike, now: RecordLike) -> bool:

@@ -56,6 +56,17 @@ def _over_scaled_columns(given: Scaled) -> Scaled:
     return replace(found, assignment=_without(assignment, joined))
 
 
+def assumed_ranges(graph: Graph) -> Ranges:
+    """Every value within -1..1, where no sample says more; what a Scaler divides by says what its columns reach."""
+    ranges, found = Ranges.any_of(graph), None if graph.parts else scaler_of(graph)
+    if found is None:
+        return ranges
+    low, high = np.sort([(end - found.addend) / found.factor for end in (-1.0, 1.0)], axis=0)
+    source = graph.inputs[0]
+    values = {**ranges.values, source: (float(low.min()), float(high.max()))}
+    return replace(ranges, values=values, columns={source: (tuple(low.tolist()), tuple(high.tolist()))})
+
+
 def _without(assignment: Assignment, names: Collection[str]) -> Assignment:
     values = {name: chosen for name, chosen in assignment.values.items() if name not in names}
     offsets = {name: offset for name, offset in assignment.offsets.items() if name not in names}
