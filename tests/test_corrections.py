@@ -106,12 +106,12 @@ def test_what_is_written_is_what_was_corrected(tmp_path: Path) -> None:
     right = [(found.argmax(1) == DIGITS.y_test).mean() for found in (outputs, before)]
     assert right[0] > right[1] + 0.1
     run = ("run", "--board", "host", "--model", "m.onnx", "--inputs", "train.npz", "--format", "fixed4", "--samples", 2)
-    assert "that were learned" not in hil(*run, cwd=tmp_path).stderr
+    assert "made with the weights" not in hil(*run, cwd=tmp_path).stderr
     again = hil(*run, "--calibrate", "train.npz", cwd=tmp_path)
-    said = "warning: calibrating on train.npz: m.ranges.json with ranges that were learned does not count\n"
+    said = "warning: calibrating on train.npz: m.ranges.json, made with the weights, does not count"
     assert said in again.stderr
     cut = hil(*run, "--calibrate-by", "mse", cwd=tmp_path).stderr
-    assert "warning: 'mse' looks at values: m.ranges.json with ranges that were learned does not count\n" in cut
+    assert "warning: 'mse' looks at values: m.ranges.json, made with the weights, does not count\n" in cut
     assert "no calibrated ranges" not in cut
     for fmt, more, said in (
         ("fixed4", [], "is an ONNX file"),

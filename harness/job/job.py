@@ -147,9 +147,10 @@ def _found(assignment: Path | None) -> Conditions:
 
 
 def say_other_ranges(assignment: Path | None, ranges: Ranges, say: Say) -> None:
-    """Where the assignment was found with ranges of other samples: its scales, so its figures, are others here."""
+    """Where the assignment was found with ranges of other samples: its scales, so its figures, are others here. Not of
+    those that training, or a correction, has made with the weights: they belong to these."""
     then, now = _found(assignment), conditions(ranges)
-    if then.calibrated_sha256 is None or then.calibrated_sha256 == now.calibrated_sha256:
+    if then.calibrated_sha256 is None or then.calibrated_sha256 == now.calibrated_sha256 or "by" in ranges.source:
         return
     named_alike = (then.calibrated_samples, then.calibrated_on) == (now.calibrated_samples, now.calibrated_on)
     here = "others" if named_alike else str(now.calibrated_samples)
@@ -286,7 +287,8 @@ class Opened:
         looks = "" if self.by == METHODS[0] else f"'{self.by}' looks at values"
         if (calibration is not None or looks) and self.learned():
             why = looks or f"calibrating on {calibration}"
-            say(f"{WARNING}{why}: {self.source.ranges} with ranges that were learned does not count")
+            keep = "; without --calibrate it does" if calibration is not None and not looks else ""
+            say(f"{WARNING}{why}: {self.source.ranges}, made with the weights, does not count{keep}")
         known = self.known_ranges(calibration) or self.ranges_that_do_not_matter()
         if known is not None:
             return known

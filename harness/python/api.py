@@ -95,7 +95,7 @@ class Model:
         _of_kind("by", by, str, type(None))
         path, opened = self._samples(x, None), replace(self.opened, by=by or METHODS[0])
         if opened.learned():
-            self.say(f"{WARNING}{opened.source.ranges} with ranges that were learned does not count")
+            self.say(f"{WARNING}{opened.source.ranges}, made with the weights, does not count")
         opened.required_ranges(path)
         return replace(self, calibration=path, opened=opened, by=by)
 

@@ -263,10 +263,10 @@ def _beside_others(
 
 
 def _undecided(record: dict[str, Any]) -> str:
-    """Where the samples searched tell no format from another, as those do that a model was trained on; empty
-    elsewhere."""
-    rows = [row for row in record["uniform"] if not row.get("reason")]
-    if len(rows) < 2 or any(row["searched_disagreements"] for row in rows):
+    """Formats of which the samples searched tell none from another, as those do not that a model was trained on; empty
+    where these are fewer than two, or the answer differs from them."""
+    rows = [row for row in record["uniform"] if not row.get("reason") and not row["searched_disagreements"]]
+    if len(rows) < 2 or record["search"]["disagreements"]:
         return ""
     text = f"no sample of {record['search']['samples']:,} searched tells {' from '.join(row['format'] for row in rows)}"
     if len({row["disagreements"] for row in rows}) > 1:
