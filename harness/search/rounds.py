@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from tinyhil.errors import BuildError, ConfigError, DoesNotFit, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
@@ -21,6 +22,7 @@ from tinyhil.search.space import Candidate
 from tinyhil.search.trial import Trial, TrialLog, unjudged
 
 MOST_ROUNDS = 6
+MOST_TRIES, NEARLY = 3, 1.02  # of the least; times the estimate, which a measurement may exceed
 STEPS = 5  # of halving between the least value and that of an answer without the limit
 SMALLEST_STEP, LARGEST_STEP = 0.01, 0.05  # by which estimates are raised after an answer that exceeds a limit
 SLACKS = (1.0, 1.02, 1.1)  # times the least estimate, under which the answer is searched that is measured
@@ -214,19 +216,59 @@ def _keeping(
 
 
 def minimized(task: Task, meters: Sequence[Meter], objective: str) -> tuple[Found, tuple[Measured, ...]]:
-    """The least RAM, flash or latency whose search loses at most `points` of accuracy against float on its samples."""
+    """The least RAM, flash or latency whose search loses at most `points` of accuracy against float on its samples;
+    again with what was learnt where the board says that it takes more than was estimated."""
+    meter = meters[0] if meters and objective != "ram" else None
+    answers: list[tuple[Found, tuple[Measured, ...]]] = []
+    for number in range(MOST_TRIES):
+        try:
+            found, high = _least_found(task, meters, objective, f"-{number}" if number else "")
+        except (ConfigError, OutOfTime):  # of an earlier round there is an answer
+            if not answers:
+                raise
+            break
+        if not task.measures:
+            return found, ()
+        try:
+            answers.append(_measured_least(task, meters, found, objective, high))
+        except OutOfTime:
+            if not answers:
+                task.say("search: the time is over before the least was measured: what it needs is an estimate")
+                return found, ()
+            break
+        took = answers[-1][1][0].needs[ORDERS[objective][0]]
+        is_late = task.phases.seconds_left(task.request.seconds) == 0.0
+        if meter is None or took is None or took <= high * NEARLY or is_late or number == MOST_TRIES - 1:
+            break
+        meter.next_phase()
+        for candidate in dict.fromkeys((found.best.candidate, answers[-1][0].best.candidate)):
+            meter.measure(candidate)
+        unit = "us" if objective == "latency" else "B of flash"
+        task.say(
+            f"search: the answer takes {took:,.0f} {unit}, expected were {high:,.0f}; going on with what was learnt"
+        )
+    return min(answers, key=lambda answer: _order(objective, *answer))
+
+
+def _order(objective: str, found: Found, measured: tuple[Measured, ...]) -> tuple[Any, ...]:
+    """Which of several answers is the least: by what is minimized and the other resources, then by quality."""
+    return [measured[0].needs[place] for place in ORDERS[objective]], found.best.rank
+
+
+def _least_found(task: Task, meters: Sequence[Meter], objective: str, tag: str) -> tuple[Found, float]:
+    """The least as estimates have it, and its value."""
     request, limits = task.request, task.request.limits
     meter = meters[0] if meters else None
-    wanted = task.problem.float_quality - request.points / 100
+    wanted = _wanted(task)
 
-    def attempt(bound: float | None, tag: str) -> Found:
+    def attempt(bound: float | None, name: str) -> Found:
         """A search with `bound` on the objective as well."""
         ram = task.arena_bytes if objective != "ram" or bound is None else int(bound)
         both = _with(limits, objective, bound)
         problem = anchored(task, meters, [both], [ram])
         if meter is None:
             problem.memory.require(ram)
-        return search_once(task, problem, f"{task.stem(task.ram_bytes)}{tag}", None)
+        return search_once(task, problem, f"{task.stem(task.ram_bytes)}{name}{tag}", None)
 
     found = attempt(None, "-min")
     high = _value(task, meter, objective, found.best)
@@ -256,26 +298,26 @@ def minimized(task: Task, meters: Sequence[Meter], objective: str) -> tuple[Foun
         high = _value(task, meter, objective, found.best)
     what = "B of arena" if objective == "ram" else "us" if objective == "latency" else "B of flash"
     task.say(f"search: least with at most {request.points:g} points lost: {high:,.0f} {what} (estimated)")
-    try:
-        return _measured_least(task, meters, found, objective, high, wanted) if task.measures else (found, ())
-    except OutOfTime:
-        task.say("search: the time is over before the least was measured: what it needs is an estimate")
-        return found, ()
+    return found, high
+
+
+def _wanted(task: Task) -> float:
+    """The quality that an answer must have at least."""
+    return task.problem.float_quality - task.request.points / 100
 
 
 def _measured_least(
-    task: Task, meters: Sequence[Meter], found: Found, objective: str, high: float, wanted: float
+    task: Task, meters: Sequence[Meter], found: Found, objective: str, high: float
 ) -> tuple[Found, tuple[Measured, ...]]:
-    """Of what was found with `high` as estimated, and others that are right often enough (`wanted`), what the board
-    says takes least; where all exceed a limit, what is found when the board is asked whether that holds."""
+    """Of what was found with `high` as estimated, and others that are right often enough, what the board says takes
+    least; where all exceed a limit, what is found when the board is asked whether that holds."""
     limits = task.request.limits
     bench = make_bench(task, TrialLog(None, task.problem.space, ""))
-    trials = _least_trials(task, meters, found, objective, wanted)
+    trials = _least_trials(task, meters, found, objective)
     fitting = decide([bench], trials, [task.ram_bytes if task.whole else None], [limits])
     if fitting:
-        order = ORDERS[objective]
-        best, measured = min(fitting, key=lambda pair: ([pair[1][0].needs[place] for place in order], pair[0].rank))
-        return replace(found, best=best), measured
+        answers = [(replace(found, best=best), measured) for best, measured in fitting]
+        return min(answers, key=lambda answer: _order(objective, *answer))
     if objective == "ram":
         task = replace(task, arena_bytes=int(high))
     for slack in SLACKS:
@@ -288,10 +330,10 @@ def _measured_least(
     raise AssertionError("the last slack returns or raises")
 
 
-def _least_trials(task: Task, meters: Sequence[Meter], found: Found, objective: str, wanted: float) -> list[Trial]:
-    """The answer, those trials that are estimated to need least of what is minimized and are good enough, and what a
-    profile has shown to need less."""
-    meter = meters[0] if meters else None
+def _least_trials(task: Task, meters: Sequence[Meter], found: Found, objective: str) -> list[Trial]:
+    """The answer, those trials that are estimated to need least of what is minimized and are good enough, and of what
+    was profiled that which needs least, whatever estimates promise of others."""
+    meter, wanted = meters[0] if meters else None, _wanted(task)
 
     def needs(trial: Trial) -> float:
         return _value(task, meter, objective, trial)
@@ -300,8 +342,6 @@ def _least_trials(task: Task, meters: Sequence[Meter], found: Found, objective: 
     good.sort(key=lambda trial: (needs(trial), trial.rank))
     profiled = [unjudged(run.candidate) for run in meter.costs(Limits()).runs] if meter and objective != "ram" else []
     for one in sorted(profiled, key=needs)[:PROFILED]:
-        if needs(one) >= min(map(needs, (found.best, *good[:1]))):
-            break
         task.problem.charge(1.0)
         trial = judged(task.problem, 0, one.candidate)
         if trial.fits and trial.quality >= wanted:
