@@ -14,6 +14,7 @@ from hil_command import check_failure, hil, record_of
 from port_models import STEPS, cell, streams
 from wire_bench import write_tiny_model
 
+from tinyhil.harness.measure.golden import Order, make_golden
 from tinyhil.harness.records.bench_stats import Summary, Times, bootstrap, compare_times, spread
 from tinyhil.harness.records.compare import compare
 from tinyhil.harness.records.figures import figures
@@ -392,6 +393,8 @@ def test_the_table_says_all_that_changed_and_what_may_not_be_compared(record: di
     was = real_outputs(record["raw"]["outputs"], record["output"]["format"])[0].argmax()
     assert rows["decisions changed"].now == f"{int(was != 0)} of 8 samples"  # of equal outputs the first decides
     assert {row.status for row in changes(record, record)} == {"equal"}
+    golden = [make_golden(Order("uno", "m.onnx"), one) for one in (record, changed)]
+    assert rows_of(*golden)["decisions changed"].now == rows["decisions changed"].now
     other = copy.deepcopy(record)
     for change in (put("raw.inputs_crc32.0", "00000000"), put("data.sha256", "0"), put("model", "other")):
         change(other)

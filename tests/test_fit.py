@@ -109,6 +109,16 @@ def test_what_is_looked_up_is_no_code_with_floats(tmp_path: Path) -> None:
     assert abs(found[0] - found[1]) < 1300  # a library of floats takes 1,408 B
 
 
+def test_a_chip_without_room_beside_the_stack_copies_no_code(tmp_path: Path) -> None:
+    """16 KiB are kept for the stack of a G0B1 before kernels are copied: with 12 KiB of RAM none are."""
+    entry = "chips: {small: {like: stm32g0b1, ram_bytes: 12288}}\n"
+    board = "boards: {node: {title: N, chip: small, reset: by_probe, upload: stlink}}\n"
+    (tmp_path / "b.yaml").write_text(entry + board)
+    request = FitRequest("digits_mlp", ("node", "nucleo_g0b1"), "fixed8")
+    small, large = run_fit(request, load_boards(tmp_path / "b.yaml"), lambda line: None).rows
+    assert small.ram_bytes.high < 2000 < large.ram_bytes.high
+
+
 def test_a_scaler_takes_no_time_without_samples_either(tmp_path: Path) -> None:
     """It goes into the codes of the input: counted as operations, 11 of 24 latencies lay below their bands."""
     rng, found = np.random.default_rng(6), []

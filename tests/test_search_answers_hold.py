@@ -318,7 +318,7 @@ def test_the_least_that_is_named_is_what_a_retry_reaches(tmp_path: Path) -> None
         outcome = run_search(asked, default_cache_dir(), lambda line: None, lambda *_: None, load_boards())
         return int(outcome.record["ram_bytes"])
 
-    with pytest.raises(Infeasible, match=r"400 B of RAM in all are not feasible .*; try --ram \d+,") as error:
+    with pytest.raises(Infeasible, match=r"400 B of RAM in all hold no format .*; try --ram \d+,") as error:
         ram_of(400)
     assert error.value.least is not None
     option, least = error.value.least
@@ -395,7 +395,9 @@ def test_no_limit_of_ram_exceeds_the_board_s(tmp_path: Path) -> None:
     done = hil_command.hil(*command, "--ram", 5000, cwd=tmp_path)
     assert done.returncode == EXIT_BUILD
     assert "--ram 5000 is more than tiny has: 300 B count" in done.stderr
-    assert re.search(r"300 B of RAM in all are not feasible on tiny: .*; choose a board with more RAM", done.stderr)
+    assert re.search(
+        r"300 B of RAM in all hold no format for all tensors on tiny: .*; choose a board with more RAM", done.stderr
+    )
 
 
 def test_what_a_sweep_runs_no_search_has_seen(tmp_path: Path) -> None:

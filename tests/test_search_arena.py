@@ -50,7 +50,7 @@ def test_a_narrower_format_on_offer_makes_no_limit_infeasible(tmp_path: Path) ->
     assert found["computes_again"]
     shown = hil_command.hil(*asked, "--ram", 600, cwd=tmp_path).stdout
     assert "the answer, products computed again" in shown
-    said = "are the least of one format for all tensors (fixed8); values of fewer than 8 bits take a byte each"
+    said = "are the least of one (fixed8); values of fewer than 8 bits take a byte each"
     refused = hil_command.hil(*asked, "--ram", found["ram_bytes"] - 1, cwd=tmp_path)
     hil_command.check_failure(refused, 4, said, f"try --ram {found['ram_bytes']}")
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 @common.MODEL_OPTION
 @common.stream_options
 @option.count(
-    "--ram", "Most bytes of RAM: all that --board needs (default: what it has); without a board of the arena."
+    "--ram",
+    "Most bytes of RAM: all that --board needs (default: what it has); on host, reram and without one of the arena.",
 )
 @option.count("--arena", "Most bytes of the arena alone, model input apart.")
 @option.number("--latency-us", "Most microseconds of the worst sample measured.", above=True)

@@ -37,8 +37,8 @@ def needs_of(lowered: Program, board: BoardSpec, wish: Wish) -> Needs:
     if placed.more_time > 0:
         cycles = _again(costs, lowered, board, placed.more_time)
     code, ram, chip = costs.code_of(parts), ram_of(planned_bytes, costs, LIBRARY in parts), board.chip
-    if chip.hot is not None and chip.hot.code_bytes:  # only where there is room
-        room = max(0.0, (chip.ram_bytes or 0) - ram.high)
+    if chip.hot is not None and chip.hot.code_bytes:  # only where there is room beside what is kept for the stack
+        room = max(0.0, (chip.ram_bytes or 0) - chip.hot.stack_bytes - ram.high)
         ram = ram.and_(costs.copied_of(code).within(room))
     latency = None if cycles is None else cycles.times(1e6 / board.clock_hz)
     return Needs(plan.peak_bytes, code.plus(flash_constants(program)), ram, latency)

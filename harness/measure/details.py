@@ -31,7 +31,6 @@ from tinyhil.language.program import Op, Program, Role, walk
 from tinyhil.memplan import describe
 from tinyhil.passes.chains import Chain, carried_out
 from tinyhil.passes.stored import bytes_in_flash
-from tinyhil.references.classes import deciding, ends_in_argmax, threshold
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs
 
 MOST_CLASSES = 100  # of a confusion matrix
@@ -142,8 +141,8 @@ def memory_of(outcome: Outcome) -> dict[str, Any]:
 
 
 def decisions_of(outcome: Outcome, classes: np.ndarray, float_classes: np.ndarray) -> dict[str, Any]:
-    """The confusion matrix (rows: labels; None without labels or with too many classes), the worst samples, the names
-    of classes, none where the model has none, and by which elements of the output and above what they are told."""
+    """The confusion matrix (rows: labels; None without labels or with too many classes), the worst samples, and the
+    names of classes, none where the model has none."""
     labels = outcome.inputs.y
     matrix = None
     if labels is not None:
@@ -153,14 +152,7 @@ def decisions_of(outcome: Outcome, classes: np.ndarray, float_classes: np.ndarra
             np.add.at(counts, (labels, classes), 1)
             matrix = counts.tolist()
     names = list(outcome.source.classes or outcome.compiled.model.classes)[:MOST_CLASSES]
-    graph = outcome.compiled.model.graph
-    return {
-        "confusion": matrix,
-        "worst": _worst(outcome, classes, float_classes),
-        "names": names,
-        "elements": deciding(graph, outcome.float_outputs.shape[1]),
-        "above": None if ends_in_argmax(graph) else threshold(graph),
-    }
+    return {"confusion": matrix, "worst": _worst(outcome, classes, float_classes), "names": names}
 
 
 def _worst(outcome: Outcome, classes: np.ndarray, float_classes: np.ndarray) -> list[dict[str, Any]]:

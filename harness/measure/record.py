@@ -39,7 +39,7 @@ from tinyhil.harness.wire.trace import SampleTrace
 from tinyhil.language.program import Program, Role
 from tinyhil.memplan.arena.row_costs import products_again
 from tinyhil.processes import run
-from tinyhil.references.classes import classes_of
+from tinyhil.references.classes import classes_of, deciding, ends_in_argmax, threshold
 from tinyhil.references.reference import dequantize_outputs
 
 SCHEMA_VERSION = 1
@@ -74,6 +74,7 @@ def make_record(outcome: Outcome, detailed: bool = True) -> dict[str, Any]:
         "accuracy": None if labels is None else float((classes == labels).mean()),
         "float_accuracy": None if labels is None else float((float_classes == labels).mean()),
         "disagreements": int((classes != float_classes).sum()),
+        "decided_by": _decided_by(outcome),
         "largest_output_error": _largest_error(outcome),
         "explained_output_error": outcome.agreement.explained_output_error,
         "float_check": _float_check(outcome.agreement),
@@ -172,6 +173,12 @@ def _reserve(folder: Path, stem: str) -> Path:
 def _largest_error(outcome: Outcome) -> float:
     real = dequantize_outputs(outcome.compiled.program, outcome.outputs)
     return float(np.abs(real - outcome.float_outputs).max())
+
+
+def _decided_by(outcome: Outcome) -> dict[str, Any]:
+    graph = outcome.compiled.model.graph
+    above = None if ends_in_argmax(graph) else threshold(graph)
+    return {"elements": deciding(graph, outcome.float_outputs.shape[1]), "above": above}
 
 
 def _beyond(outcome: Outcome) -> int | None:

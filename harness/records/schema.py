@@ -218,15 +218,20 @@ class Shown(Part):
     values: list[Single] | None
 
 
+class DecidedBy(Part):
+    """What names the class: so many elements of the output, the largest of them; `above`: what one alone must exceed,
+    None where it is the class itself."""
+
+    elements: Count
+    above: Real | None
+
+
 class Decisions(Part):
-    """Confusion matrix and the samples decided worst; names of classes by number, as far as the model has any.
-    `elements` of the output name the class; `above`: what one alone must exceed, None where it is the class itself."""
+    """Confusion matrix and the samples decided worst; names of classes by number, as far as the model has any."""
 
     confusion: list[list[Count]] | None
     worst: list[Shown]
     names: list[Text] = Field(default=[], max_length=100)
-    elements: Count | None = None  # not said by earlier versions
-    above: Real | None = None
 
     @model_validator(mode="after")
     def _a_square(self) -> Decisions:
@@ -312,6 +317,7 @@ class Record(Part):
     equal_samples: Count = 0
     float_accuracy: Share | None = None
     disagreements: Count | None = None
+    decided_by: DecidedBy | None = None  # not said by earlier versions
     largest_output_error: Amount | None = None
     saturations: Count | None = None
     input_saturations: Count | None = None

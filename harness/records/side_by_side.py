@@ -204,9 +204,9 @@ def _outputs(pair: _Pair) -> Iterator[Row]:
 
 
 def _classes_changed(pair: _Pair, left: np.ndarray, right: np.ndarray) -> Iterator[Row]:
-    """Nothing where no record says what tells a class (golden ones do not), or they say different things."""
-    decided = [_at(record, ("decisions",)) or {} for record in (pair.before, pair.now)]
-    rules = {(one["elements"], one["above"]) for one in decided if one.get("elements") is not None}
+    """Nothing where no record says what tells a class (those of earlier versions do not), or they differ in it."""
+    decided = [record["decided_by"] for record in (pair.before, pair.now) if record.get("decided_by")]
+    rules = {(one["elements"], one["above"]) for one in decided}
     if len(rules) == 1:
         ((elements, above),) = rules
         classes = [named(outputs[:, :elements], above) for outputs in (left, right)]

@@ -383,7 +383,11 @@ def _left(task: Task) -> tuple[Task, Trial]:
     if best is None:
         raise KeyboardInterrupt
     sure = "" if best is task.phases.sure or not task.request.costs else "; its latency and flash are estimates"
-    why = "the time is over" if is_over else "interrupted"
+    why, own = "the time is over" if is_over else "interrupted", task.phases.own
+    better = own is not None and own.candidate != best.candidate and own.rank < best.rank
+    if own is not None and better:
+        differ = own.score.disagreements
+        sure = f"{sure}; one of which {differ} differ has not been held to the limits on the board yet (--own keeps it)"
     task.say(f"search: {why}; the best so far is the answer{sure}; the same command goes on with the search")
     return task, best
 

@@ -204,6 +204,8 @@ class _Read:
 def _read(request: SearchRequest, boards: Boards | None, say: Say, phases: Phases) -> _Read:
     strategy = make_strategy(request.strategy, request.set_)
     board = _board(request, boards)
+    if board is not None and board.chip.ram_bytes is None and request.ram is not None:
+        say(f"search: how much RAM {board.name} has is not said: --ram {request.ram} is of the arena")
     hardware = None if board is None else board.hardware
     usual = USUAL if hardware is None else USUAL_ON_CROSSBARS
     names = formats_on_offer(usual if request.formats is None else request.formats)

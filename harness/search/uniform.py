@@ -174,10 +174,15 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
         if total <= task.ram_bytes:
             return arena
         is_there = total <= (chip.ram_bytes or total)
-        remedy = f"try --ram {total}, or --arena for the arena alone" if is_there else "choose a board with more RAM"
+        mixtures = "" if task.request.minimize == "ram" else ", --minimize ram, which says what mixtures take,"
+        remedy = (
+            f"try --ram {total}{mixtures} or --arena for the arena alone"
+            if is_there
+            else "choose a board with more RAM"
+        )
         raise Infeasible(
-            f"search: {task.ram_bytes} B of RAM in all are not feasible on {task.board.name}: {total - arena} B of "
-            f"stack and static data and {arena} B of arena are the least of one format for all tensors ({name})"
+            f"search: {task.ram_bytes} B of RAM in all hold no format for all tensors on {task.board.name}: "
+            f"{total - arena} B of stack and static data and {arena} B of arena are the least of one ({name})"
             f"{whole_bytes(problem.space)}; {remedy}{_at_any_price(task)}",
             ("--ram", total) if is_there else None,
         )
