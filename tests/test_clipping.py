@@ -90,7 +90,7 @@ def test_sketches_keep_the_ends_and_the_distribution() -> None:
 
 def test_formats_follow_the_method() -> None:
     model = load_model(find_model("digits_mlp").path)
-    x = RANDOM.normal(size=(200, 1, 8, 8)).astype(np.float32)
+    x = RANDOM.normal(size=(400, 1, 8, 8)).astype(np.float32)
     x[0, 0, 0, 0] = 60.0
 
     def chosen(method: str):
@@ -136,7 +136,7 @@ def test_a_method_that_does_not_exist_is_refused_everywhere() -> None:
 
 def test_a_library_has_the_formats_that_were_measured(tmp_path: Path) -> None:
     """Python and the command write the same bytes, others than of the whole range."""
-    x = RANDOM.normal(size=(200, 1, 8, 8)).astype(np.float32) ** 3
+    x = RANDOM.normal(size=(400, 1, 8, 8)).astype(np.float32) ** 3
     np.savez(tmp_path / "x.npz", x=x)
     asked = ("digits_mlp", "--format", "fixed5", "--calibrate", "x.npz")
     for method in ("minmax", "kl"):
@@ -179,3 +179,16 @@ def test_hil_run_stays_bit_exact(method: str, tmp_path: Path) -> None:
     options = ("--model", "digits_cnn", "--format", "fixed5", "--samples", 30, "--results", tmp_path, "--json")
     record = record_of(hil("run", "--board", "host", *options, "--calibrate-by", method, cwd=tmp_path))
     assert record["bit_exact"]
+
+
+def test_inputs_that_a_cut_clips_are_said(tmp_path: Path) -> None:
+    """They lie within what was seen, and still beyond what the format holds: by no choice of an assignment."""
+    x = RANDOM.normal(size=(400, 1, 8, 8)).astype(np.float32)
+    x[0, 0, 7] = 50.0  # 0.03 % of the elements, which a percentile cuts off, but 2.5 % of the first five samples
+    np.savez(tmp_path / "x.npz", x=x)
+    options = ("--model", "digits_cnn", "--inputs", "x.npz", "--calibrate", "x.npz", "--samples", 5)
+    for method, said in (("percentile", ["inputs-clipped"]), ("minmax", [])):
+        how = ("--format", "fixed8", "--calibrate-by", method, "--json")
+        record = record_of(hil("run", "--board", "host", *options, *how, cwd=tmp_path))
+        codes = [issue["code"] for issue in record["issues"] if issue["code"] == "inputs-clipped"]
+        assert codes == said, (method, record["input_saturations"], record["input_beyond"])

@@ -21,6 +21,7 @@ import numpy as np
 from tinyhil import files
 from tinyhil.agreement import Agreement
 from tinyhil.errors import ModelError
+from tinyhil.formats.clipping import METHODS
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.boards.fidelity import fidelity_of
 from tinyhil.harness.boards.locate import Place
@@ -182,9 +183,10 @@ def _decided_by(outcome: Outcome) -> dict[str, Any]:
 
 
 def _beyond(outcome: Outcome) -> int | None:
-    """Elements of the inputs beyond the range that was calibrated; None where they have a range each, or none."""
-    graph = outcome.compiled.model.graph
-    if len(graph.inputs) != 1 or graph.parts or outcome.compiled.program.columns is not None:
+    """Elements of the inputs beyond the range that was calibrated; None where they have a range each, none, or one that
+    was cut."""
+    graph, is_cut = outcome.compiled.model.graph, outcome.ranges.by != METHODS[0]
+    if is_cut or len(graph.inputs) != 1 or graph.parts or outcome.compiled.program.columns is not None:
         return None
     with suppress(ModelError):
         low, high = outcome.ranges.ends(graph.inputs[0])
