@@ -100,7 +100,7 @@ def test_latency(record: dict[str, Any]) -> None:
     if "instructions" in latency:
         assert latency["instructions"] > 0
         assert latency["model_min"] <= latency["median"] <= latency["model_max"]
-        assert latency["low"] < latency["median"] < latency["high"]
+        assert latency["low"] <= latency["median"] <= latency["high"]  # bounds may be met
         assert len(record["raw"]["instructions"]) == record["samples"]
     assert len(record["raw"]["ticks"]) == record["samples"]
 
