@@ -79,7 +79,7 @@ def test_a_connection_that_is_cut_ends_the_run_and_the_next_resumes(
 ) -> None:
     with powered(due, tmp_path) as device, SerialServer(device.port, rfc2217) as server:
         write_bench(tmp_path, server.url)
-        server.cut_after = 2000
+        server.cut_after = 1000
         check_failure(run_far(tmp_path, state), 6, server.url, logs=True)
         assert 3 < finished_samples(tmp_path / "results") < SAMPLES
         (far,) = (
