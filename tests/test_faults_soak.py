@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from boards_under_test import EMULATED, each
+from boards_under_test import EMULATED, FLASHED, each
 
 
 @pytest.mark.slow
@@ -16,7 +16,7 @@ def test_no_run_of_twenty_flakes(board: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("board", each(EMULATED))
+@pytest.mark.parametrize("board", each(FLASHED))
 def test_no_run_of_three_through_the_boot_loader_flakes(board: str) -> None:
     from benchmarks import soak
 
