@@ -44,8 +44,7 @@ class Library:
     origin: str  # what the model is, where it comes from, its formats: one line
     arena: str = STATIC
     class_names: tuple[str, ...] = ()
-    argmax: bool = False  # the model ends in ArgMax: its one output is the class
-    above: float = 0.0  # of one output that is no class: from where on it says yes
+    above: float | None = 0.0  # beyond which one output says yes; None: it is the class itself
     parts: tuple[Part, ...] = ()  # several inputs in one record
     results: tuple[Part, ...] = ()  # several outputs; the first names the class
     board: str = ""  # for which it is arranged, with its core; empty: for any

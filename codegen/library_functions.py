@@ -140,7 +140,7 @@ def _outcome(library: Library, names: Mapping[str, str]) -> list[str]:
             "    }",
             "    return best;",
         ]
-    elif library.argmax:
+    elif library.above is None:
         chosen = [f"    const float value = {real_of(fmt, 'result[0]')};"]
         chosen += ["    return static_cast<int>(value < 0 ? value - 0.5f : value + 0.5f);"]
     else:

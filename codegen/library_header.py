@@ -80,15 +80,12 @@ def _prototypes(library: Library) -> list[str]:
     given = (
         f"arena: {up}_ARENA_BYTES bytes at a multiple of {ALIGNMENT} that stay as they are until the result is there; "
     )
-    lines = [
-        "/* One inference on real numbers. Returns the class: the position of the largest output; of one output alone"
-        if not library.argmax
-        else "/* One inference on real numbers. Returns the class, which is the output"
-    ]
-    lines[0] += "." if library.argmax else ""
-    lines += (
-        [] if library.argmax else [f"   whether it is above {'zero' if library.above == 0 else f'{library.above:g}'}."]
-    )
+    lines = ["/* One inference on real numbers. Returns the class"]
+    if library.above is None:
+        lines[0] += ", which is the output."
+    else:
+        lines[0] += ": the position of the largest output; of one output alone"
+        lines.append(f"   whether it is above {library.above or 'zero'}.")
     lines[-1] += (
         f" {given[0].upper()}{given[1:]}a run needs {up}_RUN_BYTES of them. */" if library.arena == CALLER else " */"
     )

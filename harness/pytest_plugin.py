@@ -271,14 +271,16 @@ def _viewed(record: Mapping[str, Any]) -> Record:
 
 @contextmanager
 def _in_one_line() -> Iterator[None]:
-    """An error of ours fails the test with its one line, in the words of a test: arguments, and settings of pytest."""
+    """An error of ours fails the test with its one line, which names settings of pytest for options that it lacks."""
     from tinyhil.errors import HilError
-    from tinyhil.harness.python.wording import in_python
+    from tinyhil.harness.python.wording import in_a_project
 
     try:
         yield
     except HilError as error:
-        raise pytest.fail.Exception(f"{in_python(str(error))} (exit code {error.exit_code})", pytrace=False) from None
+        raise pytest.fail.Exception(
+            f"{in_a_project(str(error))} (exit code {error.exit_code})", pytrace=False
+        ) from None
 
 
 class ResultsFile:

@@ -336,7 +336,7 @@ def test_libraries(name: str, tmp_path: Path, golden: Golden) -> None:
     inputs = (Part("a", 0, (split,)), Part("b", split, (plain.input.count - split,)))
     variants = {
         "arena of the caller": replace(plain, arena=CALLER),
-        "a class as the output": replace(plain, argmax=True),
+        "a class as the output": replace(plain, above=None),
         "no names": replace(plain, class_names=()),
         "parts": replace(plain, parts=inputs, results=parts),
         "endless": replace(plain, stream=True),

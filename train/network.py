@@ -13,9 +13,8 @@ from tinyhil.compiler.column_readers import scaling_constants
 from tinyhil.compiler.columns import scaled_columns
 from tinyhil.errors import ModelError
 from tinyhil.language.assignment import Assignment
-from tinyhil.language.graph import Graph, Node
-from tinyhil.ops import OPERATOR_BY_NAME
-from tinyhil.references.classes import PROBABILITIES
+from tinyhil.language.graph import Graph, Node, element_count
+from tinyhil.references.classes import PROBABILITIES, behind_views, decider
 from tinyhil.references.evaluate import replay
 from tinyhil.train.flow import Flowing, NoGradient
 from tinyhil.train.quantizers import Quantizers
@@ -103,12 +102,10 @@ def network(graph: Graph) -> Network:
     weights = {name: torch.tensor(array).requires_grad_() for name, array in arrays.items() if name in moved}
     if not weights:
         raise ModelError(f"model '{graph.name}' has no weights to train")
-    scores = _behind_views(graph, graph.outputs[0])
-    maker = next((node for node in graph.nodes if scores in node.outputs), None)
-    is_one = int(np.prod(graph.shapes[graph.outputs[0]])) == 1
-    if maker is not None and (maker.op == "Softmax" or (is_one and maker.op in PROBABILITIES)):
-        return Network(graph, weights, maker.inputs[0])
-    return Network(graph, weights, scores)
+    last, is_one = decider(graph), element_count(graph.shapes[graph.outputs[0]]) == 1
+    if last is not None and (last.op == "Softmax" or (is_one and last.op in PROBABILITIES)):
+        return Network(graph, weights, last.inputs[0])
+    return Network(graph, weights, behind_views(graph, graph.outputs[0]))
 
 
 def trainable(graph: Graph) -> set[str]:
@@ -123,13 +120,6 @@ def trainable(graph: Graph) -> set[str]:
         for name, array in graph.all_constants().items()
         if array.dtype == np.float32 and array.size > 1 and name not in starts
     }
-
-
-def _behind_views(graph: Graph, name: str) -> str:
-    for node in reversed(graph.nodes):
-        if name in node.outputs and node.body is None and OPERATOR_BY_NAME[node.op].is_view:
-            name = node.inputs[0]
-    return name
 
 
 def with_constants(graph: Graph, constants: Mapping[str, Any]) -> Graph:

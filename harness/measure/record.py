@@ -40,7 +40,7 @@ from tinyhil.harness.wire.trace import SampleTrace
 from tinyhil.language.program import Program, Role
 from tinyhil.memplan.arena.row_costs import products_again
 from tinyhil.processes import run
-from tinyhil.references.classes import classes_of, deciding, ends_in_argmax, threshold
+from tinyhil.references.classes import classes_of, deciding, threshold
 from tinyhil.references.reference import dequantize_outputs
 
 SCHEMA_VERSION = 1
@@ -178,8 +178,7 @@ def _largest_error(outcome: Outcome) -> float:
 
 def _decided_by(outcome: Outcome) -> dict[str, Any]:
     graph = outcome.compiled.model.graph
-    above = None if ends_in_argmax(graph) else threshold(graph)
-    return {"elements": deciding(graph, outcome.float_outputs.shape[1]), "above": above}
+    return {"elements": deciding(graph, outcome.float_outputs.shape[1]), "above": threshold(graph)}
 
 
 def _beyond(outcome: Outcome) -> int | None:

@@ -47,7 +47,7 @@ from tinyhil.notice import Say
 from tinyhil.passes.laid import laid_out
 from tinyhil.preference import PREFERENCES
 from tinyhil.quoting import markdown
-from tinyhil.references.classes import deciding, ends_in_argmax, threshold
+from tinyhil.references.classes import deciding, threshold
 
 MAX_PREFIX = 48
 SKETCHES = (ARDUINO, PLATFORMIO)  # packages whose example stands on Arduino's core
@@ -184,7 +184,6 @@ def library_of(compiled: Compiled, model: str, name: str | None, arena: str, cla
         origin=f"{model} (sha256 {compiled.model.sha256[:16]}) in {compiled.formats}",
         arena=arena,
         class_names=class_names,
-        argmax=ends_in_argmax(graph),
         above=threshold(graph),
         parts=graph.parts,
         results=graph.results,

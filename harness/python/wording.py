@@ -15,7 +15,6 @@ R = TypeVar("R")
 FOLDER = "tinyhil-"  # what temporary folders of models begin with
 ARGUMENTS = {"format": "formats", "inputs": "x"}
 WORDS = (
-    (r"--boards-file FILE", "hil_boards_file in pyproject.toml"),
     (rf"\S*/{FOLDER}[^\s:]*/samples\.npz", "x"),
     (rf"\S*/{FOLDER}[^\s:]*/([^\s/:]+)", r"\1"),
     (r"give --calibrate \S+?\.npz", "call .calibrate(x)"),
@@ -29,9 +28,14 @@ WORDS = (
 )
 
 
+def in_a_project(text: str) -> str:
+    """A line of a command as tests and scripts are told it, which take boards of their own from the project's file."""
+    return text.replace("--boards-file FILE", "hil_boards_file in pyproject.toml")
+
+
 def in_python(text: str) -> str:
     """A line of a command as Python's callers are told it."""
-    parts = text.split("`")  # between two of these a command to type, which stays
+    parts = in_a_project(text).split("`")  # between two of these a command to type, which stays
     for index in range(0, len(parts), 2):
         for pattern, words in WORDS:
             parts[index] = re.sub(pattern, words, parts[index])

@@ -383,13 +383,21 @@ def _left(task: Task) -> tuple[Task, Trial]:
     if best is None:
         raise KeyboardInterrupt
     sure = "" if best is task.phases.sure or not task.request.costs else "; its latency and flash are estimates"
-    why, own = "the time is over" if is_over else "interrupted", task.phases.own
-    better = own is not None and own.candidate != best.candidate and own.rank < best.rank
-    if own is not None and better:
-        differ = own.score.disagreements
-        sure = f"{sure}; one of which {differ} differ has not been held to the limits on the board yet (--own keeps it)"
-    task.say(f"search: {why}; the best so far is the answer{sure}; the same command goes on with the search")
+    why = "the time is over" if is_over else "interrupted"
+    unrun = _unrun(task, best)
+    task.say(f"search: {why}; the best so far is the answer{sure}{unrun}; the same command goes on with the search")
     return task, best
+
+
+def _unrun(task: Task, best: Trial) -> str:
+    """A trial of which fewer decisions differ, that no board has been asked about; empty where there is none."""
+    own, request = task.phases.own, task.request
+    if own is None or request.minimize or request.pareto or own.score.samples != best.score.samples:
+        return ""
+    if own.score.disagreements >= best.score.disagreements:
+        return ""
+    differ = own.score.disagreements
+    return f"; one of which {differ} differ has not been held to the limits on the board yet (--own keeps it)"
 
 
 def _record(task: Task, found: Found, boards: tuple[Measured, ...]) -> dict[str, Any]:

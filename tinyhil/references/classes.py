@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyhil.language.graph import Graph
+from tinyhil.language.graph import Graph, Node
 from tinyhil.ops import OPERATOR_BY_NAME
 
 PROBABILITIES = ("Sigmoid", "HardSigmoid")
@@ -14,7 +14,7 @@ def classes_of(graph: Graph, outputs: np.ndarray) -> np.ndarray:
     """Class of each row of `outputs` (samples, elements), as `named` by those that decide: of several outputs the first
     one's."""
     count = deciding(graph, outputs.shape[1])
-    return named(outputs[:, :count], None if ends_in_argmax(graph) else threshold(graph))
+    return named(outputs[:, :count], threshold(graph))
 
 
 def named(outputs: np.ndarray, above: float | None) -> np.ndarray:
@@ -37,25 +37,27 @@ def class_count(graph: Graph, elements: int) -> int | None:
     elements = deciding(graph, elements)
     if elements > 1:
         return elements
-    return None if ends_in_argmax(graph) else 2
+    return None if threshold(graph) is None else 2
 
 
-def threshold(graph: Graph) -> float:
-    """Above which one output alone says yes: half of a probability, which a Sigmoid gives, zero of a score."""
-    return 0.5 if last_operator(graph) in PROBABILITIES else 0.0
+def threshold(graph: Graph) -> float | None:
+    """Above which one output alone says yes: half of a probability, which a Sigmoid gives, zero of a score; None of
+    what ArgMax gives, which is the class itself."""
+    last = decider(graph)
+    if last is not None and last.op == "ArgMax":
+        return None
+    return 0.5 if last is not None and last.op in PROBABILITIES else 0.0
 
 
-def ends_in_argmax(graph: Graph) -> bool:
-    """Whether the output is the result of ArgMax."""
-    return last_operator(graph) == "ArgMax"
+def decider(graph: Graph) -> Node | None:
+    """The node whose result the first output is, views between them left aside; None where that is an input."""
+    name = behind_views(graph, graph.outputs[0])
+    return next((node for node in graph.nodes if name in node.outputs), None)
 
 
-def last_operator(graph: Graph) -> str:
-    """The operator whose result the first output is, views between them left aside; empty where that is none."""
-    name = graph.outputs[0]
+def behind_views(graph: Graph, name: str) -> str:
+    """The value of which `name` is a view, or a view of one; itself where it is none."""
     for node in reversed(graph.nodes):
-        if name in node.outputs:
-            if node.body is not None or not OPERATOR_BY_NAME[node.op].is_view:
-                return node.op
+        if name in node.outputs and node.body is None and OPERATOR_BY_NAME[node.op].is_view:
             name = node.inputs[0]
-    return ""
+    return name
