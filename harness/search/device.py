@@ -23,6 +23,7 @@ from tinyhil.harness.measure.record import store
 from tinyhil.harness.measure.run import Outcome, run
 from tinyhil.harness.measure.variant import Device
 from tinyhil.harness.records.verdict import gate_line
+from tinyhil.harness.search.phases import OutOfTime
 from tinyhil.harness.settings.config import Boards
 from tinyhil.notice import Say
 from tinyhil.search.costs import Limits
@@ -197,7 +198,8 @@ def decide(
     benches: Sequence[Bench], finalists: Sequence[Trial], totals: Sequence[int | None], limits: Sequence[Limits]
 ) -> list[tuple[Trial, tuple[Measured, ...]]]:
     """The finalists that keep to the limits on every board, best first: agreement on all samples, then on the boards',
-    then measured time. `totals`: of all RAM, and `limits`, of each bench's board."""
+    then measured time; where the time is over, of those measured by then. `totals`: of all RAM, and `limits`, of each
+    bench's board. OutOfTime if it is over before."""
     fitting = []
     for trial in finalists:
         try:
@@ -207,6 +209,10 @@ def decide(
                 raise
             benches[0].say(left_out(error))
             continue
+        except OutOfTime:
+            if not fitting:
+                raise
+            break
         if all(one.fits(total, limit) for one, total, limit in zip(found, totals, limits, strict=True)):
             fitting.append((trial, found))
     return sorted(fitting, key=_merit)

@@ -44,9 +44,10 @@ class Phases:
     were held to their limits on the boards. `judged`: formats for all tensors are, so that time that is over ends the
     search without an answer, too; `beside`: those of them that are; `measured`: what boards have said of those held to
     their limits. `least`: of latency (us) and flash (B) the least that a board has shown. `looked`: a task of few
-    samples and the answer on them, if there was one. `is_stopped`: somebody interrupted, or the time was over, before
-    all samples were run. `evaluations`: what all questions have cost, in runs over all samples; `count` hears of them.
-    `key`: of the task of all samples, where one of few may be what is left of it."""
+    samples and the answer on them, if there was one. `slowest`: wall seconds that boards take at most to say of an
+    image what it needs, its build included, as far as is known. `is_stopped`: somebody interrupted, or the time was
+    over, before all samples were run. `evaluations`: what all questions have cost, in runs over all samples; `count`
+    hears of them. `key`: of the task of all samples, where one of few may be what is left of it."""
 
     tell: Callable[[str], None] = lambda name: None
     taken: dict[str, list[float]] = field(default_factory=dict)
@@ -59,6 +60,7 @@ class Phases:
     measured: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
     least: dict[str, float] = field(default_factory=dict)
     looked: tuple[Any, Trial | None] | None = None
+    slowest: float = 5.0
     is_stopped: bool = False
     evaluations: float = 0.0
     count: Callable[[float], None] = lambda evaluations: None
@@ -66,6 +68,15 @@ class Phases:
     _most: float | None = None
     _inside: tuple[str, float, float] = ("", 0.0, 0.0)  # the phase under way, and what phases inside of it took
     _begin: tuple[float, float] = field(default_factory=began)
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Boards are asked of an image, which is built for them."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.slowest = max(self.slowest, time.monotonic() - begin)
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
@@ -135,6 +146,11 @@ class Phases:
     def seconds_left(self, seconds: float | None) -> float | None:
         """Of so many since the command began; None: no limit."""
         return None if seconds is None else max(0.0, seconds - self.elapsed())
+
+    def seconds_to_search(self, seconds: float | None, images: int) -> float | None:
+        """Of those left at least half: the rest is for asking boards of so many images."""
+        left = self.seconds_left(seconds)
+        return None if left is None else left - min(left / 2, self.slowest * images)
 
     def is_over(self, seconds: float | None) -> bool:
         """Whether it was interrupted before all samples were run, or so many seconds have passed."""

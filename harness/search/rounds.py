@@ -50,7 +50,8 @@ def search_once(task: Task, problem: SearchProblem, stem: str, bench: MakeBench 
             if count % task.request.every == 0:
                 device.measure(trial)
 
-    budget = Budget(request.evaluations, task.phases.seconds_left(request.seconds), request.target)
+    images = 1 + (request.finalists if request.on_device else 1) if task.measures else 0  # the answer, and a format
+    budget = Budget(request.evaluations, task.phases.seconds_to_search(request.seconds, images), request.target)
     with task.phases.of(SEARCHING):
         found = search(task.strategy, problem, budget=budget, log=log, on_trial=on_trial)
     if found.is_stalled:

@@ -131,13 +131,14 @@ def measured_on(task: Task, log: TrialLog, uniform: Uniform) -> Uniform:
     assert uniform.trial is not None
     found: list[Measured | None] = []
     reason = ""
-    for side in task.sides:
-        try:
-            found.append(known := make_bench(side, log).measure(uniform.trial))
-            task.phases.shown(known.latency_us, known.flash_bytes)
-        except BuildError as error:
-            found.append(None)
-            reason = reason or str(error)
+    with task.phases.asking():
+        for side in task.sides:
+            try:
+                found.append(known := make_bench(side, log).measure(uniform.trial))
+                task.phases.shown(known.latency_us, known.flash_bytes)
+            except BuildError as error:
+                found.append(None)
+                reason = reason or str(error)
     return replace(uniform, measured=tuple(found), reason=reason)
 
 
