@@ -65,6 +65,10 @@ def test_the_terminal_says_what_the_record_says(folder: Path) -> None:
     table = io.StringIO()
     print_table([BoardResult("host", 0, record, "")], Console(file=table, width=160))
     assert "host: degraded: inputs-clipped: " in table.getvalue()
+    headings, cells = (re.split(r"  +", line.strip()) for line in table.getvalue().splitlines()[1:3])
+    shown = dict(zip(headings, cells, strict=True))
+    assert shown["differ"] == str(record["disagreements"])
+    assert shown["flash"] == f"{record['flash_bytes']} B"
 
 
 @pytest.mark.parametrize(

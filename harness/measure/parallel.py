@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tinyhil import errors
+from tinyhil.harness.records.band import time_text
 from tinyhil.harness.records.bench_stats import ticks_text
+from tinyhil.harness.records.figures import at_worst
 from tinyhil.harness.settings.progress import TO_PARENT, Progress, read_line
 from tinyhil.notice import Say
 from tinyhil.processes import Started
@@ -150,7 +152,7 @@ def print_table(results: Sequence[BoardResult], console: Console) -> None:
     from tinyhil.harness.records.verdict import issue_texts
 
     table = Table(box=None, pad_edge=False)
-    for heading in ("board", "where", "bit-exact", "accuracy", "latency", "RAM", "flash", "seconds", "exit"):
+    for heading in ("board", "where", "bit-exact", "differ", "accuracy", "latency", "RAM", "at worst", "flash", "exit"):
         table.add_column(heading, overflow="fold")
     first = next((result.record for result in results if result.record), None)
     if first is not None:
@@ -165,16 +167,18 @@ def print_table(results: Sequence[BoardResult], console: Console) -> None:
 
 def _cells(record: Mapping[str, Any] | None) -> tuple[str, ...]:
     if record is None:
-        return ("-",) * 7
+        return ("-",) * 8
     latency, memory = record["latency"], record["memory"]
     ram = memory["static_bytes"] if memory["total_bytes"] is None else memory["total_bytes"]
+    time = "" if latency["median_us"] is None else f" ({time_text(latency['median_us'])})"
     accuracy = "-" if record["accuracy"] is None else f"{100 * record['accuracy']:.2f} %"
     return (
         record["provenance"]["port"] or ("emulated" if record["emulator"] else "here"),
         f"{'yes' if record['bit_exact'] else 'NO'}: {record['equal_samples']} of {record['samples']}",
+        "-" if record["disagreements"] is None else str(record["disagreements"]),
         accuracy,
-        f"{ticks_text(latency['median'])} {latency['unit']}",
+        f"{ticks_text(latency['median'])} {latency['unit']}{time}",
         f"{ram} B",
+        "-" if (worst := at_worst(memory)) is None else f"{worst} B",
         f"{record['flash_bytes']} B",
-        f"{sum(record['wall_seconds'].values()):.1f}",
     )

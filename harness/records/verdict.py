@@ -79,7 +79,8 @@ def off_float(record: RecordLike) -> str | None:
         where = f"{first['node']} ('{tensor}', {first['format']})"
     off, explained = f"{where} is off by {first['error']:.2g}", f"{first['allowed']:.2g}"
     if first["error"] <= first["allowed"]:
-        return f"{off}: rounding may do that ({explained}), but half of what sets samples apart is noise, or more{more}"
+        coarse = f"no more than rounding explains ({explained}), but half or more of what tells its samples apart"
+        return f"{off}: {coarse}: take a wider format{more}"
     return f"{off}, its formats explain {explained}{more}"
 
 
