@@ -16,6 +16,7 @@ from tinyhil.compiler.calibrate import calibrate, save_ranges
 from tinyhil.formats.fixed import Fixed
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.harness.build.image import check_fits
+from tinyhil.harness.build.parts import parts_of
 from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.record import make_record
 from tinyhil.harness.measure.run import run
@@ -146,6 +147,14 @@ def test_a_part_of_many_constants_is_read_where_nothing_waits(board: str, hot_by
     assert outcome.image.static_bytes < 4096  # constants are not counted; the kernels of a G0B1 are
     assert outcome.image.flash_bytes > 320 * 256 + 256 * 160 + 160 * 64
     check_fits(outcome.image, boards.board(board))
+    parts = parts_of(outcome.image)
+    assert parts is not None
+    assert 0 <= parts["flash"]["weights"] - (320 * 256 + 256 * 160 + 160 * 64) < 64
+    assert parts["flash"]["rest"] < 512  # tables of the linker's own
+    assert parts["ram"]["rest"] < 64
+    kernels = found[".kernels"][1] if ".kernels" in found else 0
+    in_ram = sum(parts["ram"].get(name, 0) for name in ("model code", "wire", "libraries"))
+    assert kernels <= in_ram <= kernels + 256, "what is copied to RAM is no rest"
 
 
 def test_what_the_runner_of_mlperf_sends_has_its_room_before_constants(tmp_path: Path) -> None:

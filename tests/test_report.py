@@ -282,7 +282,10 @@ def test_the_verdict_of_a_search_names_the_best_single_format() -> None:
     )
     assert "which takes 80 B of arena and 20 µs: 1 of 60 samples searched differ, of fixed" in search_sentence(mixed)
     front = {**SEARCH, "points": [{"quality": 0.5}, {"quality": 0.875}]}
-    assert search_sentence(front) == "The search found 2 choices that no other beats, 50.0 to 87.5 % right."
+    two = "The search found 2 choices that no other beats, 50.0 to 87.5 %"
+    assert search_sentence(front) == f"{two} as float decides on the samples searched."
+    labelled = {"points": [{**point, "accuracy": 0.75} for point in front["points"]]}
+    assert search_sentence(labelled) == f"{two} right on the samples searched, 75.0 % on those held out."
     alone = {"points": front["points"][:1]}
     assert search_sentence(alone).startswith("The search found one choice that beats all others, ")
 

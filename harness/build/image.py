@@ -92,6 +92,16 @@ def read_contents(elf_path: Path, *, identified: bool = True) -> Contents:
     return content
 
 
+def places(elf_path: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of the sections whose bytes count as flash, and of those that count as static RAM; some are both."""
+    with elf_path.open("rb") as stream:
+        ram, flash = _ram_and_flash(ELFFile(stream))
+        return (
+            frozenset(section.name for section in flash),
+            frozenset(s.name for s in ram.values() if not s.name.startswith(REGION_SECTIONS)),
+        )
+
+
 def check_fits(image: Image, board: BoardSpec) -> None:
     """DoesNotFit if the linked image exceeds the chip, the reserve for the stack included."""
     chip = board.chip

@@ -1,27 +1,26 @@
 """What of an image is weights, code of the model, wire protocol, start-up and libraries: read from the linker's map.
 
 Each input section of the map names the object file that it comes from; what is left of a total (alignment, vectors that
-no object names) is its `rest`.
+no object names) is its `rest`. Where a section counts, the image says: kernels that are copied to RAM are in both.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Set
 from pathlib import Path
 
-from tinyhil.harness.build.image import Image
+from tinyhil.harness.build.image import HOT, Image, places
 
-OUTPUT = re.compile(r"^(?P<name>\.[\w.]+)\s")
+OUTPUT = re.compile(r"^(?P<name>\.[\w.]+)(?:\s|$)")
 INPUT = re.compile(
     r"^ (?P<name>[.\w$*]\S*)\s+0x(?P<address>[0-9a-f]+)\s+0x(?P<size>[0-9a-f]+)\s+(?P<file>\S.*)$", re.MULTILINE
 )
 BROKEN_LINE = re.compile(r"^( \S+)\n\s+(?=0x)", re.MULTILINE)  # long names have a line of their own
 BEGIN = "Linker script and memory map"
-RAM_ONLY, IN_BOTH = (".bss", ".noinit"), (".data",)
-STORED = (".text", ".rodata", ".vectors", ".ARM", ".init", ".fini", ".isr", ".hash", ".image", ".preinit", ".eh_frame")
 BUFFERS = {"hil_arena": "arena", "slot_memory": "input slots", "output_memory": "output"}
-CONSTANTS = (".rodata", ".progmem")
+CONSTANTS = (".rodata", ".progmem", HOT)
 
 
 def parts_of(image: Image) -> dict[str, dict[str, int]] | None:
@@ -29,12 +28,12 @@ def parts_of(image: Image) -> dict[str, dict[str, int]] | None:
     path = image.elf.with_suffix(".map")
     if not path.is_file():
         return None
-    flash, ram = read_map(path)
+    flash, ram = read_map(path, *places(image.elf))
     return {"flash": _whole(flash, image.flash_bytes), "ram": _whole(ram, image.static_bytes)}
 
 
-def read_map(path: Path) -> tuple[Counter[str], Counter[str]]:
-    """Bytes of flash and of RAM by part, as far as object files are named."""
+def read_map(path: Path, stored: Set[str], in_ram: Set[str]) -> tuple[Counter[str], Counter[str]]:
+    """Bytes of flash and of RAM by part, as far as object files are named, of the sections `stored` and `in_ram`."""
     text = path.read_text(encoding="utf-8", errors="replace").partition(BEGIN)[2]
     flash: Counter[str] = Counter()
     ram: Counter[str] = Counter()
@@ -47,12 +46,9 @@ def read_map(path: Path) -> tuple[Counter[str], Counter[str]]:
         if found is None or not size or found["name"].startswith("*"):
             continue
         part = part_of(found["file"], found["name"])
-        if output.startswith(RAM_ONLY):
+        if output in in_ram:
             ram[part] += size
-        elif output.startswith(IN_BOTH):
-            ram[part] += size
-            flash[part] += size
-        elif output.startswith(STORED):
+        if output in stored:
             flash[part] += size
     return flash, ram
 

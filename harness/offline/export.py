@@ -294,14 +294,16 @@ def measured(record: Mapping[str, Any], compiled: Compiled, path: Path) -> list[
     lines = [
         "## Measured",
         "By `hil run`, on the firmware that holds the same calls and a wire protocol beside them; the latency is that",
-        f"of the functions on codes{_copied(memory)}. Converting floats, a scaler of inputs with it, comes on top.",
+        f"of the functions on codes{_copied(record)}. Converting floats, a scaler of inputs with it, comes on top.",
         "",
     ]
     return [*lines, "| | |", "|---|---|", *(f"| {name} | {markdown(str(value))} |" for name, value in rows)]
 
 
-def _copied(memory: Mapping[str, Any]) -> str:
-    copied_bytes = memory.get("copied_bytes")
+def _copied(record: Mapping[str, Any]) -> str:
+    """Constants where RAM is free, and code, which counts as static RAM."""
+    code = ((record.get("parts") or {}).get("ram") or {}).get("model code", 0)
+    copied_bytes = record["memory"].get("copied_bytes", 0) + code
     return f", {copied_bytes:,} B of the flash copied to RAM as no library does" if copied_bytes else ""
 
 

@@ -115,12 +115,15 @@ def search_sentence(record: RecordLike) -> str:
     """What a search chose, beside the best it could have had with one format for all tensors."""
     points = record.get("points")
     if points is not None:
-        span = sorted(100 * p["quality"] for p in points)
-        if not span:
+        if not points:
             return "The search found nothing that keeps the limits."
-        if len(span) == 1:
-            return f"The search found one choice that beats all others, {span[0]:.1f} % right."
-        return f"The search found {len(points)} choices that no other beats, {span[0]:.1f} to {span[-1]:.1f} % right."
+        held_out = [p["accuracy"] for p in points if p.get("accuracy") is not None]
+        by = "right" if held_out else "as float decides"
+        right = f"{_span([p['quality'] for p in points])} {by} on the samples searched"
+        right += f", {_span(held_out)} on those held out" if held_out else ""
+        if len(points) == 1:
+            return f"The search found one choice that beats all others, {right}."
+        return f"The search found {len(points)} choices that no other beats, {right}."
     quality = (record.get("search") or {}).get("quality")
     within = [u for u in record["uniform"] if u.get("keeps_limits", True) and u.get("quality") is not None]
     replaced = record.get("replaced")
@@ -134,6 +137,11 @@ def search_sentence(record: RecordLike) -> str:
         return f"{said}; no single format for all tensors keeps the limits."
     best = max(within, key=lambda u: (u["quality"], -(u.get("arena_bytes") or 0)))
     return f"{said}; {best['format']} for all tensors takes {_resources(best)}, {100 * best['quality']:.1f} %."
+
+
+def _span(shares: Sequence[float]) -> str:
+    least, most = (f"{100 * end(shares):.1f}" for end in (min, max))
+    return f"{least} %" if least == most else f"{least} to {most} %"
 
 
 def _differing(record: RecordLike, within: Sequence[Mapping[str, Any]]) -> str:
