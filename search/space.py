@@ -101,6 +101,13 @@ class Space:
         """The candidate with some groups changed."""
         return tuple(changes.get(index, choice) for index, choice in enumerate(candidate))
 
+    def neighbours(self, candidate: Candidate) -> Iterator[Candidate]:
+        """What differs from it in the format of one group."""
+        for index, choice in enumerate(candidate):
+            for name in self.offered(index):
+                if name != choice.format:
+                    yield self.with_choices(candidate, {index: Choice(name)})
+
     def unclipped(self, candidate: Candidate) -> Candidate:
         """The candidate without the offsets that clip weights: training moves their scales, and writes them clipped."""
         constants = self.graph.all_constants().keys()

@@ -200,7 +200,7 @@ def decide(
     """The finalists that keep to the limits on every board, best first: agreement on all samples, then on the boards',
     then measured time; where the time is over, of those measured by then. `totals`: of all RAM, and `limits`, of each
     bench's board. OutOfTime if it is over before."""
-    fitting = []
+    fitting: list[tuple[Trial, tuple[Measured, ...]]] = []
     for trial in finalists:
         try:
             found = tuple(bench.measure(trial) for bench in benches)

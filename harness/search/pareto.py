@@ -19,10 +19,11 @@ from typing import Any
 from tinyhil.errors import BuildError, Infeasible
 from tinyhil.harness.measure.record import here
 from tinyhil.harness.search.device import Measured, left_out
+from tinyhil.harness.search.feasible import anchored, least_of, unbounded
 from tinyhil.harness.search.offering import together
 from tinyhil.harness.search.phases import OutOfTime
 from tinyhil.harness.search.request import SearchRequest
-from tinyhil.harness.search.resource_limits import Meter, anchored, as_tried, joined, least_of, unbounded
+from tinyhil.harness.search.resource_limits import Meter, as_tried, joined
 from tinyhil.harness.search.rounds import search_once
 from tinyhil.harness.search.task import Task, make_bench, replace_text, trial_log, write_assignment
 from tinyhil.harness.search.uniform import MOST_SCHEDULES, Uniform, as_records, held_out, sensitivity_of

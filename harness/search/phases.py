@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from tinyhil import time_limit
 from tinyhil.search.search_problem import Enough
+from tinyhil.search.space import Candidate
 from tinyhil.search.trial import Trial
 
 Work = TypeVar("Work")
@@ -39,21 +40,23 @@ class OutOfTime(Enough):
 
 @dataclass(slots=True)
 class Phases:
-    """`tell` hears of each phase as it begins. `taken`: seconds and processor seconds of each, in order. `best`: the
-    answer if nothing better comes; `own`: the best of the strategy's that is under way; `sure`: the best of those that
-    were held to their limits on the boards. `judged`: formats for all tensors are, so that time that is over ends the
-    search without an answer, too; `beside`: those of them that are; `measured`: what boards have said of those held to
-    their limits. `least`: of latency (us) and flash (B) the least that a board has shown. `looked`: a task of few
-    samples and the answer on them, if there was one. `slowest`: wall seconds that boards take at most to say of an
-    image what it needs, its build included, as far as is known. `is_stopped`: somebody interrupted, or the time was
-    over, before all samples were run. `evaluations`: what all questions have cost, in runs over all samples; `count`
-    hears of them. `key`: of the task of all samples, where one of few may be what is left of it."""
+    """`tell` hears of each phase as it begins. `taken`: seconds and processor seconds of each, in order. `best`:
+    the answer if nothing better comes; `own`: the best of the strategy's that is under way; `tried`: all of those
+    of all rounds, on all samples; `sure`: the best of those that were held to their limits on the boards. `judged`:
+    formats for all tensors are, so that time that is over ends the search without an answer, too; `beside`: those
+    of them that are; `measured`: what boards have said of those held to their limits. `least`: of latency (us) and
+    flash (B) the least that a board has shown. `looked`: a task of few samples and the answer on them, if there was
+    one. `slowest`: wall seconds that boards take at most to say of an image what it needs, its build included, as
+    far as is known. `is_stopped`: somebody interrupted, or the time was over, before all samples were run.
+    `evaluations`: what all questions have cost, in runs over all samples; `count` hears of them. `key`: of the task
+    of all samples, where one of few may be what is left of it."""
 
     tell: Callable[[str], None] = lambda name: None
     taken: dict[str, list[float]] = field(default_factory=dict)
     first_answer: dict[str, Any] | None = None
     best: Trial | None = None
     own: Trial | None = None
+    tried: dict[Candidate, Trial] = field(default_factory=dict)
     sure: Trial | None = None
     judged: bool = False
     beside: list[Any] = field(default_factory=list)

@@ -13,21 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.errors import BuildError, DoesNotFit, Infeasible, ModelError
+from tinyhil.errors import BuildError, DoesNotFit, ModelError
 from tinyhil.harness.boards.fidelity import fidelity_of
 from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.cost_table import CostTable, Version, describer, rows_of
 from tinyhil.harness.search.device import left_out
-from tinyhil.harness.search.first_answer import too_late
 from tinyhil.harness.search.task import Task, make_bench
 from tinyhil.language.program import walk
-from tinyhil.passes.stored import bytes_in_flash
-from tinyhil.preference import LEAST, RAM
-from tinyhil.search.anchor import least
 from tinyhil.search.costs import Costs, Described, Limits, Run
-from tinyhil.search.journal import Query
-from tinyhil.search.search_loop import asked as asked_of
 from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Candidate, Choice, Space
 from tinyhil.search.trial import Trial, TrialLog, unjudged
@@ -37,10 +31,6 @@ MOST_PILOTS = 12
 PILOTS_LEAVE = 0.5  # of `--seconds`, for the search
 MATTERS = 0.02  # of an image's time: of operations that take less, no mixture is profiled
 DRAWN = 24  # assignments among which each pilot is the one that covers most
-NAMED = 3
-CONFIRMED = 8  # candidates, before one's latency is named as the least
-NEAR, MOST_NEAR = 1.05, 4  # of a latency: estimates are so far off; candidates beside the least that are timed, too
-OTHER_SAMPLES = 1.02  # times the worst of a few samples: what more of them may take
 
 Pair = tuple[str, int, int, str, str]
 
@@ -185,11 +175,11 @@ def _make_meter(task: Task) -> Meter:
     own = task.folder / f"{task.stem(task.ram_bytes)}.costs.jsonl"
     table = CostTable(task.request.results / "costs" / f"{task.board.name}.jsonl", own, version)
     meter = Meter(task, table, task.board.clock_hz)
-    _profile_pilots(meter)
+    profile_pilots(meter)
     return meter
 
 
-def _profile_pilots(meter: Meter, leave: float = PILOTS_LEAVE) -> None:
+def profile_pilots(meter: Meter, leave: float = PILOTS_LEAVE) -> None:
     """Each format for all tensors, or for all weights; then mixtures until every pair of formats of two operands was
     measured of each operation that counts (`_counting`), or MOST_PILOTS were, or no more than the share `leave` of
     `--seconds` is left."""
@@ -303,168 +293,6 @@ def joined(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: 
     else:
         problems = [replace(side.problem, limit_bytes=ram) for side, ram in zip(task.sides, rams, strict=True)]
     return replace(problems[0], also=tuple(problems[1:]))
-
-
-def anchored(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> SearchProblem:
-    """The problem with a candidate that keeps all limits, by measurement where estimates are against it.
-
-    Infeasible with the least values found, if there is none; TooLate where time has left too little measured to say so.
-    """
-    if not meters and not task.others:
-        return joined(task, meters, limits, rams)
-    for _ in range(2 if meters else 1):
-        problem = joined(task, meters, limits, rams)
-        known = [run.candidate for meter in meters for run in meter.costs(Limits()).runs]
-        candidate = least(problem.space, problem.excess, known, enough=0.0)
-        if problem.excess(candidate) <= 0.0:
-            return replace(problem, anchor=candidate)
-        for meter in meters:
-            meter.next_phase()
-            meter.measure(candidate)
-    for meter in meters:
-        meter.recall()
-    if cut := [meter for meter in meters if meter.is_cut]:
-        for meter in cut:
-            _profile_pilots(meter, leave=0.0)
-        if any(meter.is_cut for meter in cut):
-            raise too_late(task)
-        return anchored(task, meters, limits, rams)
-    refused = refusal(task, meters, limits, rams)
-    problem = joined(task, meters, limits, rams)  # with what was measured to find the reason
-    for run in (run for meter in meters for run in meter.costs(Limits()).runs):
-        if problem.excess(run.candidate) <= 0.0:
-            return replace(problem, anchor=run.candidate)
-    raise refused
-
-
-def refusal(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> Infeasible:
-    """Of the first board that can not keep its limits; else that no assignment was found that serves all."""
-    for meter, limit, ram in zip(meters, limits, rams, strict=False):
-        if why := _why(meter, limit, ram):
-            return why
-    names = " and ".join(side.board.name for side in task.sides if side.board is not None)
-    return Infeasible(
-        f"search: no assignment was found that keeps the limits of {names} at once; raise one, or give each its own"
-    )
-
-
-def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
-    """The limit that can not be kept, the least value found, and what makes it."""
-    assert meter.task.board is not None
-    alone = (
-        (
-            Limits(latency_us=limits.latency_us),
-            limits.latency_us,
-            "us for the worst sample",
-            "--latency-us",
-            OTHER_SAMPLES,
-        ),
-        (Limits(flash_bytes=limits.flash_bytes), limits.flash_bytes, "B of flash", "--flash", 1.0),
-    )
-    request = meter.task.request
-    arena = f" with {ram_bytes} B of arena" if request.ram is not None or request.arena is not None else ""
-    for limit, asked, unit, option, slack in alone:
-        if asked is None:
-            continue
-        candidate, value = least_of(meter, limit, ram_bytes)
-        for _ in range(CONFIRMED if option == "--latency-us" else 0):  # a profile has seen few samples
-            if not meter.confirm(candidate):
-                break
-            candidate, _ = least_of(meter, limit, ram_bytes)
-        timed = _timed(meter, ram_bytes) if option == "--latency-us" else []
-        if timed:
-            _confirm_near(meter, limit, ram_bytes, asked)
-            value, candidate = min(_timed(meter, ram_bytes), key=lambda pair: pair[0])
-        if value <= asked:
-            continue
-        enough = math.ceil(value if timed else value * slack)
-        is_free = request.ram is None and request.arena is None  # of what it would take more
-        is_slower = option == "--latency-us" and request.prefer in (RAM, LEAST) and is_free
-        faster = ", or --prefer latency, which takes more RAM" if is_slower else ""
-        score = asked_of(meter.task.problem, Query(candidate))
-        return Infeasible(
-            f"search: {asked:,.0f} {unit} were not found feasible on {meter.task.board.name}{arena}, "
-            f"the least found is {value:,.0f} (as profiled, {_parts(meter, limit, candidate)}); "
-            f"try {option} {enough}, where {score.disagreements} of {score.samples} samples differ from float{faster}",
-            (option, enough),
-        )
-    if meter.task.request.also:
-        return None
-    feasible = [f"{asked:,.0f} {unit}" for _, asked, unit, _, _ in alone if asked is not None]
-    return Infeasible(
-        f"search: {' and '.join(feasible)} are feasible alone on {meter.task.board.name}, but no assignment was found "
-        f"that keeps to them{arena}; raise one of them"
-    )
-
-
-def _timed(meter: Meter, ram_bytes: int) -> list[tuple[float, Candidate]]:
-    """Microseconds of the candidates that were timed on many samples and take at most `ram_bytes` of arena."""
-    memory = meter.task.problem.memory
-    return [(us, one) for one, us in meter.confirmed.items() if memory.fits(one, ram_bytes)]
-
-
-def _confirm_near(meter: Meter, limit: Limits, ram_bytes: int, asked_us: float) -> None:
-    """Time what differs in one group from the least that was timed, and is estimated to take nearly as long, until
-    something keeps the limit."""
-    space = meter.task.problem.space
-    for _ in range(MOST_NEAR):
-        value, best = min(_timed(meter, ram_bytes), key=lambda pair: pair[0])
-        if value <= asked_us:
-            return
-        costs = measured_costs(meter.problem(limit, ram_bytes))
-        others = (space.with_choices(best, {i: Choice(n)}) for i in range(len(best)) for n in space.offered(i))
-        memory = meter.task.problem.memory
-        near = {one: costs.value(one) for one in others if one not in meter.confirmed and memory.fits(one, ram_bytes)}
-        candidate = min(near, key=lambda one: near[one], default=best)
-        if near.get(candidate, math.inf) > value * NEAR:
-            return
-        meter.measure(candidate)  # for later searches, too
-        if not meter.confirm(candidate):
-            return
-
-
-def unbounded(resource: str) -> Limits:
-    """Of latency or flash alone, such that every value keeps it."""
-    return Limits(latency_us=float("inf")) if resource == "latency" else Limits(flash_bytes=1 << 40)
-
-
-def least_of(meter: Meter, limit: Limits, ram_bytes: int) -> tuple[Candidate, float]:
-    """The candidate of least latency or flash that was found under the limit of RAM, and its measured value. What code
-    takes is estimated from few images: of flash each format for all, or for all weights, is measured, and what is then
-    estimated to be less, until that is none."""
-    problem = meter.problem(limit, ram_bytes)
-    if limit.flash_bytes is not None:
-        for start in problem.space.starts():
-            if problem.memory.fits(start, ram_bytes):
-                meter.measure(start)
-    for _ in range(CONFIRMED if limit.flash_bytes is not None else 1):
-        problem = meter.problem(limit, ram_bytes)
-        value = _value_within(problem, ram_bytes)
-        candidate = least(problem.space, value, [run.candidate for run in measured_costs(problem).runs])
-        meter.next_phase()
-        if meter.knows(candidate):
-            break
-        meter.measure(candidate)
-    problem = meter.problem(limit, ram_bytes)
-    value = _value_within(problem, ram_bytes)
-    best = min((run.candidate for run in measured_costs(problem).runs), key=value, default=candidate)
-    return best, value(best)
-
-
-def _value_within(problem: SearchProblem, ram_bytes: int) -> Callable[[Candidate], float]:
-    """What is limited, of candidates within so much RAM; infinite for others."""
-    costs = measured_costs(problem)
-    return lambda candidate: costs.value(candidate) if problem.memory.fits(candidate, ram_bytes) else math.inf
-
-
-def _parts(meter: Meter, limit: Limits, candidate: Candidate) -> str:
-    """The operations or constants that take most of it."""
-    if limit.latency_us is not None:
-        return ", ".join(f"{name} {us:,.0f} us" for name, us in meter.costs(limit).parts(candidate)[:NAMED])
-    program = meter.task.problem.memory.placed(candidate).program
-    sizes = sorted(((bytes_in_flash(program.tensors[name]), name) for name in program.constants), reverse=True)
-    largest = ", ".join(f"{name} {size:,} B" for size, name in sizes[:NAMED])
-    return f"{meter.costs(limit).describe(candidate).constant_bytes:,} B of constants ({largest})"
 
 
 def as_tried(trials: Sequence[Trial], costs: Costs | None) -> list[dict[str, Any]]:

@@ -9,9 +9,10 @@ from typing import Any
 
 from tinyhil.errors import BuildError, ConfigError, DoesNotFit, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
+from tinyhil.harness.search.feasible import anchored, least_of, refusal, unbounded
 from tinyhil.harness.search.first_answer import is_foreseen, judged
 from tinyhil.harness.search.phases import FEASIBLE, SCHEDULES, SEARCHING, OutOfTime
-from tinyhil.harness.search.resource_limits import Meter, anchored, joined, least_of, refusal, unbounded, within
+from tinyhil.harness.search.resource_limits import Meter, joined, within
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.harness.search.uniform import ORDERS, smallest_of_each, uniform_instead
 from tinyhil.search.costs import Limits
@@ -41,6 +42,8 @@ def search_once(task: Task, problem: SearchProblem, stem: str, bench: MakeBench 
     def on_trial(trial: Trial, best: Trial | None) -> None:
         nonlocal count
         task.phases.own = best
+        if trial.kind == "full":
+            task.phases.tried[trial.candidate] = trial
         if is_foreseen(task, trial):
             task.phases.answered(trial)
         one_answer = request.pareto is None and request.minimize is None

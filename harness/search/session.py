@@ -20,6 +20,7 @@ from tinyhil.harness.records.verdict import collapsed
 from tinyhil.harness.search.board_fit import ram_of, require_fit
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.earlier import with_earlier
+from tinyhil.harness.search.feasible import anchored
 from tinyhil.harness.search.first_answer import TooLate, look, too_late
 from tinyhil.harness.search.offering import (
     scheduled_instead,
@@ -33,7 +34,7 @@ from tinyhil.harness.search.pareto import ParetoOutcome, Sweep, front_of, swept_
 from tinyhil.harness.search.phases import ANSWER, OutOfTime, began
 from tinyhil.harness.search.replanned import relaxed, within_limit
 from tinyhil.harness.search.request import SearchRequest
-from tinyhil.harness.search.resource_limits import Meter, anchored, as_tried, limited, make_meters
+from tinyhil.harness.search.resource_limits import Meter, as_tried, limited, make_meters
 from tinyhil.harness.search.rounds import minimized, search_once, searched_on_device
 from tinyhil.harness.search.splits import as_named
 from tinyhil.harness.search.task import (
@@ -198,9 +199,8 @@ def _searched(task: Task) -> SearchOutcome:
     if names := untried(task, beside):
         task.say(f"search: no time was left for {', '.join(names)} for all tensors: raise --seconds, or `hil run` it")
     own = found.best
-    if not request.own:
-        found, measured = _no_worse(task, meters, found, measured, beside, is_over=over or interrupted)
-    replaced = None if found.best.candidate == own.candidate else own
+    found, measured = _no_worse(task, meters, found, measured, beside, is_over=over or interrupted)
+    replaced = None if request.own or found.best.candidate == own.candidate else own
     found, measured = with_earlier(task, found, measured, is_over=over)
     say_simpler(task, found.best, measured, beside)
     with task.phases.of("evaluating held-out samples"):
@@ -241,8 +241,9 @@ def _no_worse(
     *,
     is_over: bool,
 ) -> tuple[Found, tuple[Measured, ...]]:
-    """The strategy's answer, or a format for all tensors or a mixture that is no worse."""
-    found, measured = undominated(task, found, measured, beside)
+    """The strategy's answer, or a format for all tensors or a mixture that is no worse; its own with `--own`."""
+    if not task.request.own:
+        found, measured = undominated(task, found, measured, beside)
     if is_over:
         return found, measured
     with task.phases.of(ANSWER):

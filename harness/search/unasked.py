@@ -1,4 +1,5 @@
-"""What a search may not have asked: constants in a wider format than all else, and what boards have timed before.
+"""What a search may not have asked, or has asked and then lost: constants in a wider format than all else, what boards
+have timed before, what differs from the answer in one group, and trials that a later round held to be too large.
 
 A strategy follows estimates, of errors and of costs. Where its answer is not as good as one of these few, which keeps
 the limits by measurement, that one is the answer.
@@ -6,7 +7,7 @@ the limits by measurement, that one is the answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations, product
@@ -26,42 +27,66 @@ from tinyhil.search.trial import Trial, TrialLog
 
 NAME = "a mixture that the strategy has not chosen"
 MOST_ASKED, SHARE, MOST_MEASURED = 24, 8, 3  # candidates; no more than one for so many of --evaluations, but two
+MOST_STEPS = 3
 
 
 def with_unasked(
     task: Task, meters: Sequence[Meter], found: Found, measured: tuple[Measured, ...]
 ) -> tuple[Found, tuple[Measured, ...]]:
-    """The answer, or one of these of which fewer decisions differ from float; not where each is trained, or of layers
-    that an accelerator holds."""
-    best = found.best.score.disagreements
-    if task.request.minimize is not None or best == 0 or task.problem.trained is not None or task.accelerated:
+    """The answer, or one of these of which fewer decisions differ from float, step by step; not where each is trained,
+    or of layers that an accelerator holds. Of the strategy's own alone what it tried, if that is asked for."""
+    if task.request.minimize is not None or task.problem.trained is not None or task.accelerated:
         return found, measured
-    trials = [*_judged(task, meters)]
-    found = replace(found, evaluations=found.evaluations + len(trials))
-    better = [trial for trial in trials if trial.score.disagreements < best]
-    log = TrialLog(None, task.problem.space, "")
-    for trial in sorted(better, key=lambda trial: trial.rank)[:MOST_MEASURED]:
-        one = Uniform(NAME, trial)
-        one = measured_on(task, log, one) if task.measures else one
-        if keeps(task, one):
-            return undominated(task, found, measured, (one,), NAME)
-    return found, measured
-
-
-def _judged(task: Task, meters: Sequence[Meter]) -> Iterator[Trial]:
-    """Those that keep the limits as far as estimates tell, on all samples."""
     rams = [side.arena_bytes for side in task.sides]
-    problem = _trusting(joined(task, meters, [task.request.limits for _ in meters], rams))
-    candidates = dict.fromkeys((*_constants_apart(problem.space), *_timed(meters)))
-    evaluations = task.request.evaluations
-    most = MOST_ASKED if evaluations is None else min(MOST_ASKED, max(2, evaluations // SHARE))
-    for number, candidate in enumerate([*candidates][:most]):
-        if task.phases.seconds_left(task.request.seconds) == 0.0:
-            return
+    evaluations, held = task.request.evaluations, set[Candidate]()
+    left = MOST_ASKED if evaluations is None else min(MOST_ASKED, max(2, evaluations // SHARE))
+    best, chosen = found.best, None
+    for step in range(MOST_STEPS):
+        if best.score.disagreements == 0:
+            break
+        problem = _trusting(joined(task, meters, [task.request.limits for _ in meters], rams))
+        if not task.request.own:
+            others = () if step else (*_constants_apart(problem.space), *_timed(meters))
+            asked_now = _judged(task, problem, (*others, *problem.space.neighbours(best.candidate)), left)
+            found, left = replace(found, evaluations=found.evaluations + asked_now), left - asked_now
+        better = [trial for trial in task.phases.tried.values() if _is_better(trial, best, held)]
+        one = _first_kept(task, [trial for trial in better if problem.fits(trial.candidate)], held)
+        if one is None or one.trial is None:
+            break
+        best, chosen = one.trial, one
+    return (found, measured) if chosen is None else undominated(task, found, measured, (chosen,), NAME)
+
+
+def _is_better(trial: Trial, best: Trial, held: Set[Candidate]) -> bool:
+    is_same = trial.score.samples == best.score.samples
+    return is_same and trial.score.disagreements < best.score.disagreements and trial.candidate not in held
+
+
+def _first_kept(task: Task, trials: Sequence[Trial], held: set[Candidate]) -> Uniform | None:
+    """The best of these trials that keeps the limits on the boards; what was `held` to them is noted."""
+    for trial in sorted(trials, key=lambda trial: trial.rank)[:MOST_MEASURED]:
+        held.add(trial.candidate)
+        one = Uniform(NAME, replace(trial, fits=True))
+        one = measured_on(task, TrialLog(None, task.problem.space, ""), one) if task.measures else one
+        if keeps(task, one):
+            return one
+    return None
+
+
+def _judged(task: Task, problem: SearchProblem, candidates: Iterable[Candidate], most: int) -> int:
+    """Of those not tried yet the first `most` that keep the limits as far as estimates tell, on all samples."""
+    tried, number = task.phases.tried, 0
+    for candidate in dict.fromkeys(candidates):
+        if number >= most or task.phases.seconds_left(task.request.seconds) == 0.0:
+            break
+        if candidate in tried:
+            continue
         with suppress(ModelError):
             if problem.fits(candidate):
                 score = asked(problem, Query(candidate))
-                yield Trial(number, candidate, "full", problem.planned_bytes(candidate), True, score)
+                tried[candidate] = Trial(number, candidate, "full", problem.planned_bytes(candidate), True, score)
+                number += 1
+    return number
 
 
 def _trusting(problem: SearchProblem) -> SearchProblem:
