@@ -89,7 +89,8 @@ def _in_rounds(
 ) -> tuple[Found, tuple[Measured, ...]]:
     request, totals = task.request, [side.ram_bytes if side.whole else None for side in task.sides]
     rams = [side.arena_bytes for side in task.sides]
-    count, needed = request.finalists if request.on_device or request.every else 1, list[int]()
+    several = request.on_device or request.every or request.flash is not None
+    count, needed = request.finalists if several else 1, list[int]()
     for number in range(MOST_ROUNDS):
         with task.phases.of(FEASIBLE):
             problem = anchored(task, meters, limits, rams)

@@ -50,7 +50,7 @@ def with_unasked(
             asked_now = _judged(task, problem, (*others, *problem.space.neighbours(best.candidate)), left)
             found, left = replace(found, evaluations=found.evaluations + asked_now), left - asked_now
         better = [trial for trial in task.phases.tried.values() if _is_better(trial, best, held)]
-        one = _first_kept(task, [trial for trial in better if problem.fits(trial.candidate)], held)
+        one = _first_kept(task, problem, [trial for trial in better if problem.fits(trial.candidate)], held)
         if one is None or one.trial is None:
             break
         best, chosen = one.trial, one
@@ -62,9 +62,11 @@ def _is_better(trial: Trial, best: Trial, held: Set[Candidate]) -> bool:
     return is_same and trial.score.disagreements < best.score.disagreements and trial.candidate not in held
 
 
-def _first_kept(task: Task, trials: Sequence[Trial], held: set[Candidate]) -> Uniform | None:
-    """The best of these trials that keeps the limits on the boards; what was `held` to them is noted."""
-    for trial in sorted(trials, key=lambda trial: trial.rank)[:MOST_MEASURED]:
+def _first_kept(task: Task, problem: SearchProblem, trials: Sequence[Trial], held: set[Candidate]) -> Uniform | None:
+    """The best of these trials that keeps the limits on the boards, of equals what is likeliest to; what was `held` to
+    them is noted."""
+    likely = {trial.candidate: (trial.score.disagreements, problem.excess(trial.candidate)) for trial in trials}
+    for trial in sorted(trials, key=lambda trial: (likely[trial.candidate], trial.rank))[:MOST_MEASURED]:
         held.add(trial.candidate)
         one = Uniform(NAME, replace(trial, fits=True))
         one = measured_on(task, TrialLog(None, task.problem.space, ""), one) if task.measures else one
