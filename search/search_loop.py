@@ -34,7 +34,7 @@ class Budget:
 @dataclass(frozen=True, slots=True)
 class Found:
     """`best` is the answer; `evaluations` what all questions cost, in runs over all samples. `is_stalled`: the strategy
-    was ended because it asked only what it knew."""
+    was ended because it asked only what it knew. `is_fallback`: nothing that it asked fits; the answer is known to."""
 
     best: Trial
     trials: tuple[Trial, ...]
@@ -42,6 +42,7 @@ class Found:
     seconds: float
     finished: bool
     is_stalled: bool = False
+    is_fallback: bool = False
 
 
 def search(
@@ -61,12 +62,10 @@ def search(
         board.memory.require(board.limit_bytes)
     session = _Session(problem, budget or Budget(), log, on_trial)
     answer, finished = _converse(strategy, session)
-    if answer is not None and problem.fits(answer):
-        best = session.ask(Ask(answer, complete=True))
-    else:  # nothing that fits was tried before the budget's end
-        best = session.best or session.ask(Ask(problem.fallback(), complete=True))
+    own = session.ask(Ask(answer, complete=True)) if answer is not None and problem.fits(answer) else session.best
+    best = own or session.ask(Ask(problem.fallback(), complete=True))
     seconds = time.monotonic() - session.begin
-    return Found(best, tuple(session.trials), session.cost, seconds, finished, session.is_stalled())
+    return Found(best, tuple(session.trials), session.cost, seconds, finished, session.is_stalled(), own is None)
 
 
 def _converse(strategy: Strategy, session: _Session) -> tuple[Candidate | None, bool]:

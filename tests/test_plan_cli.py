@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -457,14 +456,24 @@ def test_schedules_of_a_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, len(out.splitlines())) == (0, 3 + len(peaks))
     for limit in peaks:
         assert record(capsys, *digits, "--ram", limit)["peak_bytes"] <= limit
-    said = hil(capsys, "--model", "digits_mlp", "--format", "fixed8", "--board", "uno", "--pareto")[1]
-    (least,) = re.findall(r"the least that --ram takes is (\d+) B: an arena that the sample is a part of", said)
-    for limit, transfer in ((int(least), "in the arena"), (int(least) - 1, "exceeds")):
-        _, out, err = hil(capsys, "--model", "digits_mlp", "--format", "fixed8", "--board", "uno", "--ram", limit)
-        assert transfer in out + err
     code, _, err = hil(capsys, *digits, "--ram", peaks[-1] - 1)
     assert (code, err.count("\n")) == (4, 1)
     assert f"exceeds {peaks[-1] - 1} B by " in err
+
+
+@pytest.mark.parametrize(
+    ("model", "board"), [("digits_mlp", "uno"), ("digits_cnn", "uno"), ("digits_cnn", "h747"), ("fastgrnn_har", "uno")]
+)
+def test_what_each_ram_gives_on_a_board(model: str, board: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With what holds the sample: two slots, one of the arena's own bytes, or rows."""
+    asked = ("--model", model, "--format", "fixed8", "--board", board)
+    rows = json.loads(hil(capsys, *asked, "--pareto", "--json")[1])
+    for row in rows:
+        found = record(capsys, *asked, "--ram", row["peak_bytes"] + row["input_bytes"])
+        assert {name: found[name] for name in ("peak_bytes", "input_bytes")}.items() <= row.items()
+    least = rows[-1]["peak_bytes"] + rows[-1]["input_bytes"]
+    assert "exceed" in hil(capsys, *asked, "--ram", least - 1)[2]
+    assert len(hil(capsys, *asked, "--pareto")[1].splitlines()) == 3 + len(rows)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_a_narrower_format_on_offer_makes_no_limit_infeasible(tmp_path: Path) ->
     assert "the answer, products computed again" in shown
     said = "are the least of one (fixed8); values of fewer than 8 bits take a byte each"
     refused = hil_command.hil(*asked, "--ram", found["ram_bytes"] - 1, cwd=tmp_path)
-    hil_command.check_failure(refused, 4, said, f"try --ram {found['ram_bytes']}")
+    hil_command.check_failure(refused, 4, said, f"try --ram {found['ram_bytes']}", logs=True)
 
 
 def test_products_are_computed_again_only_where_the_limit_asks_for_it(tmp_path: Path) -> None:

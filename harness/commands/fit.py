@@ -54,7 +54,9 @@ def fit(names: str, as_json: bool, boards_file: Path | None, bench_file: Path | 
     else:
         print_fit(outcome, common.console())
     if all(row.fits == NO for row in outcome.rows):
+        narrower = ",".join(name for name in ("fixed4", "kmeans16") if name not in {row.format for row in outcome.rows})
+        remedy = f"try narrower ones (--formats {narrower}) or a larger board" if narrower else "choose a larger board"
         raise errors.DoesNotFit(
-            f"{outcome.model}: fits none of these boards in these formats; see the reasons above, try narrower ones "
-            "(--formats fixed4,kmeans16) or a larger board"
+            f"{outcome.model}: fits none of these boards in these formats; see the reasons above, {remedy}; what a "
+            "library of it takes, without start-up and wire protocol, `hil export header --sizes` says"
         )

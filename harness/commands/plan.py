@@ -85,8 +85,8 @@ def plan(
     if pareto:
         from tinyhil.harness.offline.schedule_table import find_front, front_lines, front_record
 
-        schedules, joined_bytes = find_front(wanted, board, say)
-        lines = front_lines(schedules, joined_bytes, board)
+        schedules = find_front(wanted, board, say)
+        lines = front_lines(schedules, board)
         click.echo(json.dumps(front_record(schedules)) if as_json else "\n".join(lines))
         return
     found = find_plan(wanted, boards, say)

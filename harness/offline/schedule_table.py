@@ -1,21 +1,43 @@
-"""`hil plan --pareto`: what less RAM costs a model, schedule by schedule."""
+"""`hil plan --pareto`: what less RAM costs a model, schedule by schedule; on a board with what holds the sample."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 
-from tinyhil.errors import ConfigError
+from tinyhil.errors import ConfigError, DoesNotFit
 from tinyhil.harness.build.pipeline import core_of
 from tinyhil.harness.offline.plan import PLANS_PER_MODEL, Wanted, arranged_program, modelled
 from tinyhil.harness.settings.config import BoardSpec
+from tinyhil.language.program import Program
 from tinyhil.memplan.arena.placement_preference import input_bytes
-from tinyhil.memplan.arena.schedules import Scheduled, front, least
+from tinyhil.memplan.arena.schedules import Scheduled, front
+from tinyhil.memplan.arena.transfer import belongs_in_arena, choose_transfer
 from tinyhil.notice import Say
+from tinyhil.preference import Wish
+
+ALONE, APART, JOINED, STREAMED = "", "beside it", "in the arena", "by rows"
 
 
-def find_front(wanted: Wanted, board: BoardSpec | None, say: Say) -> tuple[list[Scheduled], int | None]:
-    """The schedules of the model of `wanted`, from layer by layer to the least RAM, and the least bytes of an arena
-    that the sample is a part of, on a board; ConfigError without a model."""
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A schedule, and bytes for the sample beside its arena; `how` the sample is held: ALONE without a board, where it
+    does not count."""
+
+    schedule: Scheduled
+    input_bytes: int = 0
+    how: str = ALONE
+
+    @property
+    def ram_bytes(self) -> int:
+        """What `--ram` must be to give it."""
+        return self.schedule.peak_bytes + self.input_bytes
+
+
+def find_front(wanted: Wanted, board: BoardSpec | None, say: Say) -> list[Row]:
+    """The schedules of the model of `wanted`, from layer by layer to the least RAM; on a board what each `--ram` gives
+    there. ConfigError without a model."""
     if wanted.model is None:
         raise ConfigError("plan: --pareto is for --model; an instance has one schedule")
     if wanted.ram is not None or wanted.capacity is not None:
@@ -23,34 +45,67 @@ def find_front(wanted: Wanted, board: BoardSpec | None, say: Say) -> tuple[list[
     program = arranged_program(wanted, wanted.model, board, say)[2]
     each = None if wanted.seconds is None else wanted.seconds / PLANS_PER_MODEL
     how = wanted.without, wanted.planner, wanted.budget(each), core_of(board)
-    joined = None if board is None else least(program.with_input_in_arena(), *how).peak_bytes
-    return front(program, *how), joined
+    alone = front(program, *how)
+    if board is None:
+        return [Row(schedule) for schedule in alone]
+    together = front(program.with_input_in_arena(), *how) if belongs_in_arena(program, None) else []
+    sample, name = program.tensors[program.input].size_bytes, board.name
+    limits = {one.peak_bytes for one in together}
+    limits |= {one.peak_bytes + beside for one in alone for beside in {input_bytes(program), sample, 2 * sample}}
+    given = [_given(program, alone, together, limit, name) for limit in limits]
+    exact = [_given(program, alone, together, row.ram_bytes, name) for row in given if row is not None]
+    rows = {row.ram_bytes: row for row in exact if row is not None}
+    return [rows[ram_bytes] for ram_bytes in sorted(rows, reverse=True)]
 
 
-def front_lines(found: Sequence[Scheduled], joined_bytes: int | None, board: BoardSpec | None) -> list[str]:
-    """A table, and what is not in it."""
-    lines = [f"{'peak B':>10}  {'products':>8}  {'modelled time':>13}"]
-    for one in found:
-        lines.append(f"{one.peak_bytes:>10}  {100 * one.more_products:>+6.1f} %  {100 * one.more_time:>+11.1f} %")
-    if found:
-        sample_bytes = input_bytes(found[0].placed.program)
-        lines.append(
-            f"peaks are the arena's; a whole sample takes {sample_bytes} B beside it, which --ram with --board counts"
-        )
-        if joined_bytes is not None and joined_bytes < min(one.peak_bytes for one in found) + sample_bytes:
-            lines.append(f"the least that --ram takes is {joined_bytes} B: an arena that the sample is a part of")
-        lines.append(f"time is {modelled(board)}")
+def _given(
+    program: Program, alone: Sequence[Scheduled], together: Sequence[Scheduled], ram_bytes: int, board: str
+) -> Row | None:
+    """What `--ram` gives with so many bytes, if that fits: one of the schedules with the sample beside the arena, or of
+    those whose arena the sample is a part of where it had the only slot."""
+    wish, transfer = Wish(ram_bytes=ram_bytes), None
+    one = _cheapest(alone, ram_bytes - input_bytes(program))
+    if one is not None:
+        with suppress(DoesNotFit):
+            transfer = choose_transfer(one.placed.program, one.peak_bytes, ram_bytes, board, wish)
+    if together and belongs_in_arena(program, transfer):
+        one = _cheapest(together, ram_bytes)
+        return None if one is None else Row(one, 0, JOINED)
+    if one is None or transfer is None:
+        return None
+    return Row(one, transfer.input_bytes, STREAMED if transfer.streamed else APART)
+
+
+def _cheapest(found: Sequence[Scheduled], limit_bytes: int) -> Scheduled | None:
+    return min((one for one in found if one.peak_bytes <= limit_bytes), key=lambda one: one.more_time, default=None)
+
+
+def front_lines(found: Sequence[Row], board: BoardSpec | None) -> list[str]:
+    """A table, and what its bytes are."""
+    lines = [f"{'peak B' if board is None else 'RAM B':>10}  {'products':>8}  {'modelled time':>13}  {'sample'}"]
+    for row in found:
+        more = f"{100 * row.schedule.more_products:>+6.1f} %  {100 * row.schedule.more_time:>+11.1f} %"
+        lines.append(f"{row.ram_bytes:>10}  {more}  {row.how}")
+    lines = [line.rstrip() for line in lines] if board is not None else [line[:37].rstrip() for line in lines]
+    if found and board is None:
+        sample_bytes = input_bytes(found[0].schedule.placed.program)
+        lines.append(f"peaks are the arena's; a whole sample takes {sample_bytes} B beside it (--board counts it)")
+    elif found:
+        lines.append("RAM is the arena and what holds the sample, as --ram gives it")
+    lines.append(f"time is {modelled(board)}")
     return lines
 
 
-def front_record(found: Sequence[Scheduled]) -> list[dict[str, object]]:
+def front_record(found: Sequence[Row]) -> list[dict[str, object]]:
     """What `--json` prints."""
     return [
         {
-            "peak_bytes": one.peak_bytes,
-            "more_products": round(one.more_products, 6),
-            "more_time": round(one.more_time, 6),
-            "proven": one.placed.plan.proven,
+            "peak_bytes": row.schedule.peak_bytes,
+            "input_bytes": row.input_bytes,
+            "sample": row.how,
+            "more_products": round(row.schedule.more_products, 6),
+            "more_time": round(row.schedule.more_time, 6),
+            "proven": row.schedule.placed.plan.proven,
         }
-        for one in found
+        for row in found
     ]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from operator import itemgetter
 
-from tinyhil.errors import Infeasible
+from tinyhil.errors import BuildError, Infeasible
 from tinyhil.harness.search.first_answer import too_late
 from tinyhil.harness.search.resource_limits import Meter, joined, measured_costs, profile_pilots
-from tinyhil.harness.search.task import Task
+from tinyhil.harness.search.task import Task, make_bench
 from tinyhil.passes.stored import bytes_in_flash
 from tinyhil.preference import LEAST, RAM
 from tinyhil.search.anchor import least
@@ -19,6 +20,7 @@ from tinyhil.search.journal import Query
 from tinyhil.search.search_loop import asked as asked_of
 from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Candidate
+from tinyhil.search.trial import TrialLog, unjudged
 
 NAMED = 3
 CONFIRMED = 8  # candidates, before one's latency is named as the least
@@ -103,10 +105,12 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
         is_free = request.ram is None and request.arena is None  # of what it would take more
         is_slower = option == "--latency-us" and request.prefer in (RAM, LEAST) and is_free
         faster = ", or --prefer latency, which takes more RAM" if is_slower else ""
+        if option == "--latency-us" and request.prefer not in (RAM, LEAST) and value <= asked * NEAR:
+            faster = _by_rows(meter, candidate, asked)
+        limited = f"{asked:,.1f}".removesuffix(".0")
         score = asked_of(meter.task.problem, Query(candidate))
         return Infeasible(
-            f"search: {asked:,.0f} {unit} were not found feasible on {meter.task.board.name}{arena}, "
-            f"the least found is {value:,.0f} (as profiled, {_parts(meter, limit, candidate)}); "
+            f"search: {limited} {unit} were not found feasible on {meter.task.board.name}{arena}, the least found is {value:,.0f} (as profiled, {_parts(meter, limit, candidate)}); "
             f"try {option} {enough}, where {score.disagreements} of {score.samples} samples differ from float{faster}",
             (option, enough),
         )
@@ -117,6 +121,18 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
         f"search: {' and '.join(feasible)} are feasible alone on {meter.task.board.name}, but no assignment was found "
         f"that keeps to them{arena}; raise one of them"
     )
+
+
+def _by_rows(meter: Meter, candidate: Candidate, asked_us: float) -> str:
+    """What to type where the plan for the least RAM keeps the limit, by measurement: a compiler may make faster code of
+    it. Empty where it does not."""
+    task, log = meter.task, TrialLog(None, meter.task.problem.space, "")
+    other = replace(task, request=replace(task.request, prefer=RAM))
+    with suppress(BuildError):
+        took = make_bench(other, log).measure(unjudged(candidate)).latency_us
+        if took is not None and took <= asked_us:
+            return f", or --prefer {RAM}, whose plan of memory takes {took:,.1f} us"
+    return ""
 
 
 def _timed(meter: Meter, ram_bytes: int) -> list[tuple[float, Candidate]]:

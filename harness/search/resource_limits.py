@@ -182,7 +182,7 @@ def _make_meter(task: Task) -> Meter:
 def profile_pilots(meter: Meter, leave: float = PILOTS_LEAVE) -> None:
     """Each format for all tensors, or for all weights; then mixtures until every pair of formats of two operands was
     measured of each operation that counts (`_counting`), or MOST_PILOTS were, or no more than the share `leave` of
-    `--seconds` is left."""
+    `--seconds` is left. BuildError if none of them runs."""
     task, table, phase = meter.task, meter.table, meter.phase
     meter.is_cut = False
     assert task.board is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from tinyhil.errors import BuildError, ConfigError, DoesNotFit, Infeasible
@@ -60,6 +60,12 @@ def search_once(task: Task, problem: SearchProblem, stem: str, bench: MakeBench 
     if found.is_stalled:
         task.say(
             f"search: {task.strategy.name} was ended: it asked {MOST_REPEATS:,} times in a row what it had asked before"
+        )
+    if found.is_fallback:
+        options = ", ".join(field.name for field in fields(task.strategy)) if is_dataclass(task.strategy) else ""
+        task.say(
+            f"search: {task.strategy.name} has asked nothing that keeps the limits; the answer is what is known to"
+            + (f" (--set changes its {options})" if options else "")
         )
     return found
 
