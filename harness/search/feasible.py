@@ -110,7 +110,8 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
         limited = f"{asked:,.1f}".removesuffix(".0")
         score = asked_of(meter.task.problem, Query(candidate))
         return Infeasible(
-            f"search: {limited} {unit} were not found feasible on {meter.task.board.name}{arena}, the least found is {value:,.0f} (as profiled, {_parts(meter, limit, candidate)}); "
+            f"search: {limited} {unit} were not found feasible on {meter.task.board.name}{arena}, the "
+            f"least found is {value:,.0f} (as profiled, {_parts(meter, limit, candidate)}); "
             f"try {option} {enough}, where {score.disagreements} of {score.samples} samples differ from float{faster}",
             (option, enough),
         )

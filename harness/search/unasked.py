@@ -50,7 +50,7 @@ def with_unasked(
             asked_now = _judged(task, problem, (*others, *problem.space.neighbours(best.candidate)), left)
             found, left = replace(found, evaluations=found.evaluations + asked_now), left - asked_now
         better = [trial for trial in task.phases.tried.values() if _is_better(trial, best, held)]
-        one = _first_kept(task, problem, [trial for trial in better if problem.fits(trial.candidate)], held)
+        one = _first_fitting(task, problem, [trial for trial in better if problem.fits(trial.candidate)], held)
         if one is None or one.trial is None:
             break
         best, chosen = one.trial, one
@@ -62,7 +62,7 @@ def _is_better(trial: Trial, best: Trial, held: Set[Candidate]) -> bool:
     return is_same and trial.score.disagreements < best.score.disagreements and trial.candidate not in held
 
 
-def _first_kept(task: Task, problem: SearchProblem, trials: Sequence[Trial], held: set[Candidate]) -> Uniform | None:
+def _first_fitting(task: Task, problem: SearchProblem, trials: Sequence[Trial], held: set[Candidate]) -> Uniform | None:
     """The best of these trials that keeps the limits on the boards, of equals what is likeliest to; what was `held` to
     them is noted."""
     likely = {trial.candidate: (trial.score.disagreements, problem.excess(trial.candidate)) for trial in trials}
