@@ -159,6 +159,10 @@ _RUN = """\
 ; with the example, which reads
 {count} numbers and prints their class: `gcc -O2 -c -I{header} {x}/examples/main.c && g++ main.o {x}.o -o main`,
 `seq {count} | ./main`"""
+_BY_CMAKE = (
+    "; by CMake: `cmake -S {x} -B build -DCMAKE_SYSTEM_NAME=Generic -DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY "
+    '-DCMAKE_CXX_COMPILER={compiler} -DCMAKE_CXX_FLAGS="{flags}"`'
+)
 
 
 def _by_hand(kind: str, library: Library) -> str:
@@ -167,7 +171,10 @@ def _by_hand(kind: str, library: Library) -> str:
     compiler = (*library.compiler, "-std=gnu++11", "-Os", *_APART) if library.compiler else _ON_A_COMPUTER
     names = {"x": x, "source": row.source.format(x=x), "header": row.header.format(x=x), "count": library.input.count}
     text = _COMPILED.format(compiler=" ".join(compiler), **names)
-    text += ", linked with `-Wl,--gc-sections`" if library.compiler else ""
+    if library.compiler:
+        text += ", linked with `-Wl,--gc-sections`"
+        how = {"x": x, "compiler": library.compiler[0], "flags": " ".join(library.compiler[1:])}
+        text += _BY_CMAKE.format(**how) if kind == CMAKE else ""
     return text + (_RUN.format(**names) if row.has_main and not library.compiler else "") + "."
 
 
@@ -180,7 +187,9 @@ def _readme(kind: str, library: Library, about: Sequence[str]) -> str:
     x, up, program = library.prefix, library.prefix.upper(), library.program
     whose = "static" if library.arena != CALLER else "the caller's, first argument of every function that computes"
     real = f"{library.predict_bytes} B with the integers of real inputs (`{up}_ARENA_BYTES`)"
-    made_for = f"{library.board} ({library.core})" if library.board else "any processor"
+    made_for = (
+        f"{library.board} ({library.core}); others: export it without --board" if library.board else "any processor"
+    )
     rows = [
         ("made for", made_for),
         ("input", f"{list(program.input_shape)}, {library.input.format}{_columns(library)}"),

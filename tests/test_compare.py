@@ -122,6 +122,13 @@ def test_ranges_that_cost_accuracy_or_time_are_no_improvement(record: dict[str, 
         assert (verdict.text, verdict.fails, verdict.better) == ("degraded now: inputs-clipped", True, False)
 
 
+def test_another_accuracy_of_equal_outputs_is_one_of_labels(record: dict[str, Any]) -> None:
+    changed = copy.deepcopy(record)
+    plus("accuracy", -0.01)(changed)
+    (found,) = compare(figures(record), figures(changed))
+    assert found.text.endswith(" %, of equal outputs: labels are others")
+
+
 def test_equal_records_and_prefixes_do_not_differ(record: dict[str, Any]) -> None:
     assert compare(figures(record), figures(record)) == []
     short = copy.deepcopy(record)

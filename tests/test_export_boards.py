@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import serial
+from hil_command import hil
 from uno_bench import build_firmware, run_to_end
 
 import tinyhil
@@ -284,3 +287,18 @@ def test_what_a_linker_script_aligns_is_no_ram(own: str, tmp_path: Path) -> None
     flags = ("-mcpu=cortex-m3", "-mthumb", "--specs=nosys.specs", *LINK)
     subprocess.run(["arm-none-eabi-gcc", *flags, source, tmp_path / "odd.c", "-o", program], check=True)
     assert section_bytes(program)[1] == (12 if own else 0)
+
+
+def test_a_read_me_says_how_cmake_compiles_for_its_board(tmp_path: Path) -> None:
+    """As typed; on this computer the library says what it is for, and with which options it would be compiled."""
+    asked = ("export", "cmake", "digits_mlp", "--format", "fixed8", "--board", "nucleo_g0b1", "--out", "x.zip")
+    assert hil(*asked, cwd=tmp_path).returncode == 0
+    shutil.unpack_archive(tmp_path / "x.zip", tmp_path)
+    read_me = (tmp_path / "digits_mlp" / "README.md").read_text()
+    (typed,) = re.findall(r"`(cmake [^`]*-DCMAKE_SYSTEM_NAME[^`]*)`", read_me)
+    for command in (typed, "cmake --build build"):
+        subprocess.run(command, shell=True, cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "build" / "libdigits_mlp.a").is_file()
+    source = tmp_path / "digits_mlp" / "src" / "digits_mlp.cpp"
+    done = subprocess.run(["g++", "-std=gnu++11", "-c", source], cwd=tmp_path, capture_output=True, text=True)
+    assert "compile it for that (-mcpu=cortex-m0plus -mthumb), or export it again without --board" in done.stderr

@@ -211,7 +211,7 @@ def test_a_cell_that_fails_says_so_and_the_others_go_on(tmp_path: Path) -> None:
     assert "| ❌ failed (3) |" in (tmp_path / "table.md").read_text()
     page = (tmp_path / "report.html").read_text()
     assert "2 of 4 cells failed." in page
-    assert page.index("cells failed") < page.index("/dev/nowhere does not exist") < page.index("All 2 records fit")
+    assert page.index("cells failed") < page.index("/dev/nowhere does not exist") < page.index("All 2 runs fit")
     assert len(cells_in(tmp_path)) == 2, "a failure is tried again"
 
 

@@ -108,6 +108,8 @@ def _other_inputs(before: Figures, now: Figures) -> Difference:
 def _decisions(before: Figures, now: Figures) -> list[Difference]:
     """Accuracy, and whether decisions have become doubtful."""
     found = _accuracy(before.accuracy, now.accuracy)
+    if before.inputs == now.inputs and before.outputs == now.outputs:
+        found = [replace(one, text=f"{one.text}, of equal outputs: labels are others") for one in found]
     if before.degraded is None or now.degraded is None:
         return found
     new = {*now.degraded} - {*before.degraded} - ({"accuracy-collapsed"} if found else set())

@@ -29,12 +29,12 @@ def overview(runs: Sequence[tuple[str, RecordLike]], times: Sequence[str]) -> st
 def _sentence(records: Sequence[RecordLike]) -> str:
     wrong = [record for record in records if verdict_of(record)["verdict"] != VALID]
     if not wrong:
-        return f"All {len(records)} records fit their boards and are right, bit for bit."
+        return f"All {len(records)} runs fit their boards and are right, bit for bit."
     names = ", ".join(
         f"{r['model']} in {r['format']} on {r['board']} ({verdict_of(r)['issues'][0]['code']})" for r in wrong[:3]
     )
     more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-    return f"{len(records) - len(wrong)} of {len(records)} records fit and are right; to be looked at: {names}{more}."
+    return f"{len(records) - len(wrong)} of {len(records)} runs fit and are right; to be looked at: {names}{more}."
 
 
 def distinct_times(records: Sequence[RecordLike]) -> list[str]:
