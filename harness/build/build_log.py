@@ -22,7 +22,8 @@ AVR_RAM_START = 0x800000 + AVR_RAM  # as the linker counts
 NO_ROOM_FOR_STACK = re.compile(r"static RAM leaves less than")
 # Once one section is too large, avr-ld may say no more than this; so do assertions of our linker scripts.
 NO_ROOM_FOR_CODE = re.compile(r"(section [`']?\.text'?|ld:) will not fit in region")
-MAP_FLASH_SECTION = re.compile(r"^\.(?:text|rodata|data)\s+0x[0-9a-f]+\s+(?P<size>0x[0-9a-f]+)", re.MULTILINE)
+STORED = r"text|rodata|data|hot|kernels|isr_vector|boot2|image_def|init_array|ARM\.exidx"
+MAP_FLASH_SECTION = re.compile(rf"^\.(?:{STORED})\s+0x[0-9a-f]+\s+(?P<size>0x[0-9a-f]+)", re.MULTILINE)
 MAP_SYMBOL = re.compile(r"^\s+(?P<value>0x[0-9a-f]+)\s+(?P<name>_heap_start|_min_stack|_estack) = ", re.MULTILINE)
 FIRST_ERROR = re.compile(
     r"(fatal error|error|Error): |undefined reference to|multiple definition of|cannot find -l"
@@ -36,9 +37,11 @@ def explain(log_text: str, log_path: Path, objects_dir: Path, board: BoardSpec) 
     over = _overflows(log_text, board)
     if NO_ROOM_FOR_STACK.search(log_text):  # "overflowed by" does not count the stack's reserve
         over["RAM"] = _lacking_stack(objects_dir / "firmware.map")
-    if NO_ROOM_FOR_CODE.search(log_text) and "flash" not in over:
+    if (
+        NO_ROOM_FOR_CODE.search(log_text) or "flash" in over
+    ):  # "overflowed by" counts no section at an address of its own
         code_bytes = _sizes_in_map(objects_dir / "firmware.map", MAP_FLASH_SECTION)
-        over["flash"] = max(code_bytes - (board.chip.flash_bytes or 0), 1)
+        over["flash"] = max(code_bytes - (board.chip.flash_bytes or 0), over.get("flash", 1))
     if over:
         region, over_bytes = max(over.items(), key=lambda item: item[1])
         symbols = name_largest(object_symbols(objects_dir.rglob("*.o")), in_ram=region == "RAM")
@@ -88,7 +91,7 @@ def _limit(region: str, board: BoardSpec) -> str:
     chip = board.chip
     if region == "flash":
         return f"{chip.flash_bytes} B flash"
-    return f"{chip.ram_bytes} B RAM less {chip.stack_reserve_bytes} B for the stack"
+    return f"{chip.ram_bytes} B RAM less {chip.stack_reserve_bytes} B for the stack and what alignment takes"
 
 
 def _shorten(line: str, log_path: Path) -> str:

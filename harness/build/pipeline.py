@@ -25,7 +25,7 @@ from tinyhil.language.program import Program
 from tinyhil.memplan import Plan, Problem, check
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement
-from tinyhil.memplan.arena.placement_preference import chosen
+from tinyhil.memplan.arena.placement_preference import chosen, pays
 from tinyhil.memplan.arena.regions import SYMBOL, arrays, main_ram_bytes, spread
 from tinyhil.memplan.arena.transfer import Transfer, belongs_in_arena, choose_transfer
 from tinyhil.memplan.problem import ARENA
@@ -191,19 +191,22 @@ def _compile(
     program: Program, boards: Sequence[BoardSpec], required: set[str], without: Collection[str], wish: Wish
 ) -> list[_Part]:
     """Programs for the boards, those of `required` boards in front: with slots beside the arena, or with the sample in
-    the arena where it would have the only slot, or nothing fits."""
+    the arena where it would have the only slot, or nothing fits, or `--ram` is worth more time so."""
     without = {*without, *(name for board in boards for name in passes_left_out(board))}
     is_last = wish.keeps_input or not belongs_in_arena(program, None)  # no other way takes less
     part = _planned(program, boards, required, without, wish, again=is_last)
-    parts, sharing = [part], []
+    parts, sharing, able = [part], list[BoardSpec](), list[BoardSpec]()
     if not wish.keeps_input:
         able = [board for board in boards if _may_hold(program, board)]
         sharing = [board for board in able if belongs_in_arena(program, part.transfers.get(board.name))]
+    if may_pay := not sharing and wish.ram_bytes is not None and belongs_in_arena(program, None):
+        sharing = able
     if sharing:
         if wish.arena_bytes is not None and wish.input_apart:
             wish = replace(wish, arena_bytes=wish.arena_bytes + program.tensors[program.input].size_bytes)
         within = _planned(program.with_input_in_arena(), sharing, required, without, wish, again=True)
-        parts = [within, part.without(within.transfers)]
+        if not may_pay or pays(within.placed, part.placed):
+            parts = [within, part.without(within.transfers)]
     fitted = {name for part in parts for name in part.transfers}
     for name in required - fitted:
         for one in parts:

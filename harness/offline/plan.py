@@ -24,7 +24,7 @@ from tinyhil.memplan import DEFAULT, Budget, Plan, Problem, as_record, describe,
 from tinyhil.memplan.arena.core_times import OFF, CoreTime
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement, place
-from tinyhil.memplan.arena.placement_preference import chosen, input_bytes
+from tinyhil.memplan.arena.placement_preference import chosen, input_bytes, pays
 from tinyhil.memplan.arena.proof import ScheduleProof, prove_schedule
 from tinyhil.memplan.arena.regions import SYMBOL, arrays
 from tinyhil.memplan.arena.schedules import cheapest_within
@@ -176,6 +176,10 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
     if board is not None and belongs_in_arena(arranged, _beside(wanted, placed, board)):
         arranged = arranged.with_input_in_arena()
         placed, notes = _placed(wanted, arranged, board)
+    elif board is not None and wanted.ram is not None and belongs_in_arena(arranged, None):
+        within = _placed(wanted, arranged.with_input_in_arena(), board)
+        if within[0].plan.peak_bytes <= wanted.ram and pays(within[0], placed):
+            arranged, (placed, notes) = arranged.with_input_in_arena(), within
     proof = _proof(wanted, arranged, placed)
     seconds = time.perf_counter() - began
     asked = wanted.ram or wanted.capacity

@@ -11,7 +11,7 @@ from tinyhil.harness.build.pipeline import core_of
 from tinyhil.harness.offline.plan import PLANS_PER_MODEL, Wanted, arranged_program, modelled
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.language.program import Program
-from tinyhil.memplan.arena.placement_preference import input_bytes
+from tinyhil.memplan.arena.placement_preference import input_bytes, pays
 from tinyhil.memplan.arena.schedules import Scheduled, front
 from tinyhil.memplan.arena.transfer import belongs_in_arena, choose_transfer
 from tinyhil.notice import Say
@@ -62,17 +62,19 @@ def _given(
     program: Program, alone: Sequence[Scheduled], together: Sequence[Scheduled], ram_bytes: int, board: str
 ) -> Row | None:
     """What `--ram` gives with so many bytes, if that fits: one of the schedules with the sample beside the arena, or of
-    those whose arena the sample is a part of where it had the only slot."""
+    those whose arena the sample is a part of where it had the only slot, or that is faster."""
     wish, transfer = Wish(ram_bytes=ram_bytes), None
     one = _cheapest(alone, ram_bytes - input_bytes(program))
     if one is not None:
         with suppress(DoesNotFit):
             transfer = choose_transfer(one.placed.program, one.peak_bytes, ram_bytes, board, wish)
+    other = _cheapest(together, ram_bytes)
     if together and belongs_in_arena(program, transfer):
-        one = _cheapest(together, ram_bytes)
-        return None if one is None else Row(one, 0, JOINED)
+        return None if other is None else Row(other, 0, JOINED)
     if one is None or transfer is None:
         return None
+    if other is not None and pays(other.placed, one.placed):
+        return Row(other, 0, JOINED)
     return Row(one, transfer.input_bytes, STREAMED if transfer.streamed else APART)
 
 

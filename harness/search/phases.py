@@ -17,6 +17,7 @@ Work = TypeVar("Work")
 SEARCHING = "searching"
 FEASIBLE, SCHEDULES = "finding out what is feasible", "measuring other schedules"
 ANSWER = "holding the answer to others"
+PROFILING, MEASURING, REST = "profiling", "measuring on the board", "all else"
 
 
 def processor_seconds() -> float:
@@ -194,8 +195,11 @@ class Phases:
         return time.monotonic() - self._begin[0]
 
     def as_json(self) -> list[dict[str, Any]]:
-        """In order, seconds of wall and of processor each."""
+        """In order, seconds of wall and of processor each; what is in none of them is the last one."""
+        used = self._begin[1]
+        known = [sum(spent[at] for spent in self.taken.values()) for at in (0, 1)]
+        rest = [self.elapsed() - known[0], processor_seconds() - used - known[1]]
         return [
-            {"phase": name, "seconds": round(wall, 3), "processor_seconds": round(used, 3)}
-            for name, (wall, used) in self.taken.items()
+            {"phase": name, "seconds": round(max(0.0, wall), 3), "processor_seconds": round(max(0.0, busy), 3)}
+            for name, (wall, busy) in (*self.taken.items(), (REST, rest))
         ]

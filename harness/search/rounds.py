@@ -11,7 +11,7 @@ from tinyhil.errors import BuildError, ConfigError, DoesNotFit, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
 from tinyhil.harness.search.feasible import anchored, least_of, refusal, unbounded
 from tinyhil.harness.search.first_answer import is_foreseen, judged
-from tinyhil.harness.search.phases import FEASIBLE, SCHEDULES, SEARCHING, OutOfTime
+from tinyhil.harness.search.phases import FEASIBLE, MEASURING, PROFILING, SCHEDULES, SEARCHING, OutOfTime
 from tinyhil.harness.search.resource_limits import Meter, joined, within
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.harness.search.uniform import ORDERS, smallest_of_each, uniform_instead
@@ -110,7 +110,7 @@ def _in_rounds(
         stem = f"{task.stem(*rams)}{tag}" + (f"-{number}" if meters and number else "")
         found = search_once(task, problem, stem, bench)
         finalists = best_trials(found, count)
-        with task.phases.of("measuring on the board"):
+        with task.phases.of(MEASURING):
             fitting = decide(made, finalists, totals, required)
         if fitting:
             return replace(found, best=fitting[0][0]), fitting[0][1]
@@ -119,8 +119,9 @@ def _in_rounds(
         if meters and task.phases.seconds_left(request.seconds) == 0.0:
             break
         rams = [_lowered(*each, finalists, number) for each in zip(task.sides, made, rams, strict=True)]
-        for meter, limit, one in zip(meters, limits, made, strict=False):
-            _learn(meter, limit, finalists, one)
+        with task.phases.of(PROFILING):
+            for meter, limit, one in zip(meters, limits, made, strict=False):
+                _learn(meter, limit, finalists, one)
     if not meters:
         with task.phases.of(SCHEDULES):
             smallest = [*smallest_of_each(task, task.problem.space.formats)]
@@ -252,8 +253,9 @@ def minimized(task: Task, meters: Sequence[Meter], objective: str) -> tuple[Foun
         if meter is None or took is None or took <= high * NEARLY or is_late or number == MOST_TRIES - 1:
             break
         meter.next_phase()
-        for candidate in dict.fromkeys((found.best.candidate, answers[-1][0].best.candidate)):
-            meter.measure(candidate)
+        with task.phases.of(PROFILING):
+            for candidate in dict.fromkeys((found.best.candidate, answers[-1][0].best.candidate)):
+                meter.measure(candidate)
         unit = "us" if objective == "latency" else "B of flash"
         task.say(
             f"search: the answer takes {took:,.0f} {unit}, expected were {high:,.0f}; going on with what was learnt"
@@ -283,7 +285,8 @@ def _least_found(task: Task, meters: Sequence[Meter], objective: str, tag: str) 
 
     found = attempt(None, "-min")
     high = _value(task, meter, objective, found.best)
-    low = _least(task, meter, objective)
+    with task.phases.of(FEASIBLE):
+        low = _least(task, meter, objective)
     if found.best.quality < wanted:
         task.say(f"search: more than {request.points:g} points are lost without a bound on {objective}, too")
         low = high
@@ -308,7 +311,8 @@ def _least_found(task: Task, meters: Sequence[Meter], objective: str, tag: str) 
             found = replace(found, best=slimmed(problem, found.best, wanted))
         high = _value(task, meter, objective, found.best)
     what = "B of arena" if objective == "ram" else "us" if objective == "latency" else "B of flash"
-    task.say(f"search: least with at most {request.points:g} points lost: {high:,.0f} {what} (estimated)")
+    lost = f"with at most {request.points:g} points lost"
+    task.say(f"search: the least that {task.strategy.name} has found {lost}: {high:,.0f} {what} (estimated)")
     return found, high
 
 
@@ -325,7 +329,8 @@ def _measured_least(
     limits = task.request.limits
     bench = make_bench(task, TrialLog(None, task.problem.space, ""))
     trials = _least_trials(task, meters, found, objective)
-    fitting = decide([bench], trials, [task.ram_bytes if task.whole else None], [limits])
+    with task.phases.of(MEASURING):
+        fitting = decide([bench], trials, [task.ram_bytes if task.whole else None], [limits])
     if fitting:
         answers = [(replace(found, best=best), measured) for best, measured in fitting]
         return min(answers, key=lambda answer: _order(objective, *answer))

@@ -31,7 +31,7 @@ from tinyhil.harness.search.offering import (
     with_weights,
 )
 from tinyhil.harness.search.pareto import ParetoOutcome, Sweep, front_of, swept_over
-from tinyhil.harness.search.phases import ANSWER, OutOfTime, began
+from tinyhil.harness.search.phases import ANSWER, PROFILING, OutOfTime, began
 from tinyhil.harness.search.replanned import relaxed, within_limit
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.resource_limits import Meter, as_tried, limited, make_meters
@@ -167,7 +167,7 @@ def prepared(task: Task) -> tuple[Task, tuple[Meter, ...], tuple[Uniform, ...]]:
         task = limited(task, arena_limits(task, own))
     if not task.request.costs:
         return task, (), beside
-    with task.phases.of("profiling"):
+    with task.phases.of(PROFILING):
         return task, make_meters(task), beside
 
 

@@ -46,7 +46,7 @@ def with_unasked(
             break
         problem = _trusting(joined(task, meters, [task.request.limits for _ in meters], rams))
         if not task.request.own:
-            others = () if step else (*_constants_apart(problem.space), *_timed(meters))
+            others = () if step else (*_apart(problem.space), *_timed(meters))
             asked_now = _judged(task, problem, (*others, *problem.space.neighbours(best.candidate)), left)
             found, left = replace(found, evaluations=found.evaluations + asked_now), left - asked_now
         better = [trial for trial in task.phases.tried.values() if _is_better(trial, best, held)]
@@ -97,12 +97,14 @@ def _trusting(problem: SearchProblem) -> SearchProblem:
     return replace(problem, costs=costs, also=tuple(_trusting(other) for other in problem.also))
 
 
-def _constants_apart(space: Space) -> Iterator[Candidate]:
-    """One format for all but the constants, or but the biases, which have a wider one."""
+def _apart(space: Space) -> Iterator[Candidate]:
+    """One format for all but the constants, or but the biases, which have a wider one; or but the weights, which have
+    one of their own."""
     constants = [group.role is Role.CONSTANT for group in space.groups]
     biases = [is_constant and not group.is_matrix for is_constant, group in zip(constants, space.groups, strict=True)]
     for (narrow, wide), apart in product(combinations(space.formats, 2), (constants, biases)):
         yield tuple(Choice(wide if is_apart else narrow) for is_apart in apart)
+    yield from (space.weighing(name, rest) for name in space.weights for rest in (space.high, space.low))
 
 
 def _timed(meters: Sequence[Meter]) -> Iterator[Candidate]:

@@ -23,6 +23,7 @@ def floor_bytes(program: Program, *, again: bool = False, cuts: Cuts | None = No
     parts `alone`, if they are known."""
     cuts = cuts or Cuts(program, alone=True, again=again)
     stages = {id(stage.item) for stage in cuts.stages.values()}  # its own operation may be a move of rows
+    stages |= {id(op) for op in cuts.windows.values()}
     wholes = _wholes(program)
     ops = [step.op for step in steps_of(program.body, (), {}) if id(step.op) not in stages]
     return max([0, *(_needs(program, op, wholes) for op in ops), cuts.least_bytes()])

@@ -60,6 +60,11 @@ def preferred(found: Placements, ram_bytes: int | None, prefer: str) -> Placemen
     return min(fitting, key=lambda option: lost[id(option)] + max(0.0, _needs(option) / ram_bytes - FREE))
 
 
+def pays(within: Placement, apart: Placement) -> bool:
+    """Whether so many bytes of RAM are better used with the sample in the arena, by the model."""
+    return within.more_time < apart.more_time
+
+
 def _needs(option: Placement) -> int:
     return option.plan.peak_bytes + input_bytes(option.program)
 

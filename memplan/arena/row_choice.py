@@ -94,14 +94,20 @@ def cut_into(program: Program, cuts: Cuts, chosen: Sequence[Chosen]) -> Program:
     """The program with these parts by rows or in groups, or reading windows in place."""
     in_place = set[str]()
     for first, end, way in reversed(chosen):
-        part = [cuts.stages[i] for i in range(first, end)]
+        part = [cuts.stages[i] for i in range(first, end) if i in cuts.stages]
         if isinstance(way, InGroups):
             program = in_groups(program, part, way.count)
         elif end - first > 1:
             program = row_wise(program, part, way.strips, way.over, way.staying) or program
         if isinstance(way, ByRows) and way.in_place:
-            in_place |= {weights_of(stage.op) for stage in part if may_read_in_place(cuts.program, stage.op)}
+            in_place |= {weights_of(cuts.windows[i]) for i in range(first, end) if i in cuts.windows}
     return read_in_place(program, in_place)
+
+
+def _windows(program: Program) -> dict[int, Op]:
+    """Convolutions of one row, too, that may read their windows in place, by their index in the program's body."""
+    ops = {index: item for index, item in enumerate(program.body) if isinstance(item, Op)}
+    return {index: op for index, op in ops.items() if may_read_in_place(program, op)}
 
 
 def _bound(program: Program) -> Bound:
@@ -155,6 +161,7 @@ class Cuts:
         self._time = CoreTime(core) if again else None
         self._loops: dict[Span, RowLoop | None] = like._loops if like else {}
         self.stages = {} if whole else stages_of(program)
+        self.windows = _windows(program) if again and not whole else {}
         self._items = program.body
         self._uses = items_touching(program)
         self._shapes = shapes_of(self.stages)
@@ -243,17 +250,17 @@ class Cuts:
         """One operation, and the same with its window read in place."""
         needs = self._single(index)
         yield Part(needs, 0)
-        stage = self.stages.get(index)
-        if stage is None or self._time is None or not may_read_in_place(self.program, stage.op):
+        if self._time is None or index not in self.windows:
             return
-        patch = self._size_of_scratch(stage.op)
+        op = self.windows[index]
+        patch = self._size_of_scratch(op)
         if patch * PATCH_SHARE >= needs:
-            yield Part(needs - patch, self._time.in_place(self.program, stage.op), IN_PLACE)
+            yield Part(needs - patch, self._time.in_place(self.program, op), IN_PLACE)
 
     def _single(self, index: int) -> int:
         """One operation: what is live, without what it may overwrite or show elsewhere."""
         item = self._items[index]
-        if self._alone and index not in self.stages:
+        if self._alone and index not in self.stages and index not in self.windows:
             return 0
         live = sum(map(self._size, self._around(index, index + 1)))
         if isinstance(item, Loop):
