@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from arena_machine import Arena, compiled_cases
 from kernel_cases import SANITIZED, first_difference, run_natively, run_on_board
+from onnx_models import node, simple
 from test_rows import inputs_of, program_of
 from test_rows_strips import planned, striped
 
+import tinyhil
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.form import Arithmetic
 from tinyhil.language.program import Program, walk
@@ -89,3 +91,18 @@ def test_on_boards(
     spec = load_boards().board(board)
     cases = compiled_cases(*cases_of(tmp_path, spec.chip.core, name, formats), monkeypatch)
     assert first_difference(cases, run_on_board(cases, spec, tmp_path / "cache")) == ""
+
+
+@pytest.mark.parametrize(("board", "default"), [("nucleo_g0b1", "fixed8"), ("h747", "int8")])
+def test_a_convolution_of_one_row_needs_no_patch_either(board: str, default: str, tmp_path: Path) -> None:
+    """Of a signal, where nothing can go by rows: the least RAM has none, and the board gives the same integers."""
+    random = np.random.default_rng(3)
+    weights = {"w": random.normal(0, 0.3, (6, 3, 5)), "v": random.normal(0, 0.3, (48, 4))}
+    nodes = [node("Conv", "x w", "c"), node("Relu", "c", "r"), node("MaxPool", "r", "m", kernel_shape=[2], strides=[2])]
+    nodes += [node("Flatten", "m", "f"), node("MatMul", "f v", "y")]
+    x = random.normal(size=(12, 3, 20)).astype(np.float32)
+    model = tinyhil.load(simple(nodes, {"x": (1, 3, 20)}, weights)).calibrate(x)
+    fast, least = (model.run(board, x[:4], formats=default, prefer=prefer) for prefer in ("latency", "least"))
+    assert least.bit_exact
+    assert least.raw["outputs"] == fast.raw["outputs"]
+    assert least.memory["arena_bytes"] <= 160 < fast.memory["arena_bytes"]

@@ -37,9 +37,7 @@ def explain(log_text: str, log_path: Path, objects_dir: Path, board: BoardSpec) 
     over = _overflows(log_text, board)
     if NO_ROOM_FOR_STACK.search(log_text):  # "overflowed by" does not count the stack's reserve
         over["RAM"] = _lacking_stack(objects_dir / "firmware.map")
-    if (
-        NO_ROOM_FOR_CODE.search(log_text) or "flash" in over
-    ):  # "overflowed by" counts no section at an address of its own
+    if NO_ROOM_FOR_CODE.search(log_text) or "flash" in over:  # which counts no section at an address of its own
         code_bytes = _sizes_in_map(objects_dir / "firmware.map", MAP_FLASH_SECTION)
         over["flash"] = max(code_bytes - (board.chip.flash_bytes or 0), over.get("flash", 1))
     if over:

@@ -176,9 +176,10 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     tested = None
     if split.x_test is not None and split.y_test is not None:
         x, y = split.x_test, split.y_test
+        untrained = replace(judge, calibration=split.x)  # as `hil run --calibrate` has the model
         tested = Tested(
             len(x),
-            judge.correct(judge.program({}, judge.ranges({})), x, y),
+            judge.correct(untrained.program({}, untrained.ranges({})), x, y),
             judge.correct(judge.program(trained.constants, trained.ranges), x, y),
             judge.float_correct({}, x, y),
         )

@@ -27,7 +27,7 @@ def lines_of(outcome: TrainOutcome) -> Iterator[str]:
     if found is not None:
         yield (
             f"accuracy      {100 * found.after:.2f} % of {found.samples} test samples by the integers; before "
-            f"{100 * found.before:.2f} %, float {100 * found.float_before:.2f} %"
+            f"{100 * found.before:.2f} % of {100 * found.float_before:.2f} % in float"
         )
     if outcome.zeros:
         yield f"zeros         {', '.join(f'{name} {100 * share:.1f} %' for name, share in outcome.zeros.items())}"
