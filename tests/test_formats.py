@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import tinyhil
 from tinyhil.errors import ConfigError
 from tinyhil.formats import FORMATS, named
 from tinyhil.formats.codec import dequantize, quantize, requantize
@@ -205,9 +206,26 @@ def test_general_minifloats_have_names() -> None:
     assert named("e3m4pc").fit(1.0).is_per_channel
     assert named("e3m4pc").values == "e3m4"
     assert named("fp8e5m2pc").fit(1.0).c_type == named("fp8e5m2").fit(1.0).c_type
-    for name in ("e9m1", "e8m10", "e0m3", "e3m2b", "posit8es0pc", "fp8e4m3pcpc"):
+    for name in ("e9m1", "e8m10", "e0m3", "e3m2b", "posit8es0pc", "fp8e4m3pcpc", "e8m7b99", "e7m3b-1", "e5m2b-97"):
         with pytest.raises(ConfigError, match=f"unknown number format '{name}'"):
             named(name)
+
+
+@pytest.mark.parametrize("name", ["e8m7", "e8m1", "e8m0", "e7m8b0", "e6m2b-64", "e1m4b99"])
+def test_the_largest_numbers_of_a_minifloat_are_finite_in_float32(name: str) -> None:
+    """Some kernels compute by those: bits of 2^128 were infinity there, and another code than the reference's."""
+    fmt = named(name).fit(0.0)
+    assert isinstance(fmt, Minifloat)
+    assert fmt.name == name
+    largest = np.float32(fmt.largest)
+    assert float(largest) == fmt.largest < float("inf")
+    assert fmt.encode(np.array([fmt.largest, -fmt.largest]))[1].tolist() == [False, False]
+
+
+@pytest.mark.parametrize("name", ["e8m7", "e8m1", "e7m8b0"])
+def test_wide_exponents_are_bit_exact(name: str) -> None:
+    """Through a pool, which compares as single precision does."""
+    assert tinyhil.load("digits_cnn").run("host", formats=name, samples=150).bit_exact
 
 
 def test_the_grid_and_the_ties_of_fixed_point() -> None:

@@ -199,9 +199,10 @@ NAMED = (
     *(_per_channel(*one) for one in (("fp8e4m3", E4M3, "fp8e4m3"), ("fp4e2m1", E2M1, "fp8e4m3"))),
 )
 _GENERAL = re.compile(r"e([1-8])m(\d|10)(?:b(-?\d{1,2}))?")
+TOP = 128  # numbers below 2**TOP are finite in float32, by which some kernels compute
 GENERAL = (
-    "eXmY (e3m2; e3m2b5 with bias 5) has 1 to 8 exponent and 0 to 10 mantissa bits, 16 at most with the sign; "
-    "all its codes are finite numbers, where fp8e4m3 has NaN and fp8e5m2 infinities besides"
+    "eXmY (e3m2; e3m2b5 with bias 5) has 1 to 8 exponent and 0 to 10 mantissa bits, 16 at most with the sign; all its "
+    "codes are numbers below 2^128, but of e8mY the highest exponent is infinity and NaN, as in bfloat16, fp8e5m2"
 )
 
 
@@ -210,14 +211,20 @@ def usual_bias(exponent_bits: int) -> int:
     return (1 << (exponent_bits - 1)) - 1
 
 
+def usual_policy(exponent_bits: int) -> str:
+    """What the highest exponent stands for: no kernel knows finite numbers there where float32 has none."""
+    return IEEE if exponent_bits == 8 else FINITE
+
+
 def _general_name(exponent_bits: int, mantissa_bits: int, bias: int, policy: str) -> str:
     """`e3m2`, `e3m2b5`; behind it what of the codes at the top are no numbers, which no name that is read says."""
     of_bias = "" if bias == usual_bias(exponent_bits) else f"b{bias}"
-    return f"e{exponent_bits}m{mantissa_bits}{of_bias}{'' if policy == FINITE else policy.lower()}"
+    return f"e{exponent_bits}m{mantissa_bits}{of_bias}{'' if policy == usual_policy(exponent_bits) else policy.lower()}"
 
 
 def parse(name: str) -> NamedFormat | None:
-    """`e3m2` or, with a bias other than 2**(e-1) - 1, `e3m2b5`: all codes are numbers. `pc` behind the name of any
+    """`e3m2` or, with a bias other than 2**(e-1) - 1, `e3m2b5`: all codes are numbers but those of the highest of eight
+    exponent bits; None where they reach 2**TOP. `pc` behind the name of any
     small float: weights with a scale per output channel, beside that float. None for other names."""
     if name.endswith("pc"):
         stem = name.removesuffix("pc")
@@ -231,5 +238,8 @@ def parse(name: str) -> NamedFormat | None:
     bias = int(found[3]) if found[3] else usual_bias(exponent_bits)
     if not 2 <= 1 + exponent_bits + mantissa_bits <= 16:
         return None
-    shape = Minifloat(exponent_bits, mantissa_bits, bias)
-    return NamedFormat(name, shape.bits, f"minifloat, bias {bias}, no infinities", partial(fit, shape=shape))
+    shape = Minifloat(exponent_bits, mantissa_bits, bias, usual_policy(exponent_bits))
+    if shape.largest >= 2.0**TOP:
+        return None
+    no = "no infinities" if shape.policy == FINITE else "its highest exponent is infinity and NaN"
+    return NamedFormat(name, shape.bits, f"minifloat, bias {bias}, {no}", partial(fit, shape=shape))
