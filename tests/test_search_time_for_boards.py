@@ -10,12 +10,13 @@ import pytest
 from tinyhil.harness.search.device import decide
 from tinyhil.harness.search.phases import OutOfTime, Phases
 from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.session import run_pareto
 from tinyhil.harness.search.task import load_task, make_bench
 from tinyhil.harness.search.uniform import measured_on, uniforms
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.native import default_cache_dir
 from tinyhil.search.costs import Limits
-from tinyhil.search.trial import TrialLog
+from tinyhil.search.trial import Trial, TrialLog
 
 
 @pytest.mark.parametrize(
@@ -49,3 +50,42 @@ def test_what_was_measured_by_the_end_decides(tmp_path: Path) -> None:
             decide([bench], [wide.trial], [None], [Limits(latency_us=60_000)])
     assert trial is narrow.trial
     assert known.latency_us == narrow.on_all[0].latency_us
+
+
+@pytest.mark.parametrize("phase", [("searching", 0), ("searching", 1), ("searching", 2)])
+def test_an_interrupted_front_is_the_front_so_far(phase: tuple[str, int], tmp_path: Path) -> None:
+    """Between two of its searches: what no board has run is an estimate, and said to be one."""
+    name, times = phase
+    request = SearchRequest(
+        "digits_mlp",
+        board="uno",
+        pareto="flash,latency,accuracy",
+        samples=20,
+        formats="fixed4,fixed8,fixed16",
+        evaluations=6,
+        levels=3,
+        results=tmp_path,
+    )
+    said: list[str] = []
+    outcome = run_pareto(request, default_cache_dir(), said.append, Interrupting(name, times), load_boards())
+    interrupted = any("interrupted; the " in line for line in said)
+    assert interrupted == (times > 0)
+    assert {row["estimated"] for row in outcome.record["points"]} <= {False, interrupted}
+    assert all(row["latency_us"] and row["flash_bytes"] for row in outcome.record["points"])
+    assert all(Path(row["assignment_file"]).is_file() for row in outcome.record["points"])
+
+
+class Interrupting:
+    """Ctrl-C as a phase begins for so many times; 0: never."""
+
+    def __init__(self, phase: str, times: int) -> None:
+        self.at, self.left = phase, times
+
+    def __call__(self, trial: Trial, best: Trial | None) -> None:
+        """Of a trial nothing is told."""
+
+    def phase(self, name: str) -> None:
+        if name == self.at:
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt

@@ -116,13 +116,13 @@ def searches_as_markdown(records: Sequence[RecordLike]) -> str:
 
 def _figures_of_search(record: RecordLike, row: Mapping[str, Any]) -> list[str]:
     searched = row.get("searched_disagreements", (record.get("search") or {}).get("disagreements"))
-    units = (("latency_us", "us"), ("ram_bytes", "B"), ("flash_bytes", "B"))
+    units, about = (("latency_us", "us"), ("ram_bytes", "B"), ("flash_bytes", "B")), "~" * row.get("estimated", False)
     return [
         "" if searched is None else f"{searched:,} differ",
         f"{record['samples']:,}",
         "" if row.get("disagreements") is None else f"{row['disagreements']:,}",
         "" if row["accuracy"] is None else share_of(row["accuracy"], record["samples"], 2),
-        *("" if row.get(field) is None else f"{row[field]:,.0f} {unit}" for field, unit in units),
+        *("" if row.get(field) is None else f"{about}{row[field]:,.0f} {unit}" for field, unit in units),
     ]
 
 

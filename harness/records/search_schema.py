@@ -65,7 +65,8 @@ class Tried(Part):
 
 
 class FrontPoint(Part):
-    """One point of a Pareto front, with its assignment."""
+    """One point of a Pareto front, with its assignment. `estimated`: no board has run it; latency and flash are known
+    from other assignments' operations."""
 
     number: Count
     assignment_file: Text
@@ -77,6 +78,7 @@ class FrontPoint(Part):
     ram_bytes: Count | None
     latency_us: Amount | None
     flash_bytes: Count | None
+    estimated: bool = False
 
 
 class TensorSensitivity(Part):

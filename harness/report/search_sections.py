@@ -100,7 +100,8 @@ def _uniform(record: Mapping[str, Any]) -> str:
         searched = {"searched_disagreements": (record.get("search") or {}).get("disagreements")}
         rows = [_row(shown_name({**record, "format": "the answer"}), {**record, **searched})]
     else:
-        rows = [_row(f"point {point['number']}", point) for point in points]
+        names = (f"point {point['number']}{', estimated' * point.get('estimated', False)}" for point in points)
+        rows = [_row(name, point) for name, point in zip(names, points, strict=True)]
     for uniform in record["uniform"]:
         if uniform.get("reason"):
             rows.append((Cell(uniform["format"], note=uniform["reason"]), *[number(None)] * 7))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
@@ -85,11 +84,18 @@ class ParetoOutcome:
 
 
 def swept_over(task: Task, meters: Sequence[Meter]) -> Sweep:
-    """Searches at every level of the limits, as far as `--seconds` go."""
+    """Searches at every level of the limits, as far as `--seconds` go, or until somebody interrupts."""
     found = Sweep(task, meters)
-    with suppress(OutOfTime):
+    try:
         for shares in found.combinations():
             found.search(shares)
+    except OutOfTime:
+        pass
+    except KeyboardInterrupt:
+        if not found.answers:
+            raise
+        found.is_interrupted = True
+        task.say("search: interrupted; the front so far is the answer; the same command goes on with it")
     return found
 
 
@@ -97,14 +103,15 @@ def front_of(found: Sweep, beside: Sequence[Uniform]) -> ParetoOutcome:
     """What no other beats, measured as far as there is time; Infeasible if there is no point at all."""
     task, meters = found.task, found.meters
     # what formats that all tensors must share need could not be told beforehand: their estimates beat nothing
-    apart = () if meters else task.phases.in_time(task.request.seconds, lambda: together(task, None)) or ()
+    may_ask = not meters and not found.is_interrupted
+    apart = task.phases.in_time(task.request.seconds, lambda: together(task, None)) or () if may_ask else ()
     answers = (*found.answers.values(), *_earlier(task, meters), *_scheduled(task, meters, beside))
     estimated = _points(task, meters, answers, beside)
     front = _front(task, estimated)
     vectors = {_vector(task, point) for point in front}  # one format for all may need less stack beside as much
     known = [point for point in estimated if point.measured or (point.name and _vector(task, point) in vectors)]
     known = [point for point in known if point not in front]
-    points = _front(task, _measured(task, (*front, *known, *_points(task, meters, (), apart))))
+    points = _front(task, _measured(found, (*front, *known, *_points(task, meters, (), apart))))
     beside = (*beside, *apart)
     if not points:
         raise Infeasible(found.reason or "search: no point of the front fits the board; the lines above say why")
@@ -121,7 +128,7 @@ class Sweep:
         self.resources = tuple(name for name in task.request.objectives if name != "accuracy")
         self.answers: dict[tuple[float, ...], Point] = {}
         self.tried: list[Trial] = []
-        self.infeasible, self.reason = 0, ""
+        self.infeasible, self.reason, self.is_interrupted = 0, "", False
         levels = task.request.levels
         shares = [1 - level / (levels - 1) for level in range(levels)]
         self._all = sorted(product(shares, repeat=len(self.resources)), key=lambda each: (-sum(each), each))
@@ -301,9 +308,10 @@ def _vector(task: Task, point: Point) -> Vector:
     return (*needs, point.trial.score.disagreements) if "accuracy" in objectives else tuple(needs)
 
 
-def _measured(task: Task, points: Sequence[Point]) -> list[Point]:
+def _measured(sweep: Sweep, points: Sequence[Point]) -> list[Point]:
     """The points with what each board needs for them; one that does not fit a board is said and left out. A later run
     begins with them, too."""
+    task = sweep.task
     log = trial_log(task, f"{_stem(task)}/points")
     earlier = [_schedule(trial) for trial in log.read()]
     numbered = [replace(point.trial, number=number) for number, point in enumerate(points)]
@@ -312,22 +320,37 @@ def _measured(task: Task, points: Sequence[Point]) -> list[Point]:
     log.start(numbered)
     if not task.measures:
         return list(points)
-    found = []
+    found, estimated = list[Point](), 0
     for point, trial in zip(points, numbered, strict=True):
         try:
-            boards = point.measured or task.phases.in_time(task.request.seconds, partial(_on_boards, task, log, trial))
+            boards = point.measured or _asked(sweep, log, trial)
         except BuildError as error:
             task.say(left_out(error))
             continue
         if not boards:
-            task.say("search: the time is over: what a point of the front needs is an estimate")
             found.append(point)
+            estimated += 1
         elif all(_keeps(side, board) for side, board in zip(task.sides, boards, strict=True)):
             needs = tuple(_needed(*each, trial) for each in zip(task.sides, boards, strict=True))
             found.append(replace(point, needs=needs, measured=boards))
         else:
             task.say("search: a point that needs more on the board than was asked for is left out")
+    if estimated:
+        how = "are estimates (~); `hil run --assignment` measures one, the same command all"
+        task.say(f"search: no time was left to run {estimated} of the front on the board: their needs {how}")
     return found
+
+
+def _asked(sweep: Sweep, log: TrialLog, trial: Trial) -> tuple[Measured, ...] | None:
+    """What boards say of it, as far as there is time, and until somebody interrupts."""
+    task = sweep.task
+    if sweep.is_interrupted:
+        return None
+    try:
+        return task.phases.in_time(task.request.seconds, partial(_on_boards, task, log, trial))
+    except KeyboardInterrupt:
+        sweep.is_interrupted = True
+        return None
 
 
 def _on_boards(task: Task, log: TrialLog, trial: Trial) -> tuple[Measured, ...]:
@@ -363,7 +386,9 @@ def _record(
         "samples": figures["samples"],
         "points": rows,
         "uniform": as_records(task, beside),
-        "sensitivity": sensitivity_of(task, ask=task.phases.seconds_left(task.request.seconds) != 0.0),
+        "sensitivity": sensitivity_of(
+            task, ask=not (sweep.is_interrupted or task.phases.is_over(task.request.seconds))
+        ),
         "phases": task.phases.as_json(),
         "first_answer": task.phases.first_answer,
         "tried": as_tried(sweep.tried, sweep.meters[0].costs(Limits()) if sweep.meters else None),
@@ -380,7 +405,8 @@ def _record(
 
 def _row(task: Task, number: int, path: Path, point: Point) -> dict[str, Any]:
     """One point: what it needs of the first board, all boards' measurements, held-out figures, its file."""
-    board = point.measured[0] if point.measured else None
+    board, needs = point.measured[0] if point.measured else None, point.needs[0]
+    estimated = board is None and 0.0 < needs.latency < NO_LIMIT
     figures = held_out(task, point.trial.candidate)
     return {
         "number": number,
@@ -388,8 +414,9 @@ def _row(task: Task, number: int, path: Path, point: Point) -> dict[str, Any]:
         "assignment_file": str(path),
         "arena_bytes": point.trial.ram_bytes,
         "ram_bytes": None if board is None else board.total_bytes,
-        "latency_us": None if board is None else board.latency_us,
-        "flash_bytes": None if board is None else board.flash_bytes,
+        "latency_us": board.latency_us if board is not None else needs.latency if estimated else None,
+        "flash_bytes": board.flash_bytes if board is not None else round(needs.flash) if estimated else None,
+        "estimated": estimated,
         "quality": point.trial.quality,
         "searched_disagreements": point.trial.score.disagreements,
         "accuracy": figures["accuracy"],

@@ -61,7 +61,7 @@ def search_once(task: Task, problem: SearchProblem, stem: str, bench: MakeBench 
         task.say(
             f"search: {task.strategy.name} was ended: it asked {MOST_REPEATS:,} times in a row what it had asked before"
         )
-    if found.is_fallback:
+    if found.is_fallback and found.finished:
         options = ", ".join(field.name for field in fields(task.strategy)) if is_dataclass(task.strategy) else ""
         task.say(
             f"search: {task.strategy.name} has asked nothing that keeps the limits; the answer is what is known to"

@@ -127,14 +127,15 @@ def _outcome(
 def _swept(task: Task) -> ParetoOutcome:
     """The front; of the best answer alone where the time is over before limits are swept over."""
     beside: tuple[Uniform, ...] = ()
+    interrupted = False
     try:
         with task.phases.within(task.request.seconds):
             task.phases.press()
             task, meters, beside = prepared(task)
             found = swept_over(task, meters)
-    except OutOfTime:
-        found = Sweep(task, ())
-    if not found.answers and task.phases.is_over(task.request.seconds):
+    except (KeyboardInterrupt, OutOfTime):
+        found, interrupted = Sweep(task, ()), True
+    if not found.answers and (interrupted or task.phases.is_over(task.request.seconds)):
         task, best = _left(task)
         found = Sweep(task, ())
         found.hold((), best, [side.arena_bytes for side in task.sides])

@@ -131,7 +131,8 @@ def _numbers(planned: Mapping[str, Any], measured: Mapping[str, Any] | None, at:
     needs = planned if measured is None else {**planned, **measured, "ram_bytes": measured["total_bytes"]}
     arena = planned["arena_bytes"] if at == 0 else None
     numbers = [arena, *(needs[field] for field in ("ram_bytes", "latency_us", "flash_bytes"))]
-    return ["" if one is None else f"{one:,.{int(isinstance(one, float) and one < 1000)}f}" for one in numbers]
+    texts = ["" if one is None else f"{one:,.{int(isinstance(one, float) and one < 1000)}f}" for one in numbers]
+    return [*texts[:2], *(f"~{text}" if text and planned.get("estimated") else text for text in texts[2:])]
 
 
 def _beside(r: dict[str, Any]) -> Any:
