@@ -201,8 +201,8 @@ NAMED = (
 _GENERAL = re.compile(r"e([1-8])m(\d|10)(?:b(-?\d{1,2}))?")
 TOP = 128  # numbers below 2**TOP are finite in float32, by which some kernels compute
 GENERAL = (
-    "eXmY (e3m2; e3m2b5 with bias 5) has 1 to 8 exponent and 0 to 10 mantissa bits, 16 at most with the sign; its codes "
-    "are finite numbers, but fp8e4m3 has NaN, fp8e5m2 and e8mY have infinities besides"
+    "eXmY (e3m2; e3m2b5 with bias 5) has 1 to 8 exponent and 0 to 10 mantissa bits, 16 at most with the sign; its "
+    "codes are finite numbers, but fp8e4m3 has NaN, fp8e5m2 and e8mY have infinities besides"
 )
 
 
