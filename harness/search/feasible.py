@@ -90,12 +90,13 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
     for limit, asked, unit, option, slack in alone:
         if asked is None:
             continue
-        candidate, value = least_of(meter, limit, ram_bytes)
-        for _ in range(CONFIRMED if option == "--latency-us" else 0):  # a profile has seen few samples
+        is_timed = option == "--latency-us"  # by more samples, what is near, too
+        candidate, value = least_of(meter, limit, ram_bytes, near=not is_timed)
+        for _ in range(CONFIRMED if is_timed else 0):  # a profile has seen few samples
             if not meter.confirm(candidate):
                 break
-            candidate, _ = least_of(meter, limit, ram_bytes)
-        timed = _timed(meter, ram_bytes) if option == "--latency-us" else []
+            candidate, _ = least_of(meter, limit, ram_bytes, near=False)
+        timed = _timed(meter, ram_bytes) if is_timed else []
         if timed:
             _confirm_near(meter, limit, ram_bytes, asked)
             value, candidate = min(_timed(meter, ram_bytes), key=lambda pair: pair[0])
@@ -103,9 +104,9 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
             continue
         enough = math.ceil(value if timed else value * slack)
         is_free = request.ram is None and request.arena is None  # of what it would take more
-        is_slower = option == "--latency-us" and request.prefer in (RAM, LEAST) and is_free
+        is_slower = is_timed and request.prefer in (RAM, LEAST) and is_free
         faster = ", or --prefer latency, which takes more RAM" if is_slower else ""
-        if option == "--latency-us" and request.prefer not in (RAM, LEAST) and value <= asked * NEAR:
+        if is_timed and request.prefer not in (RAM, LEAST) and value <= asked * NEAR:
             faster = _by_rows(meter, candidate, asked)
         limited = f"{asked:,.1f}".removesuffix(".0")
         score = asked_of(meter.task.problem, Query(candidate))
@@ -167,10 +168,10 @@ def unbounded(resource: str) -> Limits:
     return Limits(latency_us=float("inf")) if resource == "latency" else Limits(flash_bytes=1 << 40)
 
 
-def least_of(meter: Meter, limit: Limits, ram_bytes: int) -> tuple[Candidate, float]:
+def least_of(meter: Meter, limit: Limits, ram_bytes: int, *, near: bool = True) -> tuple[Candidate, float]:
     """The candidate of least latency or flash that was found under the limit of RAM, and its measured value. What code
     takes is estimated from few images: of flash each format for all, or for all weights, is measured, and what is then
-    estimated to be less, until that is none. Of either, then, what differs in one group from the least."""
+    estimated to be less, until that is none. Then, if `near`, what differs in one group from the least."""
     problem = meter.problem(limit, ram_bytes)
     if limit.flash_bytes is not None:
         for start in problem.space.starts():
@@ -187,10 +188,10 @@ def least_of(meter: Meter, limit: Limits, ram_bytes: int) -> tuple[Candidate, fl
     problem = meter.problem(limit, ram_bytes)
     value = _value_within(problem, ram_bytes)
     best = min((run.candidate for run in measured_costs(problem).runs), key=value, default=candidate)
-    near, most = (NEAR, MOST_NEAR) if limit.flash_bytes is None else (NEAR_FLASH, MOST_NEAR_FLASH)
-    for _ in range(most):
+    within, most = (NEAR, MOST_NEAR) if limit.flash_bytes is None else (NEAR_FLASH, MOST_NEAR_FLASH)
+    for _ in range(most if near else 0):
         other = _nearest(meter, limit, ram_bytes, best)
-        if other is None or other[1] > near * value(best):
+        if other is None or other[1] > within * value(best):
             break
         meter.next_phase()
         meter.measure(other[0])
