@@ -210,7 +210,7 @@ def _span(side: Task, meter: Meter | None, resource: str) -> Span:
         assert meter is not None
         given = side.request.latency_us if resource == "latency" else side.request.flash
         asked = NO_LIMIT if given is None else given
-        least = least_of(meter, unbounded(resource), side.arena_bytes)[1]
+        least = least_of(meter, unbounded(resource), side.arena_bytes, near=False)[1]
         needs = [_needs(side, meter, candidate, side.arena_bytes) for candidate in _uniform_candidates(side)]
         values = [getattr(one, resource) for one in needs]
     most = max((value for value in values if value != NO_LIMIT), default=least)
