@@ -171,6 +171,20 @@ def test_two_files_and_two_lines_are_a_format(sources: Path, board: str) -> None
     assert record["disagreements"] <= 4  # of 20 decisions
 
 
+def test_a_search_judges_it_as_the_reference_does(sources: Path) -> None:
+    """It says nothing of `rounding`, so the batch engine rounded as fixed point: 4 of 5 decisions were wrong."""
+    asked = ("search", "--model", "digits_mlp", "--formats", "square7,fixed16", "--arena", "60", "--samples", "60")
+    found = []
+    for evaluator in ("engine", "reference"):
+        options = ("--evaluations", "4", "--evaluator", evaluator, "--results", f"results_{evaluator}", "--json")
+        done = run(sources, *asked, *options)
+        assert done.returncode == 0, done.stderr
+        assert ("runs in numpy (rounding to square7" in done.stderr) == (evaluator == "engine")
+        found.append(json.loads(done.stdout)["search"])
+    assert found[0] == found[1]
+    assert found[0]["disagreements"] <= 12
+
+
 @pytest.mark.slow
 def test_the_whole_tutorial_is_typed(sources: Path) -> None:
     """Its commands as they stand, with its strategy and its board."""

@@ -17,6 +17,7 @@ from matplotlib.text import Text
 
 from tinyhil.harness.offline.formats import titles
 from tinyhil.harness.offline.memory_map import draw_map, memory_map
+from tinyhil.harness.report.search_sections import front_of, points_of
 from tinyhil.harness.search.plot import draw_search
 from tinyhil.memplan import Buffer, Problem, plan
 from tools import format_plots
@@ -90,6 +91,15 @@ def test_pictures_of_searches(scale: int) -> None:
     named = {name for name, _ in texts(figure)}
     assert {"fixed4", "fixed8", "answer = fixed16", "limit 522,240"} <= named
     assert collisions(figure) == []
+
+
+def test_estimates_are_on_no_front_beside_what_was_measured() -> None:
+    """A trial's latency is an estimate, its arena is not."""
+    tried = [{"number": 7, "arena_bytes": 1, "latency_us": 1.0, "flash_bytes": 1, "quality": 1.0}]
+    for field, kind in (("arena_bytes", "front"), ("latency_us", "tried"), ("flash_bytes", "tried")):
+        points = points_of({**record(1), "tried": tried}, field)
+        assert [point["kind"] for point in points if point["name"] == "trial 7"] == [kind]
+        assert ("trial 7" in {point["name"] for point in front_of(points, field)}) == (kind == "front")
 
 
 @pytest.mark.parametrize("suffix", ["svg"])

@@ -74,6 +74,11 @@ def points_of(record: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
     return found
 
 
+def _estimated(points: Sequence[Mapping[str, Any]], field: str) -> bool:
+    """Whether trials are estimates beside what a board has said: of bytes of arena all is exact."""
+    return field != "arena_bytes" and any(point["kind"] in ("uniform", "answer") for point in points)
+
+
 def _without_duplicates(points: list[dict[str, Any]], field: str) -> list[dict[str, Any]]:
     """The answer, last, takes the names of the uniform formats that lie where it lies."""
     *others, answer = points
@@ -85,9 +90,11 @@ def _without_duplicates(points: list[dict[str, Any]], field: str) -> list[dict[s
 
 
 def front_of(points: Sequence[dict[str, Any]], field: str) -> list[dict[str, Any]]:
-    """Points that no other beats in both, by increasing use of the resource."""
+    """Points that no other beats in both, by increasing use of the resource; without trials whose use is an estimate
+    beside what was measured."""
     front: list[dict[str, Any]] = []
-    for point in sorted(points, key=lambda point: (point[field], -point["quality"])):
+    known = [p for p in points if p["kind"] != "tried"] if _estimated(points, field) else points
+    for point in sorted(known, key=lambda point: (point[field], -point["quality"])):
         if not front or point["quality"] > front[-1]["quality"]:
             front.append(point)
     return front

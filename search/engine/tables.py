@@ -10,8 +10,8 @@ import numpy as np
 from tinyhil import ops
 from tinyhil.formats.format import CODED, INTEGER, SINGLE, Rule
 from tinyhil.language.form import Form
-from tinyhil.language.program import Op, Tensor
-from tinyhil.search.engine.numbers import kind_of
+from tinyhil.language.program import Op, Role, Tensor
+from tinyhil.search.engine.numbers import Unsupported, kind_of
 
 
 class Own(StrEnum):
@@ -119,6 +119,8 @@ def tensor_row(tensor: Tensor, special: bool) -> tuple[object, ...]:
     row: dict[str, float] = dict.fromkeys(TENSOR.names or (), 0)
     row |= {"kind": kind_of(fmt), "count": tensor.count}
     row |= {"bits": fmt.bits, "special": int(special)}
+    if fmt.rounding is None and tensor.role not in (Role.CONSTANT, Role.TABLE):
+        raise Unsupported(f"rounding to {fmt}")
     if fmt.rounding is not None:
         row |= {"rule": RULES.index(fmt.rounding.rule), **fmt.rounding.figures}
     return tuple(row.values())
