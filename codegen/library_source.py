@@ -114,9 +114,9 @@ def _compiler_needed(library: Library) -> list[str]:
     if library.board:
         fast = ["#if !defined(__clang__)", '#pragma GCC optimize("O2")  // as it was measured', "#endif"]
     if library.core in CORES:
-        machine = " ".join(library.compiler[1:])
-        error = f"{library.prefix} is arranged for {library.core} ({library.board}): "
-        error += f"compile it for that ({machine}), or export it again without --board"
+        made_for = f"{library.core} ({library.board})"
+        machine = f"compile it with {' '.join(library.compiler[1:])}, or " if library.compiler else ""
+        error = f"{library.prefix} is arranged for {made_for}: {machine}export it again without --board"
         other = [f"#elif !({CORES[library.core]})", f'#error "{error}"']
     return [
         "#if !defined(__GNUC__) || (!defined(__clang__) && __GNUC__ < 5) || __cplusplus < 201103L",

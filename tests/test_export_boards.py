@@ -196,7 +196,8 @@ def test_made_for_one_core_it_is_refused_by_others(tmp_path: Path) -> None:
     assert done.returncode != 0
     errors = [line for line in done.stderr.splitlines() if " error: " in line]
     assert len(errors) == 1
-    assert "is arranged for cortex-m7 (h747): export it again without --board" in errors[0]
+    assert "is arranged for cortex-m7 (h747): compile it with -mcpu=cortex-m7 " in errors[0]
+    assert ", or export it again without --board" in errors[0]
 
 
 @pytest.mark.parametrize("format_", ["fixed8", "posit8es1", "int8"])
@@ -301,4 +302,4 @@ def test_a_read_me_says_how_cmake_compiles_for_its_board(tmp_path: Path) -> None
     assert (tmp_path / "build" / "libdigits_mlp.a").is_file()
     source = tmp_path / "digits_mlp" / "src" / "digits_mlp.cpp"
     done = subprocess.run(["g++", "-std=gnu++11", "-c", source], cwd=tmp_path, capture_output=True, text=True)
-    assert "compile it for that (-mcpu=cortex-m0plus -mthumb), or export it again without --board" in done.stderr
+    assert "compile it with -mcpu=cortex-m0plus -mthumb, or export it again without --board" in done.stderr
