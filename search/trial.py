@@ -100,7 +100,7 @@ class TrialLog:
 
     def __init__(self, path: Path | None, space: Space, key: str) -> None:
         self._path = path
-        self._devices: dict[tuple[int, str], dict[str, Any]] = {}  # by the number of the trial, and board
+        self._devices: dict[tuple[Candidate, int, str], dict[str, Any]] = {}  # of a candidate in so much RAM, by board
         self._header = {"schema_version": SCHEMA_VERSION, "key": key, "groups": [group.name for group in space.groups]}
 
     def read(self) -> list[Trial]:
@@ -116,7 +116,8 @@ class TrialLog:
             try:
                 if '"device": ' in line:
                     found = unsealed(line, DeviceLine)
-                    self._devices[found.number, found.device.board] = found.device.model_dump()
+                    for trial in (one for one in trials if one.number == found.number):
+                        self._devices[self._place(trial, found.device.board)] = found.device.model_dump()
                 else:
                     trials.append(unsealed(line, TrialLine).trial())
             except Damaged as reason:
@@ -129,9 +130,9 @@ class TrialLog:
         if self._path is None:
             return
         lines = [json.dumps(self._header), *(sealed(_record(trial)) for trial in valid)]
-        numbers = {trial.number for trial in valid}
-        self._devices = {at: found for at, found in self._devices.items() if at[0] in numbers}
-        lines += [sealed({"number": number, "device": found}) for (number, _), found in self._devices.items()]
+        numbers = {(trial.candidate, trial.ram_bytes): trial.number for trial in valid}
+        self._devices = {at: found for at, found in self._devices.items() if at[:2] in numbers}
+        lines += [sealed({"number": numbers[at[:2]], "device": found}) for at, found in self._devices.items()]
         with writing_into(self._path.parent):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             files.write_text(self._path, "".join(f"{line}\n" for line in lines))
@@ -142,12 +143,17 @@ class TrialLog:
 
     def device(self, trial: Trial, board: str) -> dict[str, Any] | None:
         """What the board has measured of this trial."""
-        return self._devices.get((trial.number, board))
+        return self._devices.get(self._place(trial, board))
 
     def add_device(self, trial: Trial, measured: dict[str, Any]) -> None:
         """A line of its own: trials are measured later than they are tried."""
-        self._devices[trial.number, measured["board"]] = measured
+        self._devices[self._place(trial, measured["board"])] = measured
         self._append({"number": trial.number, "device": measured})
+
+    @staticmethod
+    def _place(trial: Trial, board: str) -> tuple[Candidate, int, str]:
+        """Not by the number: what was made of a trial has the same one."""
+        return trial.candidate, trial.ram_bytes, board
 
     def _append(self, record: dict[str, Any]) -> None:
         if self._path is not None:

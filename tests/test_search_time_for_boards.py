@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tinyhil.harness.search import rounds
 from tinyhil.harness.search.device import decide
+from tinyhil.harness.search.first_answer import trial_of
 from tinyhil.harness.search.phases import OutOfTime, Phases
 from tinyhil.harness.search.request import SearchRequest
-from tinyhil.harness.search.session import run_pareto
+from tinyhil.harness.search.session import run_pareto, run_search
 from tinyhil.harness.search.task import load_task, make_bench
 from tinyhil.harness.search.uniform import measured_on, uniforms
 from tinyhil.harness.settings.config import load_boards
@@ -73,6 +76,54 @@ def test_an_interrupted_front_is_the_front_so_far(phase: tuple[str, int], tmp_pa
     assert {row["estimated"] for row in outcome.record["points"]} <= {False, interrupted}
     assert all(row["latency_us"] and row["flash_bytes"] for row in outcome.record["points"])
     assert all(Path(row["assignment_file"]).is_file() for row in outcome.record["points"])
+
+
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        ("profiling", "the least that was run so far is the answer"),
+        ("holding the answer to others", "not been held to"),
+    ],
+)
+def test_an_interrupted_minimum_is_the_least_that_was_run(
+    phase: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it begins to profile an answer that took more than was estimated, and as the answer is held to others."""
+    monkeypatch.setattr(rounds, "NEARLY", 0.0 if phase == "profiling" else 2.0)
+    request = SearchRequest("digits_mlp", board="uno", minimize="flash", points=5.0, samples=60, evaluations=8)
+    said: list[str] = []
+    watch = Interrupting("measuring on the board", 1 << 30)
+    begun: list[str] = []
+
+    def told(name: str) -> None:
+        begun.append(name)
+        if name == phase and "measuring on the board" in begun:
+            begun.clear()
+            raise KeyboardInterrupt
+
+    watch.phase = told  # type: ignore[method-assign]
+    outcome = run_search(replace(request, results=tmp_path), default_cache_dir(), said.append, watch, load_boards())
+    assert outcome.measured
+    assert outcome.record["flash_bytes"] == outcome.measured[0].flash_bytes
+    assert any(words in line for line in said)
+
+
+def test_what_a_board_has_said_is_not_of_another_candidate(tmp_path: Path) -> None:
+    """What was made of a trial, such as a slimmer answer, has its number: --minimize printed the other's figures."""
+    request = SearchRequest("digits_mlp", board="uno", formats="fixed8,fixed16", results=tmp_path, samples=20)
+    task = load_task(request, default_cache_dir(), str, lambda *_: None, load_boards())
+    space, log = task.problem.space, TrialLog(tmp_path / "log.jsonl", task.problem.space, "key")
+    one, other = (trial_of(task.problem, 0, name) for name in space.formats)
+    log.start([one])
+    device = {"board": "uno", "samples": 1, "accuracy": None, "disagreements": 0, "median": 1.0, "unit": "cycles"}
+    device |= {"arena_bytes": 1, "static_bytes": 1, "stack_bytes": 1, "total_bytes": 2, "flash_bytes": 3, "record": "r"}
+    log.add_device(one, {**device, "latency_us": 1.0})
+    again = TrialLog(tmp_path / "log.jsonl", space, "key")
+    assert again.read() == [one]
+    for each in (log, again):
+        assert each.device(one, "uno") is not None
+        assert each.device(other, "uno") is None
+        assert each.device(replace(one, ram_bytes=7), "uno") is None
 
 
 class Interrupting:

@@ -63,12 +63,17 @@ def _remedy(compiled: Compiled, board: BoardSpec, error: DoesNotFit) -> str:
     with suppress(DoesNotFit):  # no schedule takes so little
         if region == "RAM" and left > 0:
             place_for(compiled.lowered, board, Wish(ram_bytes=left))
-            return f"try --ram {left}, a lower width or a larger board{own}"
+            other = ", or --prefer ram" if _saved(compiled, board, taken) >= over_bytes else ""
+            return f"try --ram {left}{other}, a lower width or a larger board{own}"
     with suppress(DoesNotFit):
-        if region == "RAM":
-            placed, least = place_for(compiled.lowered, board, Wish(RAM))
-            saved = taken - placed.plan.peak_bytes - least.input_bytes
-            if saved > 0:
-                enough = "" if saved >= over_bytes else f" (it may not do: {over_bytes} B are missing)"
-                return f"try --prefer ram, which takes {saved} B or more less{enough}; {ADVICE} or a larger board{own}"
+        saved = _saved(compiled, board, taken) if region == "RAM" else 0
+        if saved > 0:
+            enough = "" if saved >= over_bytes else f" (it may not do: {over_bytes} B are missing)"
+            return f"try --prefer ram, which takes {saved} B or more less{enough}; {ADVICE} or a larger board{own}"
     return f"{ADVICE} or a larger board{own}"
+
+
+def _saved(compiled: Compiled, board: BoardSpec, taken: int) -> int:
+    """Bytes of arena and input that the plan for the least RAM takes less than those `taken`."""
+    placed, least = place_for(compiled.lowered, board, Wish(RAM))
+    return taken - placed.plan.peak_bytes - least.input_bytes

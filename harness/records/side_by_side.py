@@ -133,7 +133,7 @@ def _latency(pair: _Pair) -> Iterator[Row]:
     for name in ("median", "p95", "max"):
         yield _number(f"{name} {unit}", pair, ("latency", name), why)
     yield _number("median us", pair, ("latency", "median_us"), why, show=_two_digits)
-    yield _number("instructions", pair, ("latency", "instructions"), pair.build)
+    yield _number("instructions", pair, ("latency", "instructions"), pair.build or pair.times)
 
 
 def _memory(pair: _Pair) -> Iterator[Row]:

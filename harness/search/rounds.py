@@ -248,6 +248,7 @@ def minimized(task: Task, meters: Sequence[Meter], objective: str) -> tuple[Foun
                 task.say("search: the time is over before the least was measured: what it needs is an estimate")
                 return found, ()
             break
+        task.phases.kept = min(answers, key=lambda answer: _order(objective, *answer))
         took = answers[-1][1][0].needs[ORDERS[objective][0]]
         is_late = task.phases.seconds_left(task.request.seconds) == 0.0
         if meter is None or took is None or took <= high * NEARLY or is_late or number == MOST_TRIES - 1:

@@ -195,12 +195,19 @@ def _searched(task: Task) -> SearchOutcome:
         task, found, measured, known = _best_so_far(task)
         beside = beside or known
     over = interrupted or task.phases.seconds_left(request.seconds) == 0.0
-    if not over:
-        found, measured, beside = _beside_others(task, found, measured, beside)
-    if names := untried(task, beside):
-        task.say(f"search: no time was left for {', '.join(names)} for all tensors: raise --seconds, or `hil run` it")
     own = found.best
-    found, measured = _no_worse(task, meters, found, measured, beside, is_over=over or interrupted)
+    try:
+        if not over:
+            found, measured, beside = _beside_others(task, found, measured, beside)
+            own = found.best
+        if names := untried(task, beside):
+            task.say(
+                f"search: no time was left for {', '.join(names)} for all tensors: raise --seconds, or `hil run` it"
+            )
+        found, measured = _no_worse(task, meters, found, measured, beside, is_over=over or interrupted)
+    except KeyboardInterrupt:
+        over = True
+        task.say("search: interrupted; the answer has not been held to all others; the same command does")
     replaced = None if request.own or found.best.candidate == own.candidate else own
     found, measured = with_earlier(task, found, measured, is_over=over)
     say_simpler(task, found.best, measured, beside)
@@ -358,6 +365,13 @@ def _best_so_far(task: Task) -> tuple[Task, Found, tuple[Measured, ...], tuple[U
     were judged on the same samples. What a board has shown to exceed a limit, or can not be built in time where RAM
     is limited, is no answer where one of these keeps it."""
     known = tuple(task.phases.beside)
+    if task.phases.kept is not None:
+        found, measured = task.phases.kept
+        why = "the time is over" if task.phases.seconds_left(task.request.seconds) == 0.0 else "interrupted"
+        task.say(
+            f"search: {why}; the least that was run so far is the answer; the same command goes on with the search"
+        )
+        return task, replace(found, finished=False), measured, known
     asked, best = _left(task)
     beside = known if asked is task else ()
     found = Found(best, (best,), task.phases.evaluations, task.phases.searching(), False)
