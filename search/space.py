@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, product
 
 from tinyhil.compiler.calibrate import Ranges
 from tinyhil.compiler.lower import is_matrix, lower, tied_values
@@ -96,6 +97,19 @@ class Space:
     def weighing(self, name: str, rest: Choice) -> Candidate:
         """All weights in one format, all else in another."""
         return tuple(Choice(name) if group.is_matrix else rest for group in self.groups)
+
+    def apart(self) -> Iterator[Candidate]:
+        """Two formats: one for all but the constants, or but the biases, which have another; then weights in each of
+        those that they alone may have, beside the widest and the narrowest."""
+        constants = [group.role is Role.CONSTANT for group in self.groups]
+        biases = [
+            is_constant and not group.is_matrix for is_constant, group in zip(constants, self.groups, strict=True)
+        ]
+        for (narrow, wide), inside in product(combinations(self.formats, 2), (constants, biases)):
+            yield tuple(Choice(wide if is_inside else narrow) for is_inside in inside)
+        for narrow, wide in combinations(self.formats, 2):
+            yield tuple(Choice(narrow if is_inside else wide) for is_inside in constants)
+        yield from (self.weighing(name, rest) for name in self.weights for rest in (self.high, self.low))
 
     def with_choices(self, candidate: Candidate, changes: Mapping[int, Choice]) -> Candidate:
         """The candidate with some groups changed."""

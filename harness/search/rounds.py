@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from tinyhil.errors import BuildError, ConfigError, DoesNotFit, Infeasible
+from tinyhil.errors import BuildError, ConfigError, DoesNotFit, Infeasible, ModelError
 from tinyhil.harness.search.device import Bench, Measured, decide
 from tinyhil.harness.search.feasible import anchored, least_of, refusal, unbounded
 from tinyhil.harness.search.first_answer import is_foreseen, judged
@@ -364,7 +364,20 @@ def _least_trials(task: Task, meters: Sequence[Meter], found: Found, objective: 
         if trial.fits and trial.quality >= wanted:
             good.insert(0, trial)
             break
-    return [*{trial.candidate: trial for trial in (found.best, *good[:FITTING])}.values()]
+    beside = (
+        _apart(task, wanted) if objective == "ram" and task.whole else ()
+    )  # less of the arena may be more beside it
+    return [*{trial.candidate: trial for trial in (found.best, *good[:FITTING], *beside)}.values()]
+
+
+def _apart(task: Task, wanted: float) -> Iterator[Trial]:
+    """Two formats, constants or biases in one of their own, that are good enough."""
+    for candidate in task.problem.space.apart():
+        with suppress(ModelError):
+            trial = judged(task.problem, 0, candidate)
+            task.problem.charge(1.0)
+            if trial.fits and trial.quality >= wanted:
+                yield trial
 
 
 def _with(limits: Limits, objective: str, bound: float | None) -> Limits:

@@ -31,7 +31,7 @@ from tinyhil.harness.search.offering import (
     with_weights,
 )
 from tinyhil.harness.search.pareto import ParetoOutcome, Sweep, front_of, swept_over
-from tinyhil.harness.search.phases import ANSWER, PROFILING, OutOfTime, began
+from tinyhil.harness.search.phases import ANSWER, PROFILING, SCHEDULES, OutOfTime, began
 from tinyhil.harness.search.replanned import relaxed, within_limit
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.resource_limits import Meter, as_tried, limited, make_meters
@@ -52,6 +52,7 @@ from tinyhil.harness.search.uniform import (
     as_records,
     held_out,
     keeps,
+    mixtures,
     say_simpler,
     sensitivity_of,
     undominated,
@@ -185,6 +186,9 @@ def _searched(task: Task) -> SearchOutcome:
     except Infeasible:
         beside = beside or tuple(task.phases.beside)
         instead = uniform_instead(task, beside)
+        if instead is None and task.whole and task.measures and request.minimize is None:
+            with task.phases.of(SCHEDULES):
+                instead = uniform_instead(task, task.phases.in_time(request.seconds, lambda: [*mixtures(task)]) or ())
         if instead is None:
             task, instead = scheduled_instead(task)
         if instead is None:

@@ -10,19 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
-from itertools import combinations, product
 
 from tinyhil.errors import ModelError
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.resource_limits import Meter, joined
 from tinyhil.harness.search.task import Task
 from tinyhil.harness.search.uniform import Uniform, keeps, measured_on, undominated
-from tinyhil.language.program import Role
 from tinyhil.search.costs import Costs, Limits
 from tinyhil.search.journal import Query
 from tinyhil.search.search_loop import Found, asked
 from tinyhil.search.search_problem import SearchProblem
-from tinyhil.search.space import Candidate, Choice, Space
+from tinyhil.search.space import Candidate
 from tinyhil.search.trial import Trial, TrialLog
 
 NAME = "a mixture that the strategy has not chosen"
@@ -46,7 +44,7 @@ def with_unasked(
             break
         problem = _trusting(joined(task, meters, [task.request.limits for _ in meters], rams))
         if not task.request.own:
-            others = () if step else (*_apart(problem.space), *_timed(meters))
+            others = () if step else (*problem.space.apart(), *_timed(meters))
             asked_now = _judged(task, problem, (*others, *problem.space.neighbours(best.candidate)), left)
             found, left = replace(found, evaluations=found.evaluations + asked_now), left - asked_now
         better = [trial for trial in task.phases.tried.values() if _is_better(trial, best, held)]
@@ -95,16 +93,6 @@ def _trusting(problem: SearchProblem) -> SearchProblem:
     """Estimates as they are: boards decide."""
     costs = replace(problem.costs, margin=0.0) if isinstance(problem.costs, Costs) else problem.costs
     return replace(problem, costs=costs, also=tuple(_trusting(other) for other in problem.also))
-
-
-def _apart(space: Space) -> Iterator[Candidate]:
-    """One format for all but the constants, or but the biases, which have a wider one; or but the weights, which have
-    one of their own."""
-    constants = [group.role is Role.CONSTANT for group in space.groups]
-    biases = [is_constant and not group.is_matrix for is_constant, group in zip(constants, space.groups, strict=True)]
-    for (narrow, wide), apart in product(combinations(space.formats, 2), (constants, biases)):
-        yield tuple(Choice(wide if is_apart else narrow) for is_apart in apart)
-    yield from (space.weighing(name, rest) for name in space.weights for rest in (space.high, space.low))
 
 
 def _timed(meters: Sequence[Meter]) -> Iterator[Candidate]:

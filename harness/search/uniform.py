@@ -27,6 +27,7 @@ from tinyhil.search.slim import ROUNDED
 from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.trial import Trial, TrialLog
 
+MIXED = "a mixture"
 MOST_SCHEDULES = 6  # that are measured to see with which an image takes least
 ORDERS = {"ram": (0, 1, 2), "latency": (1, 0, 2), "flash": (2, 0, 1)}  # of RAM, latency and flash
 
@@ -272,6 +273,17 @@ def smallest_of_each(task: Task, names: Sequence[str]) -> Iterator[Uniform]:
         yield min(schedules, key=lambda one: one.on_all[0].total_bytes or 0)
 
 
+def mixtures(task: Task) -> Iterator[Uniform]:
+    """Two formats, constants or biases in one of their own, as every board has them. Not those that can not be, or fit
+    no board."""
+    space = task.problem.space
+    for number, candidate in enumerate(space.apart()):
+        with suppress(ModelError, BuildError):
+            trial = judged(task.problem, number, candidate)
+            benches = [make_bench(side, TrialLog(None, space, "")) for side in task.sides]
+            yield Uniform(MIXED, trial, tuple(bench.measure(trial) for bench in benches))
+
+
 def schedules_of_each(task: Task, names: Sequence[str], latency_us: float = math.inf) -> Iterator[Uniform]:
     """These formats, each for all tensors, measured as they are planned, then in ever less RAM: what takes less of it
     may be faster, too. Not those that can not be, fit no board, or take longer for one of the samples."""
@@ -365,7 +377,7 @@ def uniform_instead(
     if not fitting:
         return None
     _, trial, best = min(fitting, key=lambda each: each[0])
-    task.say(f"search: {why}; {best.format} for all tensors keeps them")
+    task.say(f"search: {why}; {best.format}{'' if best.format == MIXED else ' for all tensors'} keeps them")
     return Found(trial, (trial,), 0.0, 0.0, True), best.on_all
 
 
