@@ -368,7 +368,7 @@ def test_a_limit_for_the_whole_ram_of_the_board(strategy: str, spare: int, folde
     """`spare` bytes more than the least: 12 are too few for the input's two buffers at 16 bits."""
     asked = ("--strategy", strategy, "--board", "uno", "--device-samples", "4", "--json")
     refused = search(folder, "--ram", "100", *asked)
-    least = re.search(r"try --ram (\d+), or", refused.stderr)
+    least = re.search(r"try --ram (\d+),", refused.stderr)
     assert least is not None, refused.stderr
     limit = int(least[1]) + spare
     done = search(folder, "--ram", str(limit), *asked)

@@ -95,13 +95,13 @@ def test_an_interrupted_minimum_is_the_least_that_was_run(
     watch = Interrupting("measuring on the board", 1 << 30)
     begun: list[str] = []
 
-    def told(name: str) -> None:
+    def begins(name: str) -> None:
         begun.append(name)
         if name == phase and "measuring on the board" in begun:
             begun.clear()
             raise KeyboardInterrupt
 
-    watch.phase = told  # type: ignore[method-assign]
+    watch.phase = begins  # type: ignore[method-assign]
     outcome = run_search(replace(request, results=tmp_path), default_cache_dir(), said.append, watch, load_boards())
     assert outcome.measured
     assert outcome.record["flash_bytes"] == outcome.measured[0].flash_bytes

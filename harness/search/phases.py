@@ -47,8 +47,8 @@ class Phases:
     formats for all tensors are, so that time that is over ends the search without an answer, too; `beside`: those
     of them that are; `measured`: what boards have said of those held to their limits. `least`: of latency (us) and
     flash (B) the least that a board has shown. `looked`: a task of few samples and the answer on them, if there was
-    one. `kept`: of what `--minimize` has found the least that boards have run, with what they said. `slowest`: wall
-    seconds that boards take at most to say of an image what it needs, its build included, as far as is known.
+    one. `least_run`: of what `--minimize` has found the least that boards have run, with what they said. `slowest`:
+    wall seconds that boards take at most to say of an image what it needs, its build included, as far as is known.
     `is_stopped`: somebody interrupted, or the time was over, before all samples were run. `evaluations`: what all
     questions have cost, in runs over all samples; `count` hears of them. `key`: of the task of all samples, where
     one of few may be what is left of it."""
@@ -65,7 +65,7 @@ class Phases:
     measured: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
     least: dict[str, float] = field(default_factory=dict)
     looked: tuple[Any, Trial | None] | None = None
-    kept: tuple[Any, tuple[Any, ...]] | None = None
+    least_run: tuple[Any, tuple[Any, ...]] | None = None
     slowest: float = 5.0
     is_stopped: bool = False
     evaluations: float = 0.0

@@ -248,7 +248,7 @@ def minimized(task: Task, meters: Sequence[Meter], objective: str) -> tuple[Foun
                 task.say("search: the time is over before the least was measured: what it needs is an estimate")
                 return found, ()
             break
-        task.phases.kept = min(answers, key=lambda answer: _order(objective, *answer))
+        task.phases.least_run = min(answers, key=lambda answer: _order(objective, *answer))
         took = answers[-1][1][0].needs[ORDERS[objective][0]]
         is_late = task.phases.seconds_left(task.request.seconds) == 0.0
         if meter is None or took is None or took <= high * NEARLY or is_late or number == MOST_TRIES - 1:
@@ -364,9 +364,7 @@ def _least_trials(task: Task, meters: Sequence[Meter], found: Found, objective: 
         if trial.fits and trial.quality >= wanted:
             good.insert(0, trial)
             break
-    beside = (
-        _apart(task, wanted) if objective == "ram" and task.whole else ()
-    )  # less of the arena may be more beside it
+    beside = _apart(task, wanted) if objective == "ram" and task.whole else ()  # of whom less may lie beside it
     return [*{trial.candidate: trial for trial in (found.best, *good[:FITTING], *beside)}.values()]
 
 

@@ -185,12 +185,7 @@ def _searched(task: Task) -> SearchOutcome:
             found, measured = _find(task, meters)
     except Infeasible:
         beside = beside or tuple(task.phases.beside)
-        instead = uniform_instead(task, beside)
-        if instead is None and task.whole and task.measures and request.minimize is None:
-            with task.phases.of(SCHEDULES):
-                instead = uniform_instead(task, task.phases.in_time(request.seconds, lambda: [*mixtures(task)]) or ())
-        if instead is None:
-            task, instead = scheduled_instead(task)
+        task, instead = _instead(task, beside)
         if instead is None:
             raise
         found, measured = instead
@@ -198,20 +193,7 @@ def _searched(task: Task) -> SearchOutcome:
         interrupted = True
         task, found, measured, known = _best_so_far(task)
         beside = beside or known
-    over = interrupted or task.phases.seconds_left(request.seconds) == 0.0
-    own = found.best
-    try:
-        if not over:
-            found, measured, beside = _beside_others(task, found, measured, beside)
-            own = found.best
-        if names := untried(task, beside):
-            task.say(
-                f"search: no time was left for {', '.join(names)} for all tensors: raise --seconds, or `hil run` it"
-            )
-        found, measured = _no_worse(task, meters, found, measured, beside, is_over=over or interrupted)
-    except KeyboardInterrupt:
-        over = True
-        task.say("search: interrupted; the answer has not been held to all others; the same command does")
+    own, found, measured, beside, over = _held_to_others(task, meters, found, measured, beside, interrupted=interrupted)
     replaced = None if request.own or found.best.candidate == own.candidate else own
     found, measured = with_earlier(task, found, measured, is_over=over)
     say_simpler(task, found.best, measured, beside)
@@ -242,6 +224,45 @@ def _searched(task: Task) -> SearchOutcome:
         raise TooLate(over_limit)
     examples = task.problem.evaluator.examples
     return SearchOutcome(request, task.problem.space, found, len(examples), examples.float_accuracy, record, measured)
+
+
+def _instead(task: Task, beside: tuple[Uniform, ...]) -> tuple[Task, tuple[Found, tuple[Measured, ...]] | None]:
+    """Where nothing that was searched keeps the limits: a format for all tensors, a mixture of two where RAM is
+    limited, or another schedule, with the task by which it is planned; None if there is none."""
+    instead = uniform_instead(task, beside)
+    if instead is None and task.whole and task.measures and task.request.minimize is None:
+        with task.phases.of(SCHEDULES):
+            found = task.phases.in_time(task.request.seconds, lambda: [*mixtures(task)])
+        instead = uniform_instead(task, found or ())
+    return scheduled_instead(task) if instead is None else (task, instead)
+
+
+def _held_to_others(
+    task: Task,
+    meters: Sequence[Meter],
+    found: Found,
+    measured: tuple[Measured, ...],
+    beside: tuple[Uniform, ...],
+    *,
+    interrupted: bool,
+) -> tuple[Trial, Found, tuple[Measured, ...], tuple[Uniform, ...], bool]:
+    """The strategy's own answer, what is no worse with what boards have said of it, every format for all tensors that
+    was judged, and whether no time is left, or somebody interrupted."""
+    over = interrupted or task.phases.seconds_left(task.request.seconds) == 0.0
+    own = found.best
+    try:
+        if not over:
+            found, measured, beside = _beside_others(task, found, measured, beside)
+            own = found.best
+        if names := untried(task, beside):
+            task.say(
+                f"search: no time was left for {', '.join(names)} for all tensors: raise --seconds, or `hil run` it"
+            )
+        found, measured = _no_worse(task, meters, found, measured, beside, is_over=over)
+    except KeyboardInterrupt:
+        over = True
+        task.say("search: interrupted; the answer has not been held to all others; the same command does")
+    return own, found, measured, beside, over
 
 
 def _no_worse(
@@ -369,8 +390,8 @@ def _best_so_far(task: Task) -> tuple[Task, Found, tuple[Measured, ...], tuple[U
     were judged on the same samples. What a board has shown to exceed a limit, or can not be built in time where RAM
     is limited, is no answer where one of these keeps it."""
     known = tuple(task.phases.beside)
-    if task.phases.kept is not None:
-        found, measured = task.phases.kept
+    if task.phases.least_run is not None:
+        found, measured = task.phases.least_run
         why = "the time is over" if task.phases.seconds_left(task.request.seconds) == 0.0 else "interrupted"
         task.say(
             f"search: {why}; the least that was run so far is the answer; the same command goes on with the search"

@@ -114,7 +114,8 @@ def row_of(call: Call, *, domain: int = 0, out: int = 0, count: int = 0) -> tupl
 
 
 def tensor_row(tensor: Tensor, special: bool) -> tuple[object, ...]:
-    """Its row but for the offset. `special`: numbers that are none may occur."""
+    """Its row but for the offset. `special`: numbers that are none may occur. Unsupported for a result of a format that
+    does not say how it rounds."""
     fmt = tensor.format
     row: dict[str, float] = dict.fromkeys(TENSOR.names or (), 0)
     row |= {"kind": kind_of(fmt), "count": tensor.count}
