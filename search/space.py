@@ -102,9 +102,7 @@ class Space:
         """Two formats: one for all but the constants, or but the biases, which have another; then weights in each of
         those that they alone may have, beside the widest and the narrowest."""
         constants = [group.role is Role.CONSTANT for group in self.groups]
-        biases = [
-            is_constant and not group.is_matrix for is_constant, group in zip(constants, self.groups, strict=True)
-        ]
+        biases = [group.role is Role.CONSTANT and not group.is_matrix for group in self.groups]
         for (narrow, wide), inside in product(combinations(self.formats, 2), (constants, biases)):
             yield tuple(Choice(wide if is_inside else narrow) for is_inside in inside)
         for narrow, wide in combinations(self.formats, 2):

@@ -84,11 +84,11 @@ def _cheapest(found: Sequence[Scheduled], limit_bytes: int) -> Scheduled | None:
 
 def front_lines(found: Sequence[Row], board: BoardSpec | None) -> list[str]:
     """A table, and what its bytes are."""
-    lines = [f"{'peak B' if board is None else 'RAM B':>10}  {'products':>8}  {'modelled time':>13}  {'sample'}"]
+    bytes_of, sample = ("peak B", "") if board is None else ("RAM B", "  sample")
+    lines = [f"{bytes_of:>10}  {'products':>8}  {'modelled time':>13}{sample}"]
     for row in found:
         more = f"{100 * row.schedule.more_products:>+6.1f} %  {100 * row.schedule.more_time:>+11.1f} %"
-        lines.append(f"{row.ram_bytes:>10}  {more}  {row.how}")
-    lines = [line.rstrip() for line in lines] if board is not None else [line[:37].rstrip() for line in lines]
+        lines.append(f"{row.ram_bytes:>10}  {more}  {row.how}".rstrip())
     if found and board is None:
         sample_bytes = input_bytes(found[0].schedule.placed.program)
         lines.append(f"peaks are the arena's; a whole sample takes {sample_bytes} B beside it (--board counts it)")

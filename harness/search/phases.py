@@ -17,6 +17,7 @@ Work = TypeVar("Work")
 SEARCHING = "searching"
 FEASIBLE, SCHEDULES = "finding out what is feasible", "measuring other schedules"
 ANSWER = "holding the answer to others"
+USUAL_S = 5.0  # of an image, before any was built and run
 PROFILING, MEASURING, REST = "profiling", "measuring on the board", "all else"
 
 
@@ -66,7 +67,7 @@ class Phases:
     least: dict[str, float] = field(default_factory=dict)
     looked: tuple[Any, Trial | None] | None = None
     least_run: tuple[Any, tuple[Any, ...]] | None = None
-    slowest: float = 5.0
+    slowest: float = USUAL_S
     is_stopped: bool = False
     evaluations: float = 0.0
     count: Callable[[float], None] = lambda evaluations: None

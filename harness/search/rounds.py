@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from tinyhil.errors import BuildError, ConfigError, DoesNotFit, Infeasible, ModelError
+from tinyhil.errors import BuildError, ConfigError, DoesNotFit, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
 from tinyhil.harness.search.feasible import anchored, least_of, refusal, unbounded
 from tinyhil.harness.search.first_answer import is_foreseen, judged
 from tinyhil.harness.search.phases import FEASIBLE, MEASURING, PROFILING, SCHEDULES, SEARCHING, OutOfTime
 from tinyhil.harness.search.resource_limits import Meter, joined, within
 from tinyhil.harness.search.task import Task, make_bench, trial_log
-from tinyhil.harness.search.uniform import ORDERS, smallest_of_each, uniform_instead
+from tinyhil.harness.search.uniform import ORDERS, smallest_of_each, trials_apart, uniform_instead
 from tinyhil.search.costs import Limits
 from tinyhil.search.search_loop import MOST_REPEATS, Budget, Found, search
 from tinyhil.search.search_problem import SearchProblem
@@ -53,7 +53,7 @@ def search_once(task: Task, problem: SearchProblem, stem: str, bench: MakeBench 
             if count % task.request.every == 0:
                 device.measure(trial)
 
-    images = 1 + (request.finalists if request.on_device else 1) if task.measures else 0  # the answer, and a format
+    images = _finalists(task) + 1 if task.measures else 0  # and a format that is no worse
     budget = Budget(request.evaluations, task.phases.seconds_to_search(request.seconds, images), request.target)
     with task.phases.of(SEARCHING):
         found = search(task.strategy, problem, budget=budget, log=log, on_trial=on_trial)
@@ -68,6 +68,12 @@ def search_once(task: Task, problem: SearchProblem, stem: str, bench: MakeBench 
             + (f" (--set changes its {options})" if options else "")
         )
     return found
+
+
+def _finalists(task: Task) -> int:
+    """How many answers of a search are measured: several where estimates are least sure, of what a compiler makes."""
+    request = task.request
+    return request.finalists if request.on_device or request.every or request.flash is not None else 1
 
 
 def searched_on_device(
@@ -95,8 +101,7 @@ def _in_rounds(
 ) -> tuple[Found, tuple[Measured, ...]]:
     request, totals = task.request, [side.ram_bytes if side.whole else None for side in task.sides]
     rams = [side.arena_bytes for side in task.sides]
-    several = request.on_device or request.every or request.flash is not None
-    count, needed = request.finalists if several else 1, list[int]()
+    count, needed = _finalists(task), list[int]()
     for number in range(MOST_ROUNDS):
         with task.phases.of(FEASIBLE):
             problem = anchored(task, meters, limits, rams)
@@ -364,18 +369,9 @@ def _least_trials(task: Task, meters: Sequence[Meter], found: Found, objective: 
         if trial.fits and trial.quality >= wanted:
             good.insert(0, trial)
             break
-    beside = _apart(task, wanted) if objective == "ram" and task.whole else ()  # of whom less may lie beside it
-    return [*{trial.candidate: trial for trial in (found.best, *good[:FITTING], *beside)}.values()]
-
-
-def _apart(task: Task, wanted: float) -> Iterator[Trial]:
-    """Two formats, constants or biases in one of their own, that are good enough."""
-    for candidate in task.problem.space.apart():
-        with suppress(ModelError):
-            trial = judged(task.problem, 0, candidate)
-            task.problem.charge(1.0)
-            if trial.fits and trial.quality >= wanted:
-                yield trial
+    beside = trials_apart(task) if objective == "ram" and task.whole else ()  # of whom less may lie beside the arena
+    good = [*good[:FITTING], *(trial for trial in beside if trial.fits and trial.quality >= wanted)]
+    return [*{trial.candidate: trial for trial in (found.best, *good)}.values()]
 
 
 def _with(limits: Limits, objective: str, bound: float | None) -> Limits:

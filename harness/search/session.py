@@ -246,8 +246,9 @@ def _held_to_others(
     *,
     interrupted: bool,
 ) -> tuple[Trial, Found, tuple[Measured, ...], tuple[Uniform, ...], bool]:
-    """The strategy's own answer, what is no worse with what boards have said of it, every format for all tensors that
-    was judged, and whether no time is left, or somebody interrupted."""
+    """The strategy's own answer; that or, without `--own`, a format for all tensors or a mixture that is no worse, with
+    what boards have said of it; every format for all tensors that was judged; whether no time is left, or somebody
+    interrupted."""
     over = interrupted or task.phases.seconds_left(task.request.seconds) == 0.0
     own = found.best
     try:
@@ -258,29 +259,15 @@ def _held_to_others(
             task.say(
                 f"search: no time was left for {', '.join(names)} for all tensors: raise --seconds, or `hil run` it"
             )
-        found, measured = _no_worse(task, meters, found, measured, beside, is_over=over)
+        if not task.request.own:
+            found, measured = undominated(task, found, measured, beside)
+        if not over:
+            with task.phases.of(ANSWER):
+                found, measured = with_unasked(task, meters, found, measured)
     except KeyboardInterrupt:
         over = True
         task.say("search: interrupted; the answer has not been held to all others; the same command does")
     return own, found, measured, beside, over
-
-
-def _no_worse(
-    task: Task,
-    meters: Sequence[Meter],
-    found: Found,
-    measured: tuple[Measured, ...],
-    beside: tuple[Uniform, ...],
-    *,
-    is_over: bool,
-) -> tuple[Found, tuple[Measured, ...]]:
-    """The strategy's answer, or a format for all tensors or a mixture that is no worse; its own with `--own`."""
-    if not task.request.own:
-        found, measured = undominated(task, found, measured, beside)
-    if is_over:
-        return found, measured
-    with task.phases.of(ANSWER):
-        return with_unasked(task, meters, found, measured)
 
 
 def _beside_others(

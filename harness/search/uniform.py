@@ -273,14 +273,20 @@ def smallest_of_each(task: Task, names: Sequence[str]) -> Iterator[Uniform]:
         yield min(schedules, key=lambda one: one.on_all[0].total_bytes or 0)
 
 
-def mixtures(task: Task) -> Iterator[Uniform]:
-    """Two formats, constants or biases in one of their own, as every board has them. Not those that can not be, or fit
-    no board."""
-    space = task.problem.space
-    for number, candidate in enumerate(space.apart()):
-        with suppress(ModelError, BuildError):
+def trials_apart(task: Task) -> Iterator[Trial]:
+    """Mixtures of two formats, constants or biases in one of their own, on all samples. Not those that can not be."""
+    for number, candidate in enumerate(task.problem.space.apart()):
+        with suppress(ModelError):
             trial = judged(task.problem, number, candidate)
-            benches = [make_bench(side, TrialLog(None, space, "")) for side in task.sides]
+            task.problem.charge(1.0)
+            yield trial
+
+
+def mixtures(task: Task) -> Iterator[Uniform]:
+    """The same as every board has them. Not those that fit no board."""
+    for trial in trials_apart(task):
+        benches = [make_bench(side, TrialLog(None, task.problem.space, "")) for side in task.sides]
+        with suppress(BuildError):
             yield Uniform(MIXED, trial, tuple(bench.measure(trial) for bench in benches))
 
 
