@@ -303,6 +303,9 @@ def test_golden_records_are_made_checked_and_updated(files: Path, tmp_path: Path
     check_failure(done, 1, "1 of 2 golden records differ")
     assert "outputs: 1 of 2 samples differ; sample 1: 0000000000000000 -> " in done.stdout
     assert f"if the change is meant: hil golden update {path.relative_to(tmp_path)}" in done.stdout
+    told = json.loads(hil("golden", "check", "--json", cwd=tmp_path).stdout)
+    assert (told["failures"], [one["holds"] for one in told["checked"]]) == (1, [True, False])
+    assert [each["what"] for each in told["checked"][1]["differences"] if each["fails"]] == ["outputs", "static_bytes"]
     assert hil("golden", "update", path, cwd=tmp_path).returncode == 0
     assert hil("golden", "check", path, cwd=tmp_path).returncode == 0
     write_tiny_model(files / "tiny.onnx", start=2)
@@ -311,6 +314,20 @@ def test_golden_records_are_made_checked_and_updated(files: Path, tmp_path: Path
     check_failure(retrained, 1, "1 of 1 golden records differ")
     assert "model: another file" in retrained.stdout
     assert "unknown before" not in retrained.stdout
+
+
+def test_a_golden_record_repeats_a_plan_within_a_limit_of_ram(tmp_path: Path) -> None:
+    """The order keeps `--ram`, which stands in the file's name: a record without it is another plan's."""
+    make = ["golden", "update", "--model", "digits_cnn", "--format", "int8", "--samples", 2, "--board", "host"]
+    assert hil(*make, cwd=tmp_path).returncode == 0
+    done = hil(*make, "--ram", 400, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    usual, within = (
+        json.loads((tmp_path / f"results/golden/host/digits_cnn-int8{end}.json").read_text()) for end in ("", "-ram400")
+    )
+    assert (usual["order"].get("ram"), within["order"]["ram"]) == (None, 400)
+    assert within["memory"]["arena_bytes"] <= 400 < usual["memory"]["arena_bytes"]
+    assert hil("golden", "check", cwd=tmp_path).stdout.count(": holds\n") == 2
 
 
 @pytest.mark.parametrize(

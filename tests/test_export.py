@@ -350,6 +350,26 @@ def test_a_record_s_figures_are_in_the_read_me(tmp_path: Path) -> None:
     assert "measured with --prefer balanced; export it so" in other_plan
 
 
+def test_a_library_takes_no_more_ram_than_it_may(tmp_path: Path) -> None:
+    """Arena and a sample's codes, as `hil run --ram` counts; the record of such a run is of no other plan."""
+    given = ["export", "cmake", "digits_cnn", "--format", "int8", "--out", "x.zip"]
+    for board in ((), ("--board", "pico")):
+        taken = []
+        for limit in (1224, 640, 300):
+            done = hil(*given, *board, "--ram", limit, cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+            taken += map(int, re.findall(r"arena (\d+) B = ", done.stderr))
+        assert 1224 >= taken[0] > 640 >= taken[1] > 300 >= taken[2]
+        check_failure(hil(*given, *board, "--ram", 200, cwd=tmp_path), 4, "--ram")
+    np.savez(tmp_path / "x.npz", x=np.random.default_rng(1).normal(0, 4, (2, 1, 1, 8, 8)).astype(np.float32))
+    run = ["run", "--board", "host", "--model", "digits_cnn", "--format", "int8", "--inputs", "x.npz", "--ram", 700]
+    assert hil(*run, cwd=tmp_path).returncode == 0
+    (record,) = (tmp_path / "results").rglob("*.json")
+    recorded = [*given, "--record", record]
+    assert hil(*recorded, "--ram", 700, cwd=tmp_path).returncode == 0
+    check_failure(hil(*recorded, cwd=tmp_path), 2, "--ram 700`; export it with the same --ram, too")
+
+
 def test_packages_hold_to_their_formats_and_cmake_finds_one(tmp_path: Path) -> None:
     from platformio.package.manifest.parser import ManifestParserFactory
     from platformio.package.manifest.schema import ManifestSchema

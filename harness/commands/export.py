@@ -29,7 +29,7 @@ from tinyhil.harness.commands import common, option
 @option.text("--classes", "Names of the classes, separated by commas; default: the model's own.")
 @option.path("--record", "Record of `hil run` whose figures go into the read-me.")
 @option.text("--board", "Arrange and optimize it for the processor of this board, as `hil run` does.")
-@common.prefer_option()
+@common.memory_options
 @common.BOARDS_OPTION
 @option.flag("--sizes", "Compile it with the compilers here; print flash, RAM and stack, also into the read-me.")
 def export(format_: str, boards_file: Path | None, **options: Any) -> None:

@@ -27,6 +27,7 @@ from tinyhil.preference import RAM
 )
 @option.text(
     "--formats",
+    "--format",
     "Number formats, with commas between.  [default: fixed8,int8,fixed16]",
     multiple=True,
     callback=common.joined,

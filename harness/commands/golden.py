@@ -15,7 +15,7 @@ from tinyhil.harness.commands.common import (
     BOARDS_OPTION,
     WAIT_OPTION,
     calibrate_options,
-    prefer_option,
+    memory_options,
     read_boards,
     say,
     stream_options,
@@ -44,15 +44,19 @@ def golden() -> None:
 @WAIT_OPTION
 @BENCH_OPTION
 @BOARDS_OPTION
+@option.flag("--json", "as_json", "Print what differs alone on stdout, as one JSON object.")
 def check(
     paths: tuple[Path, ...],
     folder: Path | None,
     samples: int | None,
+    as_json: bool,
     boards_file: Path | None,
     bench_file: Path | None,
     **options: Any,
 ) -> None:
     """Run the golden records (all, or those given) again and say what differs."""
+    import json
+
     from tinyhil.harness.build.toolchain import default_cache_dir
     from tinyhil.harness.measure.golden import Bench, check_golden, describe, find_golden
     from tinyhil.harness.settings.own_project import golden_folder
@@ -62,16 +66,15 @@ def check(
     if not chosen:
         raise _none_in(paths[0] if paths else place)
     bench = Bench(read_boards(boards_file, bench_file), default_cache_dir(), lambda line: None, **options)
-    failures = 0
+    checked = []
     for path in chosen:
-        found = check_golden(path, bench, samples)
-        if any(difference.fails for difference in found.differences):
-            failures += 1
-            click.echo(describe(found))
-            continue
-        click.echo(f"{path}: holds")
-        for difference in found.differences:
-            click.echo(f"  note {difference}")
+        checked.append(found := check_golden(path, bench, samples))
+        holds = [f"{path}: holds", *(f"  note {difference}" for difference in found.differences)]
+        if not as_json:
+            click.echo(describe(found) if found.fails else "\n".join(holds))
+    failures = sum(found.fails for found in checked)
+    if as_json:
+        click.echo(json.dumps({"checked": [found.as_json() for found in checked], "failures": failures}))
     if failures:
         click.echo(f"hil: gate failed: {failures} of {len(chosen)} golden records differ", err=True)
         sys.exit(errors.EXIT_GATE)
@@ -87,7 +90,7 @@ def check(
 @option.path("--inputs", "With --model: samples; default: drawn from a seed.")
 @stream_options
 @calibrate_options
-@prefer_option()
+@memory_options
 @option.count("--samples", "With --model: how many.", show_default="as in its record, else 16")
 @WAIT_OPTION
 @BENCH_OPTION
@@ -164,7 +167,7 @@ def _orders(options: dict[str, Any]) -> list[Any]:
     rest: dict[str, Any] = {}
     for key in ("assignment", "inputs", "calibrate"):
         rest[key] = str(options[key]) if options[key] else None
-    rest |= {key: options[key] for key in ("calibrate_by", "prefer", "states", "steps")}
+    rest |= {key: options[key] for key in ("calibrate_by", "prefer", "states", "steps", "ram")}
     return [
         Order(board, options["model"], options["format_"], **rest, samples=options["samples"] or SAMPLES)
         for board in options["board_names"]

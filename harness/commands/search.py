@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 @option.text("--set", "set_", "An option of the strategy; may be repeated.", multiple=True, metavar="NAME=VALUE")
 @option.text(
     "--formats",
+    "--format",
     "Formats on offer, with commas between.  [default: fixed8,fixed16; on an accelerator fixed2 to fixed8]",
     multiple=True,
     callback=common.joined,

@@ -42,7 +42,7 @@ SEED = 1
 FIELDS = ("schema_version", "board", "emulator", "model", "format", "samples", "bit_exact", "accuracy", "flash_bytes")
 OPTIONAL_FIELDS = ("output", "float_accuracy", "disagreements", "equal_samples", "largest_output_error", "decided_by")
 PROVENANCE_FIELDS = ("compiler", "model_sha256")
-STREAMED = ("states", "steps")
+UNSAID = ("states", "steps", "ram")  # keys an order has only where they are given
 PHYSICAL = ".physical"  # between name and suffix of a physical board's record
 UPDATE = "if the change is meant: hil golden update"
 
@@ -62,13 +62,14 @@ class Order:
     prefer: Annotated[str, OneOf(PREFERENCES)] | None = None  # None: as the assignment file says, else balanced
     states: tuple[str, ...] | None = None  # pairs INPUT=OUTPUT
     steps: Annotated[int, AtLeast(1)] | None = None
+    ram: Annotated[int, AtLeast(1)] | None = None  # bytes for arena and input, as `hil run --ram`
 
     def __post_init__(self) -> None:
         require("golden", self)
 
     def as_json(self) -> dict[str, Any]:
-        """As a record keeps it: of a model without states nothing of these."""
-        return {key: value for key, value in asdict(self).items() if key not in STREAMED or value is not None}
+        """As a record keeps it: of a model without states nothing of these, without a limit of RAM nothing of that."""
+        return {key: value for key, value in asdict(self).items() if key not in UNSAID or value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,15 @@ class Checked:
     missing: bool = False
     rows: tuple[Row, ...] = ()
 
+    @property
+    def fails(self) -> bool:
+        """Whether something differs that a gate holds."""
+        return any(difference.fails for difference in self.differences)
+
+    def as_json(self) -> dict[str, Any]:
+        """Its file, whether it holds, and what differs."""
+        return {"path": str(self.path), "holds": not self.fails, "differences": list(map(asdict, self.differences))}
+
 
 def measure(order: Order, bench: Bench, samples: int | None = None) -> dict[str, Any]:
     """The record of running the first `samples` of `order` (None: all). Leaves nothing behind."""
@@ -120,6 +130,7 @@ def request_of(order: Order, bench: Bench, folder: Path, samples: int | None) ->
         calibrate_by=order.calibrate_by,
         samples=min(samples or order.samples, order.samples),
         prefer=order.prefer,
+        ram=order.ram,
         port=bench.port,
         timeout_s=bench.timeout_s,
         wait_s=bench.wait_s,
@@ -197,11 +208,12 @@ def make_golden(order: Order, record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def path_of(order: Order, folder: Path, physical: bool = False) -> Path:
-    """<folder>/<board>/<model>-<format>.json, with what is preferred behind it if that is said; the times of a physical
-    board are in a file of their own."""
+    """<folder>/<board>/<model>-<format>.json, with what is preferred and the limit of RAM behind it if
+    these are said; the times of a physical board are in a file of their own."""
     name = Path(order.model).stem if "/" in order.model or "." in order.model else order.model
     what = Path(order.assignment).stem if order.assignment else order.format
     what += f"-{order.prefer}" if order.prefer else ""
+    what += f"-ram{order.ram}" if order.ram else ""
     return folder / order.board / f"{name}-{what}{PHYSICAL if physical else ''}.json"
 
 

@@ -77,11 +77,12 @@ class Wanted:
     states: tuple[str, ...] | None = None
     steps: Annotated[int, AtLeast(1)] | None = None
     prefer: Annotated[str, OneOf(PREFERENCES)] | None = None  # None: as the assignment file says, else balanced
+    ram: Annotated[int, AtLeast(1)] | None = None  # bytes for arena and one sample, as `hil run --ram`
 
     @property
     def preferred(self) -> str | None:
-        """What the plan is of; None where the arena of an assignment file chooses the schedule."""
-        return preferred(self.assignment, self.prefer)
+        """What the plan is of; None where `--ram` or the arena of an assignment file chooses the schedule."""
+        return preferred(self.assignment, self.prefer, self.ram)
 
     def __post_init__(self) -> None:
         require("export", self)
@@ -106,15 +107,18 @@ def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
     ranges = opened.required_ranges(wanted.calibrate)
     say_other_ranges(wanted.assignment, ranges, say)
 
-    def made(prefer: str | None) -> tuple[Compiled, Library]:
-        return _library_for(wanted, opened, ranges, board, prefer)
+    def made(prefer: str | None, ram: int | None = None) -> tuple[Compiled, Library]:
+        return _library_for(wanted, opened, ranges, board, prefer, ram)
 
-    compiled, library = made(wanted.prefer)
+    compiled, library = made(wanted.prefer, wanted.ram)
+    if wanted.ram is not None and library.predict_bytes > wanted.ram:
+        what = f"arena and sample take at least {library.predict_bytes} B, {library.predict_bytes - wanted.ram} B more"
+        raise DoesNotFit(f"{wanted.model}: --ram {wanted.ram}: {what}; use a larger --ram or a narrower --format")
     sources = emit_library(library, runtime_sources())
     about = []
     if wanted.record is not None:
         record = read_record(wanted.record, Run)
-        _same_conditions(record, board, preference_of(wanted.assignment, wanted.prefer), wanted.record)
+        _same_conditions(record, board, wanted, wanted.record)
         about = measured(record, compiled, wanted.record)
     if wanted.sizes or (board is not None and compilers_for(library)):
         sizes = state_sizes(library, sources)
@@ -127,7 +131,7 @@ def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
     is_sketch = wanted.kind in SKETCHES
     tried = load_boards().board(USUAL) if board is None and is_sketch else board
     if tried is not None:
-        prefer = preference_of(wanted.assignment, wanted.prefer)
+        prefer = preference_of(wanted.assignment, wanted.prefer) if wanted.ram is None else None
         room = little_room(
             library, tried, sources, prefer, lambda other: made(other)[1].predict_bytes, is_sketch=is_sketch
         )
@@ -139,11 +143,11 @@ def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
 
 
 def _library_for(
-    wanted: Wanted, opened: Opened, ranges: Ranges, board: BoardSpec | None, prefer: str | None
+    wanted: Wanted, opened: Opened, ranges: Ranges, board: BoardSpec | None, prefer: str | None, ram: int | None
 ) -> tuple[Compiled, Library]:
-    """The model as `prefer` plans it. ConfigError as `library_of`, DoesNotFit on the board."""
+    """The model as `prefer` plans it, or in `ram` bytes. ConfigError as `library_of`, DoesNotFit on the board."""
     wide = [] if board is None else [board]
-    wish = replace(wish_for(wanted.assignment, prefer), keeps_input=True)  # samples are the caller's
+    wish = replace(wish_for(wanted.assignment, prefer), keeps_input=True, ram_bytes=ram)  # samples are the caller's
     assignment = opened.assignment(wanted.assignment, wanted.format)
     compiled = compile_model(opened.model, assignment, ranges, wide, [one.name for one in wide], wish=wish)
     classes = opened.source.classes or opened.model.classes
@@ -245,16 +249,21 @@ def _stamp() -> tuple[int, int, int, int, int, int]:
     return year, month, day, hour, minute, second
 
 
-def _same_conditions(record: Mapping[str, Any], board: BoardSpec | None, prefer: str, path: Path) -> None:
+def _same_conditions(record: Mapping[str, Any], board: BoardSpec | None, wanted: Wanted, path: Path) -> None:
     """DataError if a record is of another board than that which is exported for, or of another plan. A library for any
     chip has the calls of the host: each core has its own."""
-    where, planned = str(record["board"]), (record.get("plan") or {}).get("prefer")
+    where, plan = str(record["board"]), record.get("plan") or {}
+    planned, here = plan.get("prefer"), wanted.preferred
     if board is None and where != ANY_CHIP:
         raise DataError(f"{path}: measured on {where}, whose core has calls of its own; export it with --board {where}")
     if board is not None and where != board.name:
         raise DataError(f"{path}: measured on {where}; export it with --board {where}, or measure on {board.name}")
-    if planned is not None and planned != prefer:
-        raise DataError(f"{path}: measured with --prefer {planned}; export it so, or measure with --prefer {prefer}")
+    limit = "" if wanted.ram is None else f"--ram {wanted.ram}"
+    if planned is not None and planned != here:
+        now = limit or f"--prefer {preference_of(wanted.assignment, wanted.prefer)}"
+        raise DataError(f"{path}: measured with --prefer {planned}; export it so, or measure with {now}")
+    if here is not None and "prefer" in plan and planned is None:
+        raise DataError(f"{path}: measured by `{record['provenance']['command']}`; export it with the same --ram, too")
 
 
 def measured(record: Mapping[str, Any], compiled: Compiled, path: Path) -> list[str]:

@@ -43,7 +43,7 @@ def little_room(
     library: Library,
     board: BoardSpec,
     sources: Mapping[str, str],
-    prefer: str,
+    prefer: str | None,
     arena_bytes: Callable[[str], int],
     *,
     is_sketch: bool,
@@ -51,7 +51,8 @@ def little_room(
     """What is left beside a program that only calls `predict`, and holds its numbers: enough where that is a tenth of
     RAM and of flash, and the stack's part.
 
-    `arena_bytes`: of the library under another `--prefer`, DoesNotFit where none is. Flash is judged where the core's
+    `prefer`: what it was planned by; None: by `--ram`. `arena_bytes`: of the library under another `--prefer`,
+    DoesNotFit where none is. Flash is judged where the core's
     compiler is here.
     """
     if board.chip.ram_bytes is None:
@@ -89,10 +90,12 @@ def _left(board: BoardSpec, memory: str, used_bytes: int, total: int, parts: str
 
 
 def _less_ram(
-    library: Library, board: BoardSpec, room_bytes: int, prefer: str, arena_bytes: Callable[[str], int]
+    library: Library, board: BoardSpec, room_bytes: int, prefer: str | None, arena_bytes: Callable[[str], int]
 ) -> str:
     """The first `--prefer` that leaves room, else what takes least; none is tried for what no schedule will bring into
     this board."""
+    if prefer is None:
+        return f"a smaller --ram, or {_narrower(board, 'ram')}"
     least: tuple[int, str] | None = None
     below = BY_RAM[max(BY_RAM.index(prefer) + 1, BY_RAM.index(RAM)) :]
     for other in below if library.predict_bytes < HOPELESS * room_bytes else ():

@@ -190,7 +190,7 @@ class Model:
     def export(self, kind: str, out: str | os.PathLike[str], formats: Formats | None = None, **options: Any) -> Path:
         """Write the model as a library (docs/export.md): `kind` is one of `hil export`'s; `out` a .zip.
 
-        `options` are those of `hil export`: name, arena, classes, sizes, board, prefer. ConfigError for
+        `options` are those of `hil export`: name, arena, classes, sizes, board, prefer, ram. ConfigError for
         an unknown kind.
         """
         from tinyhil.codegen.export_kinds import KINDS

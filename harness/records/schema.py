@@ -152,6 +152,7 @@ class Order(Part):
     prefer: Word | None = None
     states: list[Word] | None = None
     steps: Annotated[int, Field(ge=1)] | None = None
+    ram: Annotated[int, Field(ge=1)] | None = None
 
 
 class Layer(Part):
