@@ -228,6 +228,22 @@ def test_a_threshold_below_what_the_ends_cost_is_named(name: str) -> None:
         search(make_strategy(name, () if name != "ppo" else ("mask=true",)), problem)
 
 
+def test_a_format_for_all_tensors_answers_where_the_ends_cost_too_much(tmp_path: Path) -> None:
+    """"Not reachable, the least is 0.745" was said where fixed4 for all tensors costs 0.4534: its answer at 0.75."""
+    rng = np.random.default_rng(6)
+    np.savez(tmp_path / "x.npz", x=rng.normal(0, 4, (40, 1, 1, 8, 8)).astype(np.float32), y=np.arange(40) % 10)
+    given = ["search", "--board", "reram", "--model", "digits_cnn", "--inputs", "x.npz", "--strategy", "milp"]
+    done = hil(*given, "--cost", 0.5, "--out", "a.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "of 0.5, with fixed2 for every layer but the first and the last, which keep fixed8; raise" in done.stderr
+    assert "; fixed4 for all tensors keeps them" in done.stderr
+    assert "default: fixed4\nvalues: {}" in (tmp_path / "a.yaml").read_text()
+    check_failure(hil(*given, "--cost", 0.5, "--own", cwd=tmp_path), 4, "milp: the limits are not reachable", logs=True)
+    refused = hil(*given, "--cost", 0.2, cwd=tmp_path)
+    least = refused.stderr.rsplit(" ", 1)[1].strip()
+    assert hil(*given, "--cost", least, cwd=tmp_path).returncode == 0, "what it says to try"
+
+
 def test_widths_out_of_range_are_said() -> None:
     problem = search_problem("digits_cnn", formats=("fixed12", "fixed16"))
     with pytest.raises(ConfigError, match="chooses widths of 2 to 8 bits, of which --formats offers 0"):

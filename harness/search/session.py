@@ -183,9 +183,9 @@ def _searched(task: Task) -> SearchOutcome:
             task.phases.press()
             task, meters, beside = prepared(task)
             found, measured = _find(task, meters)
-    except Infeasible:
+    except Infeasible as error:
         beside = beside or tuple(task.phases.beside)
-        task, instead = _instead(task, beside)
+        task, instead = (task, None) if task.accelerated and request.own else _instead(task, beside, str(error))
         if instead is None:
             raise
         found, measured = instead
@@ -226,10 +226,13 @@ def _searched(task: Task) -> SearchOutcome:
     return SearchOutcome(request, task.problem.space, found, len(examples), examples.float_accuracy, record, measured)
 
 
-def _instead(task: Task, beside: tuple[Uniform, ...]) -> tuple[Task, tuple[Found, tuple[Measured, ...]] | None]:
+def _instead(
+    task: Task, beside: tuple[Uniform, ...], why: str
+) -> tuple[Task, tuple[Found, tuple[Measured, ...]] | None]:
     """Where nothing that was searched keeps the limits: a format for all tensors, a mixture of two where RAM is
-    limited, or another schedule, with the task by which it is planned; None if there is none."""
-    instead = uniform_instead(task, beside)
+    limited, or another schedule, with the task by which it is planned; None if there is none. `why`: what an
+    accelerator's strategy said, which may hold layers to a format."""
+    instead = uniform_instead(task, beside, why) if task.accelerated else uniform_instead(task, beside)
     if instead is None and task.whole and task.measures and task.request.minimize is None:
         with task.phases.of(SCHEDULES):
             found = task.phases.in_time(task.request.seconds, lambda: [*mixtures(task)])

@@ -106,19 +106,19 @@ def _print_front(outcome: ParetoOutcome, console: Console) -> None:
     r = outcome.record
     several = len(r["boards"]) > 1
     table = Table(
-        title=f"front of {', '.join(r['pareto'])}; accuracy on held-out samples, latency of the worst",
+        title=f"front of {', '.join(r['pareto'])}, on samples searched; held out beside; latency of the worst",
         title_justify="left",
     )
     board = ("board",) if several else ()
-    for title in ("point", *board, "arena B", "RAM B", "latency us", "flash B", "differ", "accuracy"):
+    for title in ("point", *board, "arena B", "RAM B", "latency us", "flash B", "searched", "differ", "accuracy"):
         table.add_column(title, justify="left" if title in ("point", "board") else "right")
     for point in r["points"]:
         name = str(point["number"]) + (f" ({point['format']})" if point["format"] else "")
         for at, known in enumerate(point["boards"] or [None]):
             cells = _numbers(point, known, at)
-            own = [f"{point['disagreements']}", _percent(point["accuracy"])]
+            own = [f"{point['searched_disagreements']:,}", f"{point['disagreements']:,}", _percent(point["accuracy"])]
             which = () if not several or known is None else (known["board"],)
-            table.add_row(name if at == 0 else "", *which, *cells, *(own if at == 0 else ("", "")))
+            table.add_row(name if at == 0 else "", *which, *cells, *(own if at == 0 else [""] * len(own)))
     console.print(table)
     console.print(f"float {_percent(r['float_accuracy'])}; {r['evaluations']:g} evaluations, {r['seconds']:.1f} s")
     for point in r["points"]:

@@ -11,11 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 
+from tinyhil.codegen.profile_calls import format_name
 from tinyhil.errors import ModelError
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.resource_limits import Meter, joined
 from tinyhil.harness.search.task import Task
 from tinyhil.harness.search.uniform import Uniform, keeps, measured_on, undominated
+from tinyhil.language.program import Program, walk
 from tinyhil.search.costs import Costs, Limits
 from tinyhil.search.journal import Query
 from tinyhil.search.search_loop import Found, asked
@@ -61,9 +63,16 @@ def _is_better(trial: Trial, best: Trial, held: Set[Candidate]) -> bool:
 
 
 def _first_fitting(task: Task, problem: SearchProblem, trials: Sequence[Trial], held: set[Candidate]) -> Uniform | None:
-    """The best of these trials that keeps the limits on the boards, of equals what is likeliest to; what was `held` to
-    them is noted."""
-    likely = {trial.candidate: (trial.score.disagreements, problem.excess(trial.candidate)) for trial in trials}
+    """The best of these trials that keeps the limits on the boards, of equals what is likeliest to: by estimates, then
+    by how few kernels it has, whose stack and tables no estimate knows. What was `held` to them is noted."""
+    likely = {
+        trial.candidate: (
+            trial.score.disagreements,
+            problem.excess(trial.candidate),
+            _kernels(problem.space.lower(trial.candidate)),
+        )
+        for trial in trials
+    }
     for trial in sorted(trials, key=lambda trial: (likely[trial.candidate], trial.rank))[:MOST_MEASURED]:
         held.add(trial.candidate)
         one = Uniform(NAME, replace(trial, fits=True))
@@ -71,6 +80,12 @@ def _first_fitting(task: Task, problem: SearchProblem, trials: Sequence[Trial], 
         if keeps(task, one):
             return one
     return None
+
+
+def _kernels(program: Program) -> int:
+    """How many there are: of one name in other formats another one."""
+    tensors = program.tensors
+    return len({(op.kernel, *(format_name(tensors[name]) for name in op.tensors)) for op in walk(program.body)})
 
 
 def _judged(task: Task, problem: SearchProblem, candidates: Iterable[Candidate], most: int) -> int:

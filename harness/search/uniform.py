@@ -377,9 +377,10 @@ def say_simpler(task: Task, best: Trial, measured: tuple[Measured, ...], others:
 def uniform_instead(
     task: Task, others: Sequence[Uniform], why: str = "no other assignment was found within the limits"
 ) -> tuple[Found, tuple[Measured, ...]] | None:
-    """Where a search gave up, the best uniform format that was measured on all boards and keeps the limits: stacks
+    """Where a search gave up, the best uniform format that keeps the limits, by measurement where boards count: stacks
     differ between assignments, so that its arena may be larger than what another one would leave. `why`: it is said."""
-    fitting = [(one.trial.rank, one.trial, one) for one in others if one.trial and one.on_all and keeps(task, one)]
+    known = (one for one in others if one.on_all or not task.measures)
+    fitting = [(one.trial.rank, one.trial, one) for one in known if one.trial and keeps(task, one)]
     if not fitting:
         return None
     _, trial, best = min(fitting, key=lambda each: each[0])
