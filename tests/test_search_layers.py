@@ -229,7 +229,7 @@ def test_a_threshold_below_what_the_ends_cost_is_named(name: str) -> None:
 
 
 def test_a_format_for_all_tensors_answers_where_the_ends_cost_too_much(tmp_path: Path) -> None:
-    """"Not reachable, the least is 0.745" was said where fixed4 for all tensors costs 0.4534: its answer at 0.75."""
+    """ "Not reachable, the least is 0.745" was said where fixed4 for all tensors costs 0.4534: its answer at 0.75."""
     rng = np.random.default_rng(6)
     np.savez(tmp_path / "x.npz", x=rng.normal(0, 4, (40, 1, 1, 8, 8)).astype(np.float32), y=np.arange(40) % 10)
     given = ["search", "--board", "reram", "--model", "digits_cnn", "--inputs", "x.npz", "--strategy", "milp"]
