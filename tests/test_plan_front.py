@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from test_plan_cli import hil, record
+
+from tinyhil.harness.build.board_image import compile_for
+from tinyhil.harness.job.job import open_model, wish_for
+from tinyhil.harness.settings.config import load_boards
 
 
 @pytest.mark.parametrize(
@@ -30,3 +35,25 @@ def test_what_each_ram_gives_on_a_board(model: str, board: str, capsys: pytest.C
     least = rows[-1]["peak_bytes"] + rows[-1]["input_bytes"]
     assert "exceed" in hil(capsys, *asked, "--ram", least - 1)[2]
     assert len(hil(capsys, *asked, "--pareto")[1].splitlines()) == 3 + len(rows)
+
+
+@pytest.mark.parametrize(("model", "board"), [("digits_cnn", "uno"), ("digits_cnn", "pico"), ("digits_cnn", "h747")])
+@pytest.mark.parametrize("apart", [False, True])
+def test_an_assignment_s_arena_is_planned_as_a_run_has_it(
+    model: str, board: str, apart: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """858 B and two slots of 256 B were said where the run has 864 B with the sample in it."""
+    boards, opened = load_boards(), open_model(model)
+    asked = ("--model", model, "--board", board)
+    rows = json.loads(hil(capsys, *asked, "--format", "fixed8", "--pareto", "--json")[1])
+    ranges = opened.known_ranges(None)
+    assert ranges is not None
+    for row in rows:
+        path = tmp_path / "w.yaml"
+        conditions = {"prefer": "ram", "arena": row["peak_bytes"], **({"input_apart": True} if apart else {})}
+        path.write_text(json.dumps({"default": "fixed8", "found": conditions}))
+        found = record(capsys, *asked, "--assignment", path)
+        assignment = opened.assignment(path, "fixed8")
+        compiled = compile_for(boards.board(board), boards, opened.model, assignment, ranges, wish_for(path))
+        taken = compiled.plan.peak_bytes, compiled.transfers[board].input_bytes
+        assert (found["peak_bytes"], found["input_bytes"]) == taken

@@ -76,7 +76,7 @@ class Wanted:
     @property
     def wish(self) -> Wish:
         """How its input gets into a board, as a run has it that prefers the same; of the least arena the usual way."""
-        return Wish(ram_bytes=self.ram) if self.preferred is None else Wish(self.preferred, ram_bytes=self.ram)
+        return Wish(ram_bytes=self.ram) if self.ram is not None else wish_for(self.assignment, self.prefer)
 
     def budget(self, seconds: float | None) -> Budget:
         """Nodes alone decide without `seconds`, so that a plan is the same on every machine."""
@@ -201,7 +201,7 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
             complaint = None
             how = "streamed" if transfer.streamed else "in the arena" if transfer.in_arena else "whole samples"
             limit = "" if capacity is None else f" of {capacity} B RAM"
-            is_least = wanted.preferred is None and wanted.ram is None
+            is_least = wanted.preferred is None and wanted.ram is None and wanted.wish.arena_bytes is None
             by = f" ({USUAL})" if is_least else planned_by(wanted.preferred)
             arena_bytes = arrays(placed.plan).get(SYMBOL, 0)
             extra |= {"input_bytes": transfer.input_bytes, "streamed": transfer.streamed, "prefer": wanted.preferred}
@@ -294,6 +294,8 @@ def _as_found(wanted: Wanted, program: Program, board: BoardSpec | None, wish: W
     if board is None:
         return chosen(program, wish, None, wanted.without, budget=budget)
     room, core = board.chip.static_ram_bytes, core_of(board)
+    if wish.arena_bytes is not None and wish.input_apart and program.input_in_arena:
+        wish = replace(wish, arena_bytes=wish.arena_bytes + program.tensors[program.input].size_bytes)
     faster = for_time(program, board.chip.core, wish.prefer, wanted.without)
     found = chosen(faster, wish, room, wanted.without, budget=budget, core=core)
     most = min((limit for limit in (wish.arena_bytes, room) if limit is not None), default=found.plan.peak_bytes)
