@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 from collections import defaultdict
@@ -197,15 +198,37 @@ def test_what_the_firmware_can_not_be_is_refused_where_it_is_written(chip: str, 
     assert why in str(caught.value)
 
 
-def test_where_ram_is_short_the_plan_that_takes_less_is_named(tmp_path: Path) -> None:
-    """Static data that no plan counts made it exceed the RAM: what is named then fits."""
-    chip = "chips:\n  short: {like: atmega328p, ram_bytes: 440}\n"
-    board = "boards:\n  mine: {title: Mine, chip: short, reset: on_open, upload: arduino}\n"
-    (tmp_path / "own.yaml").write_text(chip + board)
-    run = ("run", "--boards-file", "own.yaml", "--board", "mine", "--model", "digits_mlp", "--format", "fixed8")
-    run = (*run, "--samples", "1", "--json")
-    check_failure(hil(*run, cwd=tmp_path), 4, "RAM exceeded by", "try --prefer ram, which takes", logs=True)
-    assert record_of(hil(*run, "--prefer", "ram", cwd=tmp_path))["bit_exact"]
+@pytest.mark.parametrize(
+    ("like", "ram_bytes", "reserve_bytes", "option", "named"),
+    [
+        ("atmega328p", 700, 256, (), r"try (--prefer ram), with which it takes"),
+        ("stm32g0b1", 1008, 256, (), r"try (--prefer least), with which it takes"),
+        ("stm32g0b1", 1200, 256, ("--prefer", "ram"), r"try (--ram \d+), with which it takes"),
+        ("stm32g0b1", 1040, 640, (), r"try (--prefer least) and (\d+) as stack_reserve_bytes of short, not 640"),
+        ("stm32g0b1", 1040, 640, ("--prefer", "least"), r"try ()(\d+) as stack_reserve_bytes of short, not 640"),
+        ("stm32g0b1", 1000, 256, (), r"no plan of these formats was found that fits, the least takes 440 B static"),
+    ],
+)
+def test_where_ram_is_short_what_is_named_was_tried(
+    like: str, ram_bytes: int, reserve_bytes: int, option: tuple[str, ...], named: str, tmp_path: Path
+) -> None:
+    """`--prefer ram` was named to whom had given it, then `--ram N`, whose stack is deeper, then the first again."""
+
+    def run(*more: object, reserve_bytes: object = reserve_bytes) -> subprocess.CompletedProcess[str]:
+        chip = f"{{like: {like}, ram_bytes: {ram_bytes}, stack_reserve_bytes: {reserve_bytes}}}"
+        board = "{title: Mine, chip: short, reset: on_open, upload: none}"
+        (tmp_path / "own.yaml").write_text(f"chips:\n  short: {chip}\nboards:\n  mine: {board}\n")
+        asked = ("--boards-file", "own.yaml", "--board", "mine", "--model", "digits_cnn", "--format", "fixed8")
+        return hil("run", *asked, "--samples", 1, *more, "--json", cwd=tmp_path)
+
+    refused = run(*option)
+    check_failure(refused, 4, logs=True)
+    found = re.search(named, refused.stderr)
+    assert found is not None, refused.stderr
+    if found.groups():
+        remedy, *reserve = found.groups()
+        again = run(*(remedy or " ".join(option)).split(), reserve_bytes=(*reserve, reserve_bytes)[0])
+        assert record_of(again)["bit_exact"]
 
 
 def test_an_avr_of_another_crystal_is_its_part_for_avrdude(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_ram_that_no_schedule_takes_is_no_remedy(tmp_path: Path) -> None:
     done = hil(*run, "--format", "fixed8", cwd=tmp_path)
     assert done.returncode == DoesNotFit.exit_code
     assert int(re.search(r"RAM exceeded by (-?\d+) B", done.stderr)[1]) > 0
-    assert "less than 2048 as stack_reserve_bytes of tiny" in done.stderr
+    assert "as stack_reserve_bytes of tiny, not 2048: it takes" in done.stderr
     assert "--ram" not in done.stderr
     assert "use a lower width" in done.stderr
     (tmp_path / "own.yaml").write_text((tmp_path / "own.yaml").read_text().replace("2504", "65536, flash_bytes: 4096"))

@@ -75,12 +75,12 @@ class BuildError(HilError):
 
 
 class DoesNotFit(BuildError):
-    """The image or its RAM exceeds the chip. `over`: which of them, and by how many bytes, where a linked image is
-    meant."""
+    """The image or its RAM exceeds the chip. `what` does, without the remedy; `over`: which memory, and by how many
+    bytes, where a linked image is meant."""
 
-    def __init__(self, message: str, over: tuple[str, int] | None = None) -> None:
-        super().__init__(message)
-        self.over = over
+    def __init__(self, what: str, over: tuple[str, int] | None = None, remedy: str = "") -> None:
+        super().__init__(f"{what}; {remedy}" if remedy else what)
+        self.what, self.over = what, over
 
 
 class FlashError(HilError):

@@ -15,6 +15,7 @@ from tinyhil.errors import DeviceCrashed, DoesNotFit
 from tinyhil.harness.build import elf_symbols
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.stack_depth import stack_bound
+from tinyhil.harness.build.weights import ADVICE
 from tinyhil.harness.settings.config import BoardSpec
 from tinyhil.harness.wire.protocol import Stats
 
@@ -34,21 +35,23 @@ def explain_crash(image: Image, board: BoardSpec) -> Iterator[None]:
         yield
     except DeviceCrashed as error:
         if OVERFLOW in str(error) and (needed := _needed(image, board)):
-            raise DoesNotFit(f"{board.name}: {needed}; a run of it ended with: {error}") from None
+            what = f"{board.name}: {needed[0]}; a run of it ended with: {error}"
+            raise DoesNotFit(what, ("RAM", needed[1]), f"{ADVICE} or a larger board") from None
         if error.pc is None:
             raise
         raise DeviceCrashed(f"{error}, in {locate(image.elf, error.pc)}; {REMEDY}", error.pc) from None
 
 
-def _needed(image: Image, board: BoardSpec) -> str:
-    """What does not fit, by the deepest stack that the image can need; nothing where it fits or is unknown."""
+def _needed(image: Image, board: BoardSpec) -> tuple[str, int] | None:
+    """What does not fit, and by how many bytes, with the deepest stack that the image can need; None where it fits or
+    that is unknown."""
     bound, ram_bytes = stack_bound(image, board.chip.core).limit_bytes, board.chip.ram_bytes
     if bound is None or ram_bytes is None or image.static_bytes + bound <= ram_bytes:
-        return ""
+        return None
     over = image.static_bytes + bound - ram_bytes
     return (
-        f"{image.static_bytes} B static + {bound} B of stack at worst > {ram_bytes} B of RAM, {over} B too much; "
-        "use `--prefer ram`, a lower width or a larger board"
+        f"{image.static_bytes} B static + {bound} B of stack at worst > {ram_bytes} B of RAM, {over} B too much",
+        over,
     )
 
 
@@ -134,5 +137,5 @@ def check_memory(stats: Stats, image: Image, board: BoardSpec, forget: Callable[
         raise DeviceCrashed(
             f"{board.name}: RAM is used up: {image.static_bytes} B static + {stats.stack_bytes} B stack + "
             f"{stats.heap_bytes} B heap of {ram_bytes} B leave {free} B, so the stack has met the heap or static data; "
-            "nothing of this run is kept; use `--prefer ram`, a lower width or a larger board"
+            f"nothing of this run is kept; {ADVICE} or a larger board"
         )

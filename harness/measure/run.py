@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from tinyhil.harness.job.zoo import ModelSource
 from tinyhil.harness.measure.counter import check_sample, check_session, compare_clocks
 from tinyhil.harness.measure.crash import check_memory
 from tinyhil.harness.measure.expected import Expected, expected
+from tinyhil.harness.measure.less_ram import naming_what_fits
 from tinyhil.harness.measure.talk import connect, flash_unless_running, log_folder, talk
 from tinyhil.harness.records.partial import PartialRun, SampleResult, require_writable
 from tinyhil.harness.settings.config import Boards, BoardSpec
@@ -148,24 +149,25 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         model, inputs = opened.model, job.inputs
         x = _shaped(model.graph, inputs, request)
     with clock.stage("compile"):
-        compiled = compile_for(board, boards, model, job.assignment, job.ranges, wish_of(request))
+
+        def made(wish: Wish) -> Compiled:
+            return compile_for(board, boards, model, job.assignment, job.ranges, wish)
+
+        compiled = made(wish := wish_of(request))
         integers, clipped = quantize_inputs(compiled.program, x)
     with clock.stage("reference"):
         wanted = expected(compiled, job.ranges, x, integers, speaks=opened.source.text is not None)
         _check(wanted, compiled, inputs)
         for line in _advice(wanted, compiled, inputs, request) if opened.source.text is None else ():
             say(f"{opened.source.name}: {line}")
-    with clock.stage("build"):
-        image = build_firmware(compiled, board, cache_dir=cache_dir, log=say)
-        if is_simulated(place):
-            compiled_emulator(board.chip, cache_dir, say)
-    with claim(place, boards.bench.locks, request.wait_s, say) as port:
-        if port is not None and not request.no_flash:
-            with clock.stage("flash"):
-                flash_unless_running(image, board, port, say)
+    with nullcontext() if request.tried else naming_what_fits(wish, compiled, board, made, cache_dir):
+        with clock.stage("build"):
+            image = build_firmware(compiled, board, cache_dir=cache_dir, log=say)
+            if is_simulated(place):
+                compiled_emulator(board.chip, cache_dir, say)
         tell = teller(opened.source, x, storage_dtype(compiled.output_format), say)
-        sessions = Sessions(request, board, port, image, clock, say, progress, tell=tell)
-        measured = _measure(sessions, compiled.program, integers)
+        sessions = Sessions(request, board, None, image, clock, say, progress, tell=tell)
+        measured = _claimed(sessions, place, boards, compiled.program, integers)
     return Outcome(
         request=request,
         command=boards.repeated(request.command()),
@@ -294,6 +296,15 @@ def stream_all(job: Sessions, samples: list[bytes], output_bytes: int | None) ->
                 wait_for_port(port, request.timeout_s)
     results = [partial.results[index] for index in range(len(samples))]
     return Answers(results, attempt + 1, partial, **found)
+
+
+def _claimed(job: Sessions, place: Place, boards: Boards, program: Program, integers: np.ndarray) -> dict[str, Any]:
+    """`_measure` on the board that is claimed for it, flashed first."""
+    with claim(place, boards.bench.locks, job.request.wait_s, job.say) as port:
+        if port is not None and not job.request.no_flash:
+            with job.clock.stage("flash"):
+                flash_unless_running(job.image, job.board, port, job.say)
+        return _measure(replace(job, port=port), program, integers)
 
 
 def _measure(job: Sessions, program: Program, integers: np.ndarray) -> dict[str, Any]:

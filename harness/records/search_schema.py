@@ -13,8 +13,8 @@ from tinyhil.fields import Amount, Count, Part, Real, Share, Text, Whole, Word
 
 def shown_name(row: Mapping[str, Any]) -> str:
     """What a row of the table beside the answer is called: its format, and how it stands to the limits."""
-    again = ", products computed again" if row.get("computes_again") else ""
-    return row["format"] + again + ("" if row.get("keeps_limits", True) else " (beyond the limits as planned)")
+    less = ", planned for less RAM" if row.get("less_ram") else ""
+    return row["format"] + less + ("" if row.get("keeps_limits", True) else " (beyond the limits as planned)")
 
 
 def search_title(record: Mapping[str, Any], source: str = "") -> str:
@@ -43,7 +43,7 @@ class UniformFormat(Part):
     format: Word
     reason: Text | None
     keeps_limits: bool = True
-    computes_again: bool = False
+    less_ram: bool = False
     quality: Share | None = None
     searched_disagreements: Count | None = None
     accuracy: Share | None = None
@@ -164,8 +164,8 @@ class Replaced(Part):
 
 
 class Search(Searched):
-    """Of `hil search`. `held_out_latency_us`: of samples that it has not seen; `computes_again`: the answer's firmware
-    makes some products more than once, to take less RAM than its formats do as they are planned otherwise."""
+    """Of `hil search`. `held_out_latency_us`: of samples that it has not seen; `less_ram`: the answer's plan is for
+    less RAM than its formats take as `prefer` plans them, products computed again or windows read in place."""
 
     accuracy: Share | None
     disagreements: Count | None = None
@@ -173,7 +173,7 @@ class Search(Searched):
     ram_bytes: Count | None = None
     latency_us: Amount | None = None
     held_out_latency_us: Amount | None = None
-    computes_again: bool = False
+    less_ram: bool = False
     flash_bytes: Count | None = None
     replaced: Replaced | None = None
     search: Answer | None = None

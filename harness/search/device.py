@@ -77,6 +77,12 @@ class Measured:
         return asdict(self)
 
 
+def arena_bytes(trial: Trial, boards: Sequence[Measured | None]) -> int:
+    """Of a trial: as planned, or as the first board has it, whose firmware is planned for less RAM where it lacks that
+    for the other plan. A sample that lies in a board's arena does not count."""
+    return trial.ram_bytes if not boards or boards[0] is None else min(trial.ram_bytes, boards[0].arena_bytes)
+
+
 @dataclass(frozen=True, slots=True)
 class Bench:
     """The `board`, and the samples it is given: `x` and labels from the search's part of the data.

@@ -17,7 +17,7 @@ from typing import Any
 
 from tinyhil.errors import BuildError, Infeasible
 from tinyhil.harness.measure.record import here
-from tinyhil.harness.search.device import Measured, left_out
+from tinyhil.harness.search.device import Measured, arena_bytes, left_out
 from tinyhil.harness.search.feasible import anchored, least_of, unbounded
 from tinyhil.harness.search.offering import together
 from tinyhil.harness.search.phases import OutOfTime
@@ -412,7 +412,7 @@ def _row(task: Task, number: int, path: Path, point: Point) -> dict[str, Any]:
         "number": number,
         "format": point.name or None,
         "assignment_file": str(path),
-        "arena_bytes": point.trial.ram_bytes,
+        "arena_bytes": arena_bytes(point.trial, point.measured),
         "ram_bytes": None if board is None else board.total_bytes,
         "latency_us": board.latency_us if board is not None else needs.latency if estimated else None,
         "flash_bytes": board.flash_bytes if board is not None else round(needs.flash) if estimated else None,

@@ -14,7 +14,7 @@ from tinyhil.harness.search.first_answer import is_foreseen, judged
 from tinyhil.harness.search.phases import FEASIBLE, MEASURING, PROFILING, SCHEDULES, SEARCHING, OutOfTime
 from tinyhil.harness.search.resource_limits import Meter, joined, within
 from tinyhil.harness.search.task import Task, make_bench, trial_log
-from tinyhil.harness.search.uniform import ORDERS, smallest_of_each, trials_apart, uniform_instead
+from tinyhil.harness.search.uniform import ORDERS, at_any_price, smallest_of_each, trials_apart, uniform_instead
 from tinyhil.search.costs import Limits
 from tinyhil.search.search_loop import MOST_REPEATS, Budget, Found, search
 from tinyhil.search.search_problem import SearchProblem
@@ -134,7 +134,9 @@ def _in_rounds(
             return instead
         needed += [one.on_all[0].total_bytes or 0 for one in smallest]
         least = f"the least measured needs {min(needed)} B: --ram {min(needed)}" if needed else "raise --ram"
-        raise Infeasible(f"search: after {MOST_ROUNDS} searches none keeps to {totals[0]} B in all; {least}")
+        raise Infeasible(
+            f"search: after {MOST_ROUNDS} searches none keeps to {totals[0]} B in all; {least}{at_any_price(task)}"
+        )
     return _measured_before(task, meters, required, rams, found)
 
 

@@ -18,7 +18,7 @@ from tinyhil.harness.measure.record import here
 from tinyhil.harness.records.search_schema import MIXTURE
 from tinyhil.harness.records.verdict import collapsed
 from tinyhil.harness.search.board_fit import ram_of, require_fit
-from tinyhil.harness.search.device import Measured
+from tinyhil.harness.search.device import Measured, arena_bytes
 from tinyhil.harness.search.earlier import with_earlier
 from tinyhil.harness.search.feasible import anchored
 from tinyhil.harness.search.first_answer import TooLate, look, too_late
@@ -213,7 +213,7 @@ def _searched(task: Task) -> SearchOutcome:
     stem = task.stem(task.ram_bytes)
     out = request.out or task.folder / f"{stem}.yaml"
     wish = task.wish(found.best)
-    record["computes_again"] = wish.arena_bytes is not None
+    record["less_ram"] = wish.arena_bytes is not None
     write_assignment(out, task.problem.space, found.best, wish)
     record["assignment_file"] = str(out)
     built, over_limit = _built(task, found.best, measured, out) if task.board is not None else ({}, "")
@@ -441,7 +441,7 @@ def _record(task: Task, found: Found, boards: tuple[Measured, ...]) -> dict[str,
         "seconds": round(task.phases.searching(), 3),
         "ram_bytes": None if measured is None else measured.total_bytes,
         "ram_limit_bytes": limit if task.whole else None,
-        "arena_bytes": best.ram_bytes,
+        "arena_bytes": arena_bytes(best, boards),
         "arena_limit_bytes": None if task.whole else limit,
         "prefer": task.request.prefer if task.wish(best).arena_bytes is None else None,
         **held_out(task, best.candidate),

@@ -13,7 +13,7 @@ from typing import Any
 from tinyhil.codegen.profile_calls import constant_bytes
 from tinyhil.errors import BuildError, ConfigError, Infeasible, ModelError
 from tinyhil.harness.search.again import Again
-from tinyhil.harness.search.device import Bench, Measured
+from tinyhil.harness.search.device import Bench, Measured, arena_bytes
 from tinyhil.harness.search.first_answer import foresee, judged, trial_of
 from tinyhil.harness.search.phases import OutOfTime
 from tinyhil.harness.search.task import Task, make_bench, trial_log
@@ -185,13 +185,13 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
         raise Infeasible(
             f"search: {task.ram_bytes} B of RAM in all hold no format for all tensors on {task.board.name}: "
             f"{total - arena} B of stack and static data and {arena} B of arena are the least of one ({name})"
-            f"{whole_bytes(problem.space)}; {remedy}{_at_any_price(task)}",
+            f"{whole_bytes(problem.space)}; {remedy}{at_any_price(task)}",
             ("--ram", total) if is_there else None,
         )
     return limit
 
 
-def _at_any_price(task: Task) -> str:
+def at_any_price(task: Task) -> str:
     """What a refusal says of a format for all tensors that keeps the limit in more time than is permitted, by
     measurement: what takes the least arena may need more stack. Empty if none does."""
     memory = task.problem.memory
@@ -228,13 +228,17 @@ def _least_of_all(task: Task, first: str) -> tuple[int, int, str] | None:
 
 def _of_another(side: Task, reasons: Sequence[str]) -> tuple[Trial, Measured]:
     """Where no format for all tensors fits the board as it is planned: weights in a format of their own, else what is
-    made again in less RAM. BuildError with the first of the `reasons` if that fits neither."""
+    made again in less RAM, else the smallest mixture of two formats. BuildError with the first of the `reasons` if none
+    of these fits."""
     try:
         return narrow_weights(side, reasons)
     except BuildError:
         for one in smallest_of_each(side, side.problem.space.formats):
             if one.trial is not None:
                 return one.trial, one.on_all[0]
+        if (mixed := min(mixtures(side), key=lambda one: one.on_all[0].total_bytes or 0, default=None)) is not None:
+            assert mixed.trial is not None
+            return mixed.trial, mixed.on_all[0]
         if side.request.computes_again and "RAM" in reasons[0]:
             say = "search: --more-time PERCENT permits more products to be computed again, which takes less RAM"
             side.say(f"{say}; now {side.request.more_time:g}")
@@ -435,8 +439,8 @@ def as_records(task: Task, found: Sequence[Uniform]) -> list[dict[str, Any]]:
         if one.trial is not None:
             figures, known = held_out(task, one.trial.candidate), one.measured
             board = known[0] if known else None
-            again = task.wish(one.trial).arena_bytes is not None
-            record |= {"arena_bytes": one.trial.ram_bytes, "keeps_limits": keeps(task, one), "computes_again": again}
+            less = task.wish(one.trial).arena_bytes is not None
+            record |= {"arena_bytes": arena_bytes(one.trial, known), "keeps_limits": keeps(task, one), "less_ram": less}
             record["quality"] = one.trial.quality  # on the search's samples
             record["searched_disagreements"] = one.trial.score.disagreements
             record |= {name: figures[name] for name in ("accuracy", "disagreements")}
