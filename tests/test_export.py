@@ -333,7 +333,7 @@ def test_a_record_s_figures_are_in_the_read_me(tmp_path: Path) -> None:
     assert f"median {figures['latency']['median']:,.0f}" in text
     done = hil(*base, record, "--format", "fixed16", cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "measured of another format" in done.stderr
+    assert "measured in fixed8; export it with --format fixed8, or measure it as here" in done.stderr
     done = hil("run", "--board", "due", "--model", "digits_mlp", *common, "--samples", 1, cwd=tmp_path)
     (record,) = (tmp_path / "results" / "due").rglob("*.json")
     done = hil(*base, record, "--format", "fixed8", cwd=tmp_path)  # the same program, in other calls
@@ -343,11 +343,13 @@ def test_a_record_s_figures_are_in_the_read_me(tmp_path: Path) -> None:
     base[2] = "digits_cnn"
     done = hil(*base, record, "--format", "fixed8", cwd=tmp_path)
     assert "measured on nucleo_l4r5, whose core has calls of its own; export it with --board" in done.stderr
+    done = hil(*base, record, "--format", "int8", "--prefer", "ram", cwd=tmp_path)
+    assert "export it with --board nucleo_l4r5 --format fixed8 --prefer balanced, or" in done.stderr, "all at once"
     own = [*base, record, "--format", "fixed8", "--board"]
     assert hil(*own, "nucleo_l4r5", cwd=tmp_path).returncode == 0
     assert "measured on nucleo_l4r5; export it with --board nucleo_l4r5" in hil(*own, "pico", cwd=tmp_path).stderr
     other_plan = hil(*own, "nucleo_l4r5", "--prefer", "ram", cwd=tmp_path).stderr
-    assert "measured with --prefer balanced; export it so" in other_plan
+    assert "measured with --prefer balanced; export it with --prefer balanced, or" in other_plan
 
 
 def test_a_library_takes_no_more_ram_than_it_may(tmp_path: Path) -> None:
@@ -367,7 +369,7 @@ def test_a_library_takes_no_more_ram_than_it_may(tmp_path: Path) -> None:
     (record,) = (tmp_path / "results").rglob("*.json")
     recorded = [*given, "--record", record]
     assert hil(*recorded, "--ram", 700, cwd=tmp_path).returncode == 0
-    check_failure(hil(*recorded, cwd=tmp_path), 2, "--ram 700`; export it with the same --ram, too")
+    check_failure(hil(*recorded, cwd=tmp_path), 2, "--ram 700`; export it with its --ram, or its --assignment")
 
 
 def test_packages_hold_to_their_formats_and_cmake_finds_one(tmp_path: Path) -> None:

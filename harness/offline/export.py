@@ -43,6 +43,7 @@ from tinyhil.harness.records.verdict import invalid_because
 from tinyhil.harness.settings.assets import asset
 from tinyhil.harness.settings.config import Boards, BoardSpec, ChipSpec, load_boards
 from tinyhil.harness.settings.limits import AtLeast, OneOf, require
+from tinyhil.language.assignment import MIXED
 from tinyhil.notice import Say
 from tinyhil.passes.laid import laid_out
 from tinyhil.preference import PREFERENCES
@@ -118,8 +119,8 @@ def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
     about = []
     if wanted.record is not None:
         record = read_record(wanted.record, Run)
-        _same_conditions(record, board, wanted, wanted.record)
-        about = measured(record, compiled, wanted.record)
+        _require_same(record, compiled, board, wanted, wanted.record)
+        about = measured(record, wanted.record)
     if wanted.sizes or (board is not None and compilers_for(library)):
         sizes = state_sizes(library, sources)
         about = [*sizes, *about]
@@ -249,36 +250,41 @@ def _stamp() -> tuple[int, int, int, int, int, int]:
     return year, month, day, hour, minute, second
 
 
-def _same_conditions(record: Mapping[str, Any], board: BoardSpec | None, wanted: Wanted, path: Path) -> None:
-    """DataError if a record is of another board than that which is exported for, or of another plan. A library for any
-    chip has the calls of the host: each core has its own."""
+def _require_same(
+    record: Mapping[str, Any], compiled: Compiled, board: BoardSpec | None, wanted: Wanted, path: Path
+) -> None:
+    """DataError, with all that is to be typed, if a record is of another model, board, format or plan than what is
+    exported. A library for any chip has the calls of the host: each core has its own."""
+    if compiled.model.sha256 != record["provenance"]["model_sha256"]:
+        raise DataError(f"{path}: measured of another model; measure this one with `hil run`")
+    wrong: list[tuple[str, str]] = []
     where, plan = str(record["board"]), record.get("plan") or {}
-    planned, here = plan.get("prefer"), wanted.preferred
-    if board is None and where != ANY_CHIP:
-        raise DataError(f"{path}: measured on {where}, whose core has calls of its own; export it with --board {where}")
-    if board is not None and where != board.name:
-        raise DataError(f"{path}: measured on {where}; export it with --board {where}, or measure on {board.name}")
-    limit = "" if wanted.ram is None else f"--ram {wanted.ram}"
-    if planned is not None and planned != here:
-        now = limit or f"--prefer {preference_of(wanted.assignment, wanted.prefer)}"
-        raise DataError(f"{path}: measured with --prefer {planned}; export it so, or measure with {now}")
-    if here is not None and "prefer" in plan and planned is None:
-        raise DataError(f"{path}: measured by `{record['provenance']['command']}`; export it with the same --ram, too")
-
-
-def measured(record: Mapping[str, Any], compiled: Compiled, path: Path) -> list[str]:
-    """The figures of a record as Markdown; DataError if they are of another model, format, or program of a board."""
-    here = formats_of(compiled.program)
-    there = record.get("assignment", here)
+    if where != (ANY_CHIP if board is None else board.name):
+        known = where == ANY_CHIP or where in load_boards().entries
+        option = "no --board" if where == ANY_CHIP else f"--board {where}{'' if known else ' and its --boards-file'}"
+        wrong.append((f"on {where}{', whose core has calls of its own' if board is None else ''}", option))
+    here, there = formats_of(compiled.program), record.get("assignment")
     named = {name for tied in tied_values(compiled.model.graph) for name in tied}
-    common = here.keys() & there.keys() & named  # a board's program may have tables and scratch of its own
-    other_format = {name: here[name] for name in common} != {name: there[name] for name in common} or not common
-    other_model = compiled.model.sha256 != record["provenance"]["model_sha256"]
-    for what, differs in (("model", other_model), ("format", other_format)):
-        if differs:
-            raise DataError(f"{path}: measured of another {what}; measure this one with `hil run`")
-    if here != there:
+    common = here.keys() & (there or here).keys() & named  # a board's program may have tables and scratch of its own
+    if not common or {name: here[name] for name in common} != {name: (there or here)[name] for name in common}:
+        alone = record["format"] != MIXED
+        wrong.append((f"in {record['format']}", f"--format {record['format']}" if alone else "its --assignment"))
+    planned = plan.get("prefer")
+    if planned is not None and planned != wanted.preferred:
+        wrong.append((f"with --prefer {planned}", f"--prefer {planned}"))
+    if planned is None and "prefer" in plan and wanted.preferred is not None:
+        wrong.append((f"by `{record['provenance']['command']}`", "its --ram, or its --assignment"))
+    if wrong:
+        said, options = (list(each) for each in zip(*wrong, strict=True))
+        raise DataError(
+            f"{path}: measured {', '.join(said)}; export it with {' '.join(options)}, or measure it as here"
+        )
+    if there is not None and here != there:
         raise DataError(f"{path}: measured of another program; measure this one with `hil run`")
+
+
+def measured(record: Mapping[str, Any], path: Path) -> list[str]:
+    """The figures of a record as Markdown; DataError if it is invalid."""
     if reason := invalid_because(record):
         raise DataError(f"{path}: that run is invalid: {reason}: nothing to show")
     latency, memory = record["latency"], record["memory"]

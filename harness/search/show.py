@@ -140,10 +140,10 @@ def _beside(r: dict[str, Any]) -> Any:
     from rich.table import Table
 
     worst = f"of {r['device']['samples']} samples" if r.get("device") else "sample"
-    table = Table(
-        title=f"held out, beside one format for all tensors; those searched decide; latency of the worst {worst}",
-        title_justify="left",
-    )
+    title = f"held out, beside one format for all tensors; those searched decide; latency of the worst {worst}"
+    unknown = any("arena_bytes" in row and row["flash_bytes"] is None for row in r["uniform"])
+    title += "; empty: no board ran it" if unknown and r["flash_bytes"] is not None else ""
+    table = Table(title=title, title_justify="left")
     several = len(r["boards"]) > 1
     board = ("board",) if several else ()
     for title in ("format", *board, "arena B", "RAM B", "latency us", "flash B", "searched", "differ", "accuracy"):
