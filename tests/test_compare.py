@@ -303,9 +303,9 @@ def test_golden_records_are_made_checked_and_updated(files: Path, tmp_path: Path
     check_failure(done, 1, "1 of 2 golden records differ")
     assert "outputs: 1 of 2 samples differ; sample 1: 0000000000000000 -> " in done.stdout
     assert f"if the change is meant: hil golden update {path.relative_to(tmp_path)}" in done.stdout
-    told = json.loads(hil("golden", "check", "--json", cwd=tmp_path).stdout)
-    assert (told["failures"], [one["holds"] for one in told["checked"]]) == (1, [True, False])
-    assert [each["what"] for each in told["checked"][1]["differences"] if each["fails"]] == ["outputs", "static_bytes"]
+    found = json.loads(hil("golden", "check", "--json", cwd=tmp_path).stdout)
+    assert (found["failures"], [one["holds"] for one in found["checked"]]) == (1, [True, False])
+    assert [each["what"] for each in found["checked"][1]["differences"] if each["fails"]] == ["outputs", "static_bytes"]
     assert hil("golden", "update", path, cwd=tmp_path).returncode == 0
     assert hil("golden", "check", path, cwd=tmp_path).returncode == 0
     write_tiny_model(files / "tiny.onnx", start=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -149,10 +150,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         model, inputs = opened.model, job.inputs
         x = _shaped(model.graph, inputs, request)
     with clock.stage("compile"):
-
-        def made(wish: Wish) -> Compiled:
-            return compile_for(board, boards, model, job.assignment, job.ranges, wish)
-
+        made = functools.partial(compile_for, board, boards, model, job.assignment, job.ranges)
         compiled = made(wish := wish_of(request))
         integers, clipped = quantize_inputs(compiled.program, x)
     with clock.stage("reference"):
