@@ -352,6 +352,14 @@ def test_a_record_s_figures_are_in_the_read_me(tmp_path: Path) -> None:
     assert "measured with --prefer balanced; export it with --prefer balanced, or" in other_plan
 
 
+def test_a_read_me_says_what_has_which_format(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text("default: fixed8\nvalues: {logits: fixed16}\n")
+    done = hil("export", "header", "digits_mlp", "--assignment", "w.yaml", "--out", "x.zip", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    unpacked(tmp_path / "x.zip", tmp_path)
+    assert "in fixed8, but fixed16 of logits." in (tmp_path / "digits_mlp" / "README.md").read_text()
+
+
 def test_a_library_takes_no_more_ram_than_it_may(tmp_path: Path) -> None:
     """Arena and a sample's codes, as `hil run --ram` counts; the record of such a run is of no other plan."""
     given = ["export", "cmake", "digits_cnn", "--format", "int8", "--out", "x.zip"]

@@ -55,6 +55,7 @@ SKETCHES = (ARDUINO, PLATFORMIO)  # packages whose example stands on Arduino's c
 ANY_CHIP = "host"  # board whose calls a library has that is made for none
 USUAL = "uno"  # board of a sketch, where none is named
 FIRST_TIME, LAST_TIME, PERMISSIONS = 315619200, 4354732799, 0o644  # an archive's times: 1980-01-02 to 2107-12-30
+MOST_VALUES = 8  # that are named to have a format of their own
 MOST_DIGITS = 15  # of a time, which as many more exceed
 
 
@@ -186,7 +187,7 @@ def library_of(compiled: Compiled, model: str, name: str | None, arena: str, cla
     return Library(
         prefix=prefix_of(name or model, given=name is not None),
         laid=laid_out(compiled.program, compiled.plan),
-        origin=f"{model} (sha256 {compiled.model.sha256[:16]}) in {compiled.formats}",
+        origin=f"{model} (sha256 {compiled.model.sha256[:16]}) in {_formats_said(compiled)}",
         arena=arena,
         class_names=class_names,
         above=threshold(graph),
@@ -194,6 +195,22 @@ def library_of(compiled: Compiled, model: str, name: str | None, arena: str, cla
         results=graph.results,
         stream=compiled.model.stream,
     )
+
+
+def _formats_said(compiled: Compiled) -> str:
+    """Their name, or that of most and who has another."""
+    if compiled.formats != MIXED:
+        return compiled.formats
+    names: dict[str, list[str]] = {}
+    for value, name in compiled.assignment.values.items():
+        if name != compiled.assignment.default:
+            names.setdefault(name, []).append(value)
+    others = [
+        f"{name} of {', '.join(values[:MOST_VALUES])}"
+        + (f" and {len(values) - MOST_VALUES} more" if len(values) > MOST_VALUES else "")
+        for name, values in names.items()
+    ]
+    return f"{compiled.assignment.default}, but {', '.join(others)}" if others else MIXED
 
 
 def prefix_of(name: str, *, given: bool) -> str:
