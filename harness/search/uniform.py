@@ -236,10 +236,12 @@ def _of_another(side: Task, reasons: Sequence[str]) -> tuple[Trial, Measured]:
         for one in smallest_of_each(side, side.problem.space.formats):
             if one.trial is not None:
                 return one.trial, one.on_all[0]
-        if (mixed := min(mixtures(side), key=lambda one: one.on_all[0].total_bytes or 0, default=None)) is not None:
-            assert mixed.trial is not None
+        if "RAM" not in reasons[0]:  # but flash: of that another search is made
+            raise
+        mixed = min(mixtures(side), key=lambda one: one.on_all[0].total_bytes or 0, default=None)
+        if mixed is not None and mixed.trial is not None:
             return mixed.trial, mixed.on_all[0]
-        if side.request.computes_again and "RAM" in reasons[0]:
+        if side.request.computes_again:
             say = "search: --more-time PERCENT permits more products to be computed again, which takes less RAM"
             side.say(f"{say}; now {side.request.more_time:g}")
         raise
