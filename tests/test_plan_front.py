@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 from test_plan_cli import hil, record
 
+from tinyhil.compiler.lower import lower
 from tinyhil.harness.build.board_image import compile_for
+from tinyhil.harness.build.pipeline import limited, place_for
 from tinyhil.harness.job.job import open_model, wish_for
 from tinyhil.harness.settings.config import load_boards
+from tinyhil.language.assignment import Assignment
+from tinyhil.preference import Wish
 
 
 @pytest.mark.parametrize(
@@ -21,6 +25,7 @@ from tinyhil.harness.settings.config import load_boards
         ("digits_cnn", "h747"),
         ("fastgrnn_har", "uno"),
         ("digits_cnn", "pico"),
+        ("digits_cnn", "due"),
     ],
 )
 def test_what_each_ram_gives_on_a_board(model: str, board: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,7 +42,35 @@ def test_what_each_ram_gives_on_a_board(model: str, board: str, capsys: pytest.C
     assert len(hil(capsys, *asked, "--pareto")[1].splitlines()) == 3 + len(rows)
 
 
-@pytest.mark.parametrize(("model", "board"), [("digits_cnn", "uno"), ("digits_cnn", "pico"), ("digits_cnn", "h747")])
+@pytest.mark.parametrize("prefer", ["balanced", "latency", "ram", "least"])
+@pytest.mark.parametrize(
+    ("model", "board", "limit"),
+    [
+        ("digits_mlp", "uno", None),
+        ("digits_cnn", "uno", None),
+        ("digits_cnn", "uno", 500),  # where products are computed again, whatever is preferred
+        ("digits_cnn", "due", None),
+        ("fastgrnn_har", "uno", None),
+        ("digits_cnn", "h747", None),
+    ],
+)
+def test_what_is_preferred_is_planned_as_a_run_has_it(
+    model: str, board: str, limit: int | None, prefer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened, boards = open_model(model), load_boards()
+    ranges = opened.known_ranges(None)
+    assert ranges is not None
+    given = boards.board(board) if limit is None else limited(boards.board(board), limit + 256)
+    more = () if limit is None else ("--capacity", given.chip.ram_bytes)
+    asked = ("--model", model, "--board", board, "--format", "fixed8", "--prefer", prefer, *more)
+    placed, transfer = place_for(lower(opened.model.graph, Assignment("fixed8"), ranges), given, Wish(prefer))
+    found = record(capsys, *asked)
+    assert (found["peak_bytes"], found["input_bytes"]) == (placed.plan.peak_bytes, transfer.input_bytes)
+
+
+@pytest.mark.parametrize(
+    ("model", "board"), [("digits_cnn", "uno"), ("digits_cnn", "pico"), ("digits_cnn", "h747"), ("digits_cnn", "due")]
+)
 @pytest.mark.parametrize("apart", [False, True])
 def test_an_assignment_s_arena_is_planned_as_a_run_has_it(
     model: str, board: str, apart: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -24,14 +24,14 @@ from tinyhil.memplan import DEFAULT, Budget, Plan, Problem, as_record, describe,
 from tinyhil.memplan.arena.core_times import OFF, CoreTime
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement, place
-from tinyhil.memplan.arena.placement_preference import chosen, input_bytes, pays
+from tinyhil.memplan.arena.placement_preference import chosen
 from tinyhil.memplan.arena.proof import ScheduleProof, prove_schedule
 from tinyhil.memplan.arena.regions import SYMBOL, arrays
+from tinyhil.memplan.arena.row_costs import products_again
 from tinyhil.memplan.arena.schedules import cheapest_within
 from tinyhil.memplan.arena.transfer import Transfer, belongs_in_arena
 from tinyhil.memplan.csv import read_problem
 from tinyhil.notice import Say
-from tinyhil.passes.row_pairs import for_time
 from tinyhil.preference import LEAST, RAM, Wish, planned_by
 
 NODES_WITHIN_SECONDS = 10**12  # the clock stops the search, not the count
@@ -167,53 +167,99 @@ def _exceeds(what: str, capacity_bytes: int | None, found: Plan) -> str | None:
     return f"{what}: peak {found.peak_bytes} B exceeds {capacity_bytes} B by {excess_bytes} B; {remedy}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A placement of `base`, how the input gets in (None: without a board, or it does not fit), what there is to say of
+    it, and why it does not fit."""
+
+    base: Program
+    placed: Placement
+    transfer: Transfer | None
+    notes: list[str]
+    complaint: str | None = None
+
+
 def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> Found:
     board = None if wanted.board is None or boards is None else boards.board(wanted.board)
     wanted = replace(wanted, without=(*wanted.without, *passes_left_out(board)))
     source, formats, arranged = arranged_program(wanted, name, board, say)
     began = time.perf_counter()
-    run, (placed, notes) = arranged, _placed(wanted, arranged, board)
-    if board is not None and belongs_in_arena(arranged, _beside(wanted, placed, board)):
-        arranged = arranged.with_input_in_arena()
-        placed, notes = _placed(wanted, arranged, board)
-    elif board is not None and wanted.ram is not None and belongs_in_arena(arranged, None):
-        within = _placed(wanted, arranged.with_input_in_arena(), board)
-        if within[0].plan.peak_bytes <= wanted.ram and pays(within[0], placed):
-            arranged, (placed, notes) = arranged.with_input_in_arena(), within
-    proof = _proof(wanted, arranged, placed)
-    seconds = time.perf_counter() - began
+    if wanted.ram is not None and wanted.capacity is not None:
+        raise ConfigError("plan: --ram and --capacity exclude each other; --ram chooses a schedule that fits")
     asked = wanted.ram or wanted.capacity
     capacity = asked if board is None or asked is not None else board.chip.ram_bytes
-    complaint = _exceeds(source.name, capacity, placed.plan)
-    if placed.program is not arranged:
+    if board is None:
+        found = _Planned(arranged, *_placed(wanted, arranged, None))
+        found = replace(found, complaint=_exceeds(source.name, capacity, found.placed.plan))
+    elif wanted.ram is None and wanted.preferred is None and wanted.wish.arena_bytes is None:
+        found = _least(wanted, arranged, board)
+    else:
+        found = _as_run(wanted, arranged, board)
+    placed, notes = found.placed, found.notes
+    proof = _proof(wanted, found.base, placed)
+    seconds = time.perf_counter() - began
+    if (order := [op.name for op in walk(placed.program.body)]) != [op.name for op in walk(found.base.body)]:
         notes.append(f"operations reordered{_order(placed.program)}")
-    extra: dict[str, object] = {"model": source.name, "format": formats}
-    extra["schedule_proven"] = proof is not None
+    extra: dict[str, object] = {"model": source.name, "format": formats, "schedule_proven": proof is not None}
     if proof is not None:
         notes.insert(0, f"optimal schedule and placement: {proof.statement()}")
     if board is not None:
         extra["board"] = board.name
-        try:
-            placed, transfer = fit(placed, limited(board, capacity), wanted.wish, may_spread=wanted.ram is None)
-        except DoesNotFit as error:
-            complaint = str(error)
-        else:
-            complaint = None
-            how = "streamed" if transfer.streamed else "in the arena" if transfer.in_arena else "whole samples"
-            limit = "" if capacity is None else f" of {capacity} B RAM"
-            is_least = wanted.preferred is None and wanted.ram is None and wanted.wish.arena_bytes is None
-            by = f" ({USUAL})" if is_least else planned_by(wanted.preferred)
-            arena_bytes = arrays(placed.plan).get(SYMBOL, 0)
-            extra |= {"input_bytes": transfer.input_bytes, "streamed": transfer.streamed, "prefer": wanted.preferred}
-            notes.append(f"{board.name}: arena {arena_bytes} B + input {transfer.input_bytes} B ({how}){limit}{by}")
-            notes += _otherwise(wanted, run, board, placed)
-            for region in board.chip.regions if len(placed.problem.regions) > 1 else ():
-                notes.append(f"{board.name}: {placed.plan.peaks[region]} B of {board.chip.regions[region]} B {region}")
+    if board is not None and (transfer := found.transfer) is not None:
+        extra |= {"input_bytes": transfer.input_bytes, "streamed": transfer.streamed, "prefer": wanted.preferred}
+        notes += _on_board(wanted, arranged, board, found, transfer, capacity)
     title = f"{source.name}, {formats}"
-    steps = tuple(op.name for op in walk(placed.program.body))
     return Found(
-        title, placed.problem, placed.plan, seconds, capacity, complaint, steps, tuple(notes), tuple(extra.items())
-    )
+        title, placed.problem, placed.plan, seconds, capacity, found.complaint, tuple(order), tuple(notes),
+        tuple(extra.items()),
+    )  # fmt: skip
+
+
+def _least(wanted: Wanted, arranged: Program, board: BoardSpec) -> _Planned:
+    """The least arena, with the sample in it where it has the only slot."""
+    base, (placed, _, notes) = arranged, _placed(wanted, arranged, board)
+    if belongs_in_arena(arranged, _beside(wanted, placed, board)):
+        base = arranged.with_input_in_arena()
+        placed, _, notes = _placed(wanted, base, board)
+    try:
+        placed, transfer = fit(placed, limited(board, wanted.capacity), wanted.wish, may_spread=True)
+    except DoesNotFit as error:
+        return _Planned(base, placed, None, notes, str(error))
+    return _Planned(base, placed, transfer, notes)
+
+
+def _as_run(wanted: Wanted, arranged: Program, board: BoardSpec) -> _Planned:
+    """As a run has it that prefers or is given the same; where that does not fit, the least arena with why."""
+    try:
+        placed, transfer = place_arranged(arranged, limited(board, wanted.capacity), wanted.wish, wanted.without)
+    except DoesNotFit as error:
+        least = replace(wanted, prefer=RAM, ram=None)
+        return _Planned(arranged, _placed(least, arranged, board)[0], None, [], str(error))
+    if wanted.planner != DEFAULT or wanted.seconds is not None:
+        placed = replace(placed, plan=plan(placed.problem, wanted.planner, wanted.budget(wanted.seconds)))
+        placed, transfer = fit(placed, limited(board, wanted.capacity), wanted.wish, may_spread=False)
+    base = arranged.with_input_in_arena() if placed.program.input_in_arena else arranged
+    notes = [] if wanted.prefer else [f"as found{planned_by(preference_of(wanted.assignment))}"]
+    if wanted.ram is not None:
+        notes = [_schedule_said(products_again(placed.program, base), placed.more_time, board)]
+    return _Planned(base, placed, transfer, notes)
+
+
+def _on_board(
+    wanted: Wanted, arranged: Program, board: BoardSpec, found: _Planned, transfer: Transfer, capacity: int | None
+) -> list[str]:
+    """What lies where on the board, and what others place there."""
+    placed = found.placed
+    how = "streamed" if transfer.streamed else "in the arena" if transfer.in_arena else "whole samples"
+    limit = "" if capacity is None else f" of {capacity} B RAM"
+    is_least = wanted.preferred is None and wanted.ram is None and wanted.wish.arena_bytes is None
+    by = f" ({USUAL})" if is_least else planned_by(wanted.preferred)
+    arena_bytes = arrays(placed.plan).get(SYMBOL, 0)
+    lines = [f"{board.name}: arena {arena_bytes} B + input {transfer.input_bytes} B ({how}){limit}{by}"]
+    lines += _otherwise(wanted, arranged, board, placed)
+    for region in board.chip.regions if len(placed.problem.regions) > 1 else ():
+        lines.append(f"{board.name}: {placed.plan.peaks[region]} B of {board.chip.regions[region]} B {region}")
+    return lines
 
 
 def _otherwise(wanted: Wanted, arranged: Program, board: BoardSpec, placed: Placement) -> list[str]:
@@ -246,7 +292,7 @@ def _order(program: Program) -> str:
 def _beside(wanted: Wanted, placed: Placement, board: BoardSpec) -> Transfer | None:
     """How the input gets into the board beside this arena; None if it does not fit."""
     try:
-        return fit(placed, limited(board, wanted.ram or wanted.capacity), wanted.wish, may_spread=wanted.ram is None)[1]
+        return fit(placed, limited(board, wanted.capacity), wanted.wish, may_spread=True)[1]
     except DoesNotFit:
         return None
 
@@ -261,23 +307,23 @@ def arranged_program(wanted: Wanted, name: str, board: BoardSpec | None, say: Sa
     return opened.source, format_name(assignment, program), arranged
 
 
-def _placed(wanted: Wanted, program: Program, board: BoardSpec | None) -> tuple[Placement, list[str]]:
-    """The least RAM, or the fastest schedule within what was asked for, with what to say of it."""
+def _placed(wanted: Wanted, program: Program, board: BoardSpec | None) -> tuple[Placement, Transfer | None, list[str]]:
+    """The least RAM, or without a board the fastest schedule within what was asked for, with what to say of it."""
     budget = wanted.budget(None if wanted.seconds is None else wanted.seconds / PLANS_PER_MODEL)
     if wanted.ram is None:
         prefer = preference_of(wanted.assignment, wanted.prefer, RAM)
         wish = replace(wish_for(wanted.assignment, wanted.prefer), prefer=prefer)
-        if prefer == RAM and wish.arena_bytes is None:
-            return place(program, wanted.without, wanted.planner, budget), []
+        if board is not None or (prefer == RAM and wish.arena_bytes is None):
+            return place(program, wanted.without, wanted.planner, budget), None, []
         as_found = [] if wanted.prefer else [f"as found{planned_by(prefer)}"]
-        return _as_found(wanted, program, board, wish, budget), as_found
-    if wanted.capacity is not None:
-        raise ConfigError("plan: --ram and --capacity exclude each other; --ram chooses a schedule that fits")
-    limit_bytes = wanted.ram - (0 if board is None else input_bytes(program))
-    found = cheapest_within(program, limit_bytes, wanted.without, wanted.planner, budget, core_of(board))
-    products, more_time = 100 * found.more_products, 100 * found.more_time
-    said = f"fastest schedule found: {products:+.1f} % products, {more_time:+.1f} % time as {modelled(board)}"
-    return found.placed, [said]
+        return chosen(program, wish, None, wanted.without, budget=budget), None, as_found
+    found = cheapest_within(program, wanted.ram, wanted.without, wanted.planner, budget)
+    return found.placed, None, [_schedule_said(found.more_products, found.more_time, None)]
+
+
+def _schedule_said(more_products: float, more_time: float, board: BoardSpec | None) -> str:
+    said = f"{100 * more_products:+.1f} % products, {100 * more_time:+.1f} % time as {modelled(board)}"
+    return f"fastest schedule found: {said}"
 
 
 def modelled(board: BoardSpec | None) -> str:
@@ -287,21 +333,6 @@ def modelled(board: BoardSpec | None) -> str:
     if board is not None and core != core_of(board):
         whose = f"nothing is known of {board.name}'s core"
     return f"modelled for {core} ({whose}), nine in ten within a factor of {OFF}: `hil run` measures it"
-
-
-def _as_found(wanted: Wanted, program: Program, board: BoardSpec | None, wish: Wish, budget: Budget) -> Placement:
-    """As a run places it that an assignment file asks for: with what takes more scratch for less time if that fits."""
-    if board is None:
-        return chosen(program, wish, None, wanted.without, budget=budget)
-    room, core = board.chip.static_ram_bytes, core_of(board)
-    if wish.arena_bytes is not None and wish.input_apart and program.input_in_arena:
-        wish = replace(wish, arena_bytes=wish.arena_bytes + program.tensors[program.input].size_bytes)
-    faster = for_time(program, board.chip.core, wish.prefer, wanted.without)
-    found = chosen(faster, wish, room, wanted.without, budget=budget, core=core)
-    most = min((limit for limit in (wish.arena_bytes, room) if limit is not None), default=found.plan.peak_bytes)
-    if faster is program or found.plan.peak_bytes <= most:
-        return found
-    return chosen(program, wish, room, wanted.without, budget=budget, core=core)
 
 
 def _proof(wanted: Wanted, program: Program, placed: Placement) -> ScheduleProof | None:

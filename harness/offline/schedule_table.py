@@ -15,6 +15,7 @@ from tinyhil.memplan.arena.placement_preference import input_bytes, pays
 from tinyhil.memplan.arena.schedules import Scheduled, front
 from tinyhil.memplan.arena.transfer import belongs_in_arena, choose_transfer
 from tinyhil.notice import Say
+from tinyhil.passes.row_pairs import for_time
 from tinyhil.preference import Wish
 
 ALONE, APART, JOINED, STREAMED = "", "beside it", "in the arena", "by rows"
@@ -45,24 +46,41 @@ def find_front(wanted: Wanted, board: BoardSpec | None, say: Say) -> list[Row]:
     program = arranged_program(wanted, wanted.model, board, say)[2]
     each = None if wanted.seconds is None else wanted.seconds / PLANS_PER_MODEL
     how = wanted.without, wanted.planner, wanted.budget(each), core_of(board)
-    alone = front(program, *how)
     if board is None:
-        return [Row(schedule) for schedule in alone]
-    together = front(program.with_input_in_arena(), *how) if belongs_in_arena(program, None) else []
-    sample, name = program.tensors[program.input].size_bytes, board.name
-    limits = {one.peak_bytes for one in together}
-    limits |= {one.peak_bytes + beside for one in alone for beside in {input_bytes(program), sample, 2 * sample}}
-    given = [_given(program, alone, together, limit, name) for limit in limits]
-    exact = [_given(program, alone, together, row.ram_bytes, name) for row in given if row is not None]
+        return [Row(schedule) for schedule in front(program, *how)]
+    faster = for_time(program, core_of(board), without=wanted.without)
+    ways, limits = list[_Way](), set[int]()
+    for one in (program,) if faster is program else (faster, program):
+        alone = front(one, *how)
+        together = front(one.with_input_in_arena(), *how) if belongs_in_arena(one, None) else []
+        ways.append(_Way(one, alone, together))
+        sample = one.tensors[one.input].size_bytes
+        limits |= {found.peak_bytes for found in together}
+        limits |= {found.peak_bytes + beside for found in alone for beside in {input_bytes(one), sample, 2 * sample}}
+    given = [_first_given(ways, limit, board.name) for limit in limits]
+    exact = [_first_given(ways, row.ram_bytes, board.name) for row in given if row is not None]
     rows = {row.ram_bytes: row for row in exact if row is not None}
     return [rows[ram_bytes] for ram_bytes in sorted(rows, reverse=True)]
 
 
-def _given(
-    program: Program, alone: Sequence[Scheduled], together: Sequence[Scheduled], ram_bytes: int, board: str
-) -> Row | None:
-    """What `--ram` gives with so many bytes, if that fits: one of the schedules with the sample beside the arena, or of
-    those whose arena the sample is a part of where it had the only slot, or that is faster."""
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A program with its schedules, with the sample beside the arena and as a part of it."""
+
+    program: Program
+    alone: Sequence[Scheduled]
+    together: Sequence[Scheduled]
+
+
+def _first_given(ways: Sequence[_Way], ram_bytes: int, board: str) -> Row | None:
+    """What `--ram` gives with so many bytes: with what takes more scratch for less time, where that fits."""
+    return next((row for way in ways if (row := _given(way, ram_bytes, board)) is not None), None)
+
+
+def _given(way: _Way, ram_bytes: int, board: str) -> Row | None:
+    """What that is of one program, if it fits: one of the schedules with the sample beside the arena, or of those whose
+    arena the sample is a part of where it had the only slot, or that is faster."""
+    program, alone, together = way.program, way.alone, way.together
     wish, transfer = Wish(ram_bytes=ram_bytes), None
     one = _cheapest(alone, ram_bytes - input_bytes(program))
     if one is not None:
