@@ -20,6 +20,7 @@ from tinyhil.language.program import Op, Program, Role, walk
 from tinyhil.references.classes import classes_of
 from tinyhil.references.evaluate import evaluate
 from tinyhil.references.reference import dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.reram.mapping import WITHOUT, require_held
 
 COLLAPSE = 0.1  # of the decisions
 NO_COLLAPSE = 0.05
@@ -31,6 +32,7 @@ SPREAD = 16  # between the largest weights of the channels of a layer
 NAMED = 2  # tensors in the line
 # Fastest first: a scale per channel, TensorFlow Lite's, twice the bits
 REMEDIES = ("fixed8pc", "int8", "fixed16", "int16x8", "float32")
+ON_CROSSBARS = ("fixed8pc", "fixed8", "fixed16")  # in which these may hold layers
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,13 @@ class Culprit:
 
 
 def explain_collapse(
-    graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray, decided: tuple[np.ndarray, np.ndarray]
+    graph: Graph,
+    assignment: Assignment,
+    ranges: Ranges,
+    x: np.ndarray,
+    decided: tuple[np.ndarray, np.ndarray],
+    *,
+    on_crossbars: bool = False,
 ) -> str | None:
     """One line if more than COLLAPSE of the decisions differ, and some tensor is far from its float values; `decided`:
     decisions of integers and of floats, one per sample of `x`. None if the format is good enough."""
@@ -62,22 +70,25 @@ def explain_collapse(
         return None
     where = " and ".join(str(one) for one in found[:NAMED])
     line = f"{differ} of {len(x)} decisions differ from float32; lost in {where}"
-    remedy = _remedy(graph, assignment, ranges, x)
+    names = ON_CROSSBARS if on_crossbars else REMEDIES
+    remedy = _remedy(graph, assignment, ranges, x, names)
     if remedy is None:
-        return f"{line}; no format of {', '.join(REMEDIES)} keeps them: calibrate on samples like these"
+        return f"{line}; no format of {', '.join(names)} keeps them: calibrate on samples like these"
     return f"{line}; try --format {remedy}"
 
 
-def _remedy(graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray) -> str | None:
-    """The first of REMEDIES that keeps the decisions on a few of `x`, then on more, with how many it loses, and the
-    bytes of its constants, which may be what a board did not hold."""
+def _remedy(graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray, names: tuple[str, ...]) -> str | None:
+    """The first of these formats that keeps the decisions on a few of `x`, then on more, with how many it loses, and
+    the bytes of its constants, which may be what a board did not hold."""
     some = spread_over(x, MORE_SAMPLES)
     wanted = classes_of(graph, evaluate(graph, some).reshape(len(some), -1))
-    for name in REMEDIES:
+    for name in names:
         if name == assignment.describe():
             continue
         try:
-            program = lower(graph, Assignment(name), ranges)
+            program = lower(graph, Assignment(name), ranges, WITHOUT if names == ON_CROSSBARS else ())
+            if names == ON_CROSSBARS:
+                require_held(program)
         except HilError:
             continue
         if lost := _differing(graph, program, some, wanted):

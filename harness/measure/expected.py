@@ -114,7 +114,8 @@ def _compute(compiled: Compiled, ranges: Ranges, x: np.ndarray, integers: np.nda
     float_outputs = evaluate(graph, x).reshape(len(x), -1)
     real = dequantize_outputs(compiled.program, reference.outputs)
     decided = (classes_of(graph, real), classes_of(graph, float_outputs))
-    advice = None if speaks else explain_collapse(graph, compiled.assignment, ranges, x, decided)
+    held = any(op.crossbar is not None for op in walk(compiled.program.body))
+    advice = None if speaks else explain_collapse(graph, compiled.assignment, ranges, x, decided, on_crossbars=held)
     agreed = _agreement(compiled, ranges, x, None if speaks else (real, float_outputs))
     return Expected(reference, float_outputs, agreed, clipped, advice)
 
