@@ -57,7 +57,18 @@ def networks() -> dict[str, Network | None]:
     begin = joined.last
     joined.conv(8, 3).relu().conv(8, 3).add("Add", begin).relu().pool("MaxPool", 2, 2).conv(12, 3, 2)
     mean = separable.relu().add("GlobalAveragePool").conv(10)
-    return {"digits_cnn": None, "two": two, "separable": mean, "joined": joined, "wide": wide, "lenet5_mnist": None}
+    inner = Network(18, 1).conv(6, 5, pad=0).relu().pool("MaxPool", 2, 2).conv(12, 3).relu().pool("AveragePool", 2, 2)
+    valid = Network(14, 3).conv(8, 3, pad=0).relu().conv(12, 3, pad=0).relu().pool("MaxPool", 2, 2).conv(6, 3, pad=0)
+    return {
+        "digits_cnn": None,
+        "two": two,
+        "separable": mean,
+        "joined": joined,
+        "wide": wide,
+        "lenet5_mnist": None,
+        "inner": inner,
+        "valid": valid,
+    }
 
 
 @dataclass(frozen=True)
@@ -114,12 +125,14 @@ def _ran(request: Request) -> Outcome:
 def _measured(outcome: Outcome, layers: Outcome, modelled: float, *, fit: bool) -> Measured:
     cycles, program = float(outcome.ticks.mean()), outcome.compiled.program
     costs = profile_run(outcome, load_boards(None), default_cache_dir(), quiet).operations if fit else ()
-    counts = list(_counts(program, {(cost.name, cost.output): cost for cost in costs}))
+    counts = list(_counts(program, {(cost.name, cost.output): cost for cost in costs}, core_of(outcome.board)))
     more = cycles / float(layers.ticks.mean()) - 1
     return Measured(outcome.compiled.plan.peak_bytes, cycles, modelled, more, counts)
 
 
-def _counts(program: Program, costs: dict[tuple[str, str], OperationCost]) -> Iterator[tuple[str, Counts, float]]:
+def _counts(
+    program: Program, costs: dict[tuple[str, str], OperationCost], core: str
+) -> Iterator[tuple[str, Counts, float]]:
     """Of each operation that a profile has."""
     loops = list(loops_of(program.body))
     for op in walk(program.body):
@@ -130,10 +143,10 @@ def _counts(program: Program, costs: dict[tuple[str, str], OperationCost]) -> It
         if op.kernel.rows:
             loop = next(loop for loop in loops if any(item is op for item in loop.body))
             calls, whole = rows_made(program.constants, loop, op), replace(op, inputs=op.inputs[1:])
-        yield arithmetic_of(program, whole), _made(program, whole, cost, calls), cost.ticks
+        yield arithmetic_of(program, whole), _made(program, whole, cost, calls, core), cost.ticks
 
 
-def _made(program: Program, op: Op, cost: OperationCost, calls: int) -> Counts:
+def _made(program: Program, op: Op, cost: OperationCost, calls: int, core: str) -> Counts:
     """What an operation has made, all of it or in so many calls for a row."""
     p, elements = op.params, float(cost.elements)
     if cost.macs is None:
@@ -145,7 +158,7 @@ def _made(program: Program, op: Op, cost: OperationCost, calls: int) -> Counts:
     made = of_rows(op, calls, p["outputs"]) | {"result": elements}
     if is_depthwise(op):
         return made | {"depthwise": cost.macs}
-    placed, gathered = in_place(op, cost.macs), cost.macs * p["groups"] / p["outputs"]
+    placed, gathered = in_place(op, cost.macs, core), cost.macs * p["groups"] / p["outputs"]
     if not op.scratch:
         return made | placed
     return made | {"product": cost.macs, "gathered": gathered, "padded": gathered * (placed["outside"] > 0)}

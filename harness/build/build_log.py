@@ -29,6 +29,7 @@ FIRST_ERROR = re.compile(
     r"(fatal error|error|Error): |undefined reference to|multiple definition of|cannot find -l"
     r"|\bld: .*(RAM|stack|arena|flash)"
 )
+NO_REGISTERS = re.compile(r"error: can.t find a register in class")  # of avr-gcc, for some 50 KB of code
 UNINFORMATIVE = re.compile(r"collect2: error|\*\*\* \[|ld returned \d")
 
 
@@ -47,6 +48,11 @@ def explain(log_text: str, log_path: Path, objects_dir: Path, board: BoardSpec) 
             f"{board.name}: {region} exceeded by {over_bytes} B ({_limit(region, board)}); "
             f"largest: {symbols}; log: {log_path}",
             (region, over_bytes),
+        )
+    if NO_REGISTERS.search(log_text):
+        return BuildError(
+            f"{board.name}: {board.chip.compiler} finds no registers for a program of so many strips of layers; "
+            f"give more RAM (--ram, --prefer) or narrower formats; log: {log_path}"
         )
     lines = log_text.splitlines()
     first = next((x for x in lines if FIRST_ERROR.search(x) and not UNINFORMATIVE.search(x)), None)

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tinyhil.errors import DoesNotFit
+from tinyhil.errors import BuildError, DoesNotFit
 from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import Image, check_fits
 from tinyhil.harness.build.pipeline import Compiled
@@ -108,10 +108,10 @@ def _plans(wish: Wish, left_bytes: int, board: BoardSpec, made: Made, cache_dir:
 
 
 def _tried(option: str, wish: Wish, board: BoardSpec, made: Made, cache_dir: Path) -> Tried | None:
-    """None where no such plan is, its image does not link, on a chip of the user's with any reserve for the stack, or
-    nobody knows how deep that is."""
+    """None where no such plan is, its image is not built, or does not link, on a chip of the user's with any reserve
+    for the stack, or nobody knows how deep that is."""
     reserve_bytes = board.chip.stack_reserve_bytes or 0
-    with suppress(DoesNotFit):
+    with suppress(BuildError):
         sources = made(wish).sources
         try:
             image = _linked(sources, board, reserve_bytes, cache_dir)
