@@ -487,6 +487,6 @@ def test_a_project_without_a_model_says_so(sources, cache_dir, tmp_path) -> None
 
 def test_a_compiler_without_registers_is_told_what_to_try(tmp_path: Path) -> None:
     """Of avr-gcc 5.4.0, for 58 KB of a network in strips."""
-    log = "dot_avr.hpp:43:65: error: can\u2019t find a register in class \u2018POINTER_X_REGS\u2019 while reloading \u2018asm\u2019\n"
+    log = "dot_avr.hpp:43:65: error: can\u2019t find a register in class \u2018POINTER_X_REGS\u2019 while reloading"
     said = str(explain(log, tmp_path / "build.log", tmp_path, SPECS["uno"]))
     assert said.startswith("uno: avr-gcc finds no registers for a program of so many strips of layers; give more RAM")
