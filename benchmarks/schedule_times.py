@@ -1,11 +1,12 @@
 """The modelled time of schedules against their time on emulated boards, and the model's table.
 
-    python -m benchmarks.schedule_times [--only h747] [--fit]
+    python -m benchmarks.schedule_times [--only h747] [--fit [--keep row,channel]]
 
 Small networks go by `hil run --ram N` in several schedules of `hil plan --pareto`, from layer by layer to least RAM.
 A row: the schedules that take longer than layer by layer, and how far the time that is modelled of them is off. `--fit`
 profiles them and prints the table of memplan/arena/core_times.py: what all operations say, each weighed by the
-share of its network's time that it takes.
+share of its network's time that it takes; `--keep`: but for these costs, which stay as they are. Then also how far
+off the costs are of a network that was left out.
 """
 
 from __future__ import annotations
@@ -30,7 +31,17 @@ from tinyhil.harness.measure.profile import OperationCost, profile_run
 from tinyhil.harness.measure.run import Outcome, run
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.program import Op, Program, loops_of, walk
-from tinyhil.memplan.arena.core_times import EXACT, RESCALED, WIDE, Cycles, arithmetic_of, counts_of, in_place, of_rows
+from tinyhil.memplan.arena.core_times import (
+    EXACT,
+    RESCALED,
+    TABLE,
+    WIDE,
+    Cycles,
+    arithmetic_of,
+    counts_of,
+    in_place,
+    of_rows,
+)
 from tinyhil.memplan.arena.placement_preference import input_bytes
 from tinyhil.memplan.arena.row_costs import is_depthwise
 from tinyhil.memplan.arena.row_wise import rows_made
@@ -184,10 +195,37 @@ def _sums(operations: Sequence[tuple[str, Counts, float]]) -> np.ndarray:
     return found.ravel()
 
 
-def cycles_of(found: Sequence[tuple[np.ndarray, float]]) -> Iterator[tuple[str, Cycles]]:
-    """The costs of each arithmetic that suit the equations best, none below zero. What none of them has costs as much
-    as with one shift, and calls cost no less than there; depthwise rows that were not measured cost as others do, of
-    another arithmetic or of what is no layer."""
+def kept(found: Sequence[tuple[np.ndarray, float]], core: str, keep: Sequence[str]) -> np.ndarray:
+    """The costs that suit the equations best, none below zero, but for those of these names, as a row."""
+    left, right = np.array([row for row, _ in found]), np.array([cycles for _, cycles in found])
+    costs = np.array([astuple(TABLE[core, arithmetic]) for arithmetic in ARITHMETICS]).ravel()
+    fixed = np.tile([name in keep for name in NAMES], len(ARITHMETICS))
+    free = ~fixed & left.any(axis=0)
+    costs[free] = nnls(left[:, free], right - left[:, fixed] @ costs[fixed])[0]
+    return costs
+
+
+def left_out(
+    known: dict[str, list[tuple[np.ndarray, float]]], core: str, ran: Sequence[Measured], keep: Sequence[str]
+) -> Iterator[float]:
+    """Modelled over measured time of the schedules of one network, by costs that suit all others."""
+    costs = kept([one for name, own in known.items() for one in own], core, keep)
+    layers = float(_sums(ran[0].counts) @ costs)
+    for one in ran[1:]:
+        if one.measured > LEAST:
+            yield float(_sums(one.counts) @ costs) / layers / (1 + one.measured)
+
+
+def cycles_of(
+    found: Sequence[tuple[np.ndarray, float]], core: str, keep: Sequence[str]
+) -> Iterator[tuple[str, Cycles]]:
+    """The costs of each arithmetic that suit the equations best, none below zero, but for those to `keep`. What none of
+    them has costs as much as with one shift, and calls cost no less than there; depthwise rows that were not measured
+    cost as others do, of another arithmetic or of what is no layer."""
+    if keep:
+        for arithmetic, own in zip(ARITHMETICS, kept(found, core, keep).reshape(-1, len(NAMES)), strict=True):
+            yield arithmetic, Cycles(*(float(f"{cost:.3g}") for cost in own))
+        return
     left, right = np.array([row for row, _ in found]), np.array([cycles for _, cycles in found])
     costs = nnls(left, right)[0].reshape(-1, len(NAMES))
     costs = np.where(left.any(axis=0).reshape(costs.shape), costs, costs[0])
@@ -224,9 +262,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="boards and formats that have this, as 'due int8'")
     parser.add_argument("--fit", action="store_true", help="print the table of the model instead")
+    parser.add_argument("--keep", default="", help="costs that stay, between commas")
     options = parser.parse_args()
     found = defaultdict[tuple[str, str], list[Measured]](list)
-    known = defaultdict[str, list[tuple[np.ndarray, float]]](list)
+    known = defaultdict[str, dict[str, list[tuple[np.ndarray, float]]]](lambda: defaultdict(list))
+    every = list[tuple[str, str, list[Measured]]]()
     with tempfile.TemporaryDirectory() as folder:
         for board, fmt in ((board, fmt) for board in BOARDS for fmt in FORMATS if options.only in f"{board} {fmt}"):
             core = core_of(load_boards(None).board(board))
@@ -237,13 +277,23 @@ def main() -> None:
                     print(f"{name} on {board}: {error}", flush=True)
                     continue
                 found[board, fmt] += ran[1:]
-                known[core] += equations(ran)
+                known[core][name] += equations(ran)
+                every.append((core, name, ran))
                 said = (f"{one.bytes} B {one.modelled:+.0%} ({one.measured:+.0%})" for one in ran[1:])
                 print(f"{name}, {board}, {fmt}: modelled (measured): {', '.join(said)}", flush=True)
+    keep = [name for name in options.keep.split(",") if name]
     if options.fit:
         for of_core, own in known.items():
-            for arithmetic, cycles in cycles_of(own):
+            for arithmetic, cycles in cycles_of([one for each in own.values() for one in each], of_core, keep):
                 print(f'    ("{of_core}", {arithmetic.upper()}): Cycles{astuple(cycles)},')
+            others = ({other: each for other, each in own.items() if other != name} for _, name, _ in every)
+            ratios = [
+                ratio
+                for (where, _, ran), rest in zip(every, others, strict=True)
+                if where == of_core
+                for ratio in left_out(rest, of_core, ran, keep)
+            ]
+            print(f"{of_core}, networks left out: {_row(ratios)}")
     print("\n".join(rows(found)))
 
 
