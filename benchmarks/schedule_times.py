@@ -195,7 +195,7 @@ def _sums(operations: Sequence[tuple[str, Counts, float]]) -> np.ndarray:
     return found.ravel()
 
 
-def kept(found: Sequence[tuple[np.ndarray, float]], core: str, keep: Sequence[str]) -> np.ndarray:
+def suited(found: Sequence[tuple[np.ndarray, float]], core: str, keep: Sequence[str]) -> np.ndarray:
     """The costs that suit the equations best, none below zero, but for those of these names, as a row."""
     left, right = np.array([row for row, _ in found]), np.array([cycles for _, cycles in found])
     costs = np.array([astuple(TABLE[core, arithmetic]) for arithmetic in ARITHMETICS]).ravel()
@@ -209,7 +209,7 @@ def left_out(
     known: dict[str, list[tuple[np.ndarray, float]]], core: str, ran: Sequence[Measured], keep: Sequence[str]
 ) -> Iterator[float]:
     """Modelled over measured time of the schedules of one network, by costs that suit all others."""
-    costs = kept([one for name, own in known.items() for one in own], core, keep)
+    costs = suited([one for name, own in known.items() for one in own], core, keep)
     layers = float(_sums(ran[0].counts) @ costs)
     for one in ran[1:]:
         if one.measured > LEAST:
@@ -223,7 +223,7 @@ def cycles_of(
     them has costs as much as with one shift, and calls cost no less than there; depthwise rows that were not measured
     cost as others do, of another arithmetic or of what is no layer."""
     if keep:
-        for arithmetic, own in zip(ARITHMETICS, kept(found, core, keep).reshape(-1, len(NAMES)), strict=True):
+        for arithmetic, own in zip(ARITHMETICS, suited(found, core, keep).reshape(-1, len(NAMES)), strict=True):
             yield arithmetic, Cycles(*(float(f"{cost:.3g}") for cost in own))
         return
     left, right = np.array([row for row, _ in found]), np.array([cycles for _, cycles in found])
