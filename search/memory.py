@@ -67,7 +67,7 @@ class Memory:
     floor: Callable[[Program], int] | None = None
     again: ComputesAgain | None = None
     option: str = "--ram"  # by which the limit was asked for
-    beside: str = ""  # what else a board has within that limit
+    beside: str = ""  # what else a board has within that limit, or beside it
     at_any_price: Callable[[Program], int | None] | None = None  # bytes of the least arena, whatever is computed again
     _planned: dict[Candidate, int] = field(default_factory=dict)
     _at_most: dict[Candidate, int] = field(default_factory=dict)
@@ -202,7 +202,9 @@ class Memory:
         candidate = self.least()
         placed = self._fewest(candidate)
         least, limit = placed.plan.peak_bytes, f"{limit_bytes} B of {'RAM' if self.option == '--ram' else 'arena'}"
-        remedy = "choose a board with more RAM, or a smaller model" if self.beside else f"try {self.option} {least}"
+        remedy = f"try {self.option} {least}"
+        if self.beside and self.option == "--ram":
+            remedy = "choose a board with more RAM, or a smaller model"
         remedy += self.unpermitted(limit_bytes)
         raise Infeasible(
             f"search: {limit} are not feasible, the least is {least} B{self.beside} (every tensor in "

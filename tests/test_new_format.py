@@ -215,15 +215,16 @@ def test_what_the_python_file_lacks_is_named(sources: Path) -> None:
 
 
 NEEDED = ("bits", "mantissa_bits", "granule", "top", "is_small", "Code", "decode", "unpack", "pack", "nan")
+CAST = "explicit operator float"
 
 
-@pytest.mark.parametrize("name", NEEDED)
+@pytest.mark.parametrize("name", [*NEEDED, CAST])
 def test_what_the_cpp_file_lacks_is_named(tmp_path: Path, name: str) -> None:
-    text = (
-        re.sub(rf"\b{name}\b(?! x)", f"{name}_elsewhere", CPP)
-        if name != "Code"
-        else CPP.replace("Code", "Stored").replace("StoredOf", "CodeOf")
-    )
+    other = {
+        "Code": CPP.replace("Code", "Stored").replace("StoredOf", "CodeOf"),
+        CAST: CPP.replace(CAST, "float other"),
+    }
+    text = other.get(name) or re.sub(rf"\b{name}\b(?! x)", f"{name}_elsewhere", CPP)
     (tmp_path / "square.cpp").write_text(text + 'static_assert(hil::IsElement<hil::Square<7>>::value, "");\n')
     command = ["g++", "-std=c++11", "-fsyntax-only", "-I", str(ROOT), str(tmp_path / "square.cpp")]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -232,5 +233,5 @@ def test_what_the_cpp_file_lacks_is_named(tmp_path: Path, name: str) -> None:
 
 def test_the_page_and_the_header_name_them_all() -> None:
     header = (ROOT / "firmware/kernels/common/element.hpp").read_text()
-    assert re.findall(r"an element type needs `(\w+)`", header) == [*NEEDED, "pack_top"]
-    assert all(re.search(rf"`{name}\b", PAGE) for name in NEEDED)
+    assert re.findall(r"an element type needs `([\w ]+)`", header) == [*NEEDED, CAST, "pack_top"]
+    assert all(re.search(rf"`{name}\b", PAGE) for name in (*NEEDED, CAST))

@@ -23,6 +23,8 @@ from tinyhil.preference import LEAST, RAM, Wish
 from tinyhil.search.memory import Memory
 from tinyhil.search.space import Candidate, Choice, Space
 
+IN_ARENA, APART = " of arena, beside stack and static data", " beside the sample, which --ram counts, too"
+
 
 def with_input(program: Program, board: BoardSpec, prefer: str) -> Program:
     """The program with the sample in the arena, where the board has it there."""
@@ -99,7 +101,7 @@ def memory_of(
         lambda program: floor_bytes(arranged(program), again=prefer == LEAST),
         Again(arranged, request.more_time / 100, core) if computes_again else None,
         option="--ram" if request.arena is None else "--arena",
-        beside="" if ram_bytes is None or request.arena is not None else " of arena, beside stack and static data",
+        beside="" if ram_bytes is None else IN_ARENA if request.arena is None else APART,
         at_any_price=at_any_price if prefer != LEAST and not request.also else None,
     )
 

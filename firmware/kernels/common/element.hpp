@@ -9,6 +9,7 @@
 //   Real unpack(T)           the same at run time, as fast as can be (Decoded<T> where is_small)
 //   T pack(Parts)            one rounding of an exact number; counts `saturations`
 //   T nan()                  what becomes of a number that is none; counted
+//   explicit operator float  what it is in single precision: to_float(*this)
 //   T pack_top(top, exponent, negative, sticky)   pack() from 16 bits: on AVR, where is_small
 // and beside it `IsElement<T> : ElementTrait<T>` (which names what is missing) and `IsSpecial<T>`. Its file is included in quire.hpp.
 #pragma once
@@ -16,6 +17,9 @@
 #include "firmware/kernels/common/table.hpp"
 
 namespace hil {
+
+template <class Number>
+float to_float(Number x);  // of single.hpp
 
 template <int Bytes>
 struct CodeOfBytes {
@@ -89,6 +93,11 @@ private:
     template <class E>
     static long has_nan(...);
     static_assert(sizeof(has_nan<T>(nullptr)) == 1, "an element type needs `nan`");
+    template <class E>
+    static char has_float(decltype(static_cast<float>(E())) *);
+    template <class E>
+    static long has_float(...);
+    static_assert(sizeof(has_float<T>(nullptr)) == 1, "an element type needs `explicit operator float`");
 #ifdef __AVR__
     template <class E>
     static char has_pack_top(decltype(E::pack_top(0, 0, false, false)) *);
