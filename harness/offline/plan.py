@@ -232,12 +232,12 @@ def _as_run(wanted: Wanted, arranged: Program, board: BoardSpec) -> _Planned:
     """As a run has it that prefers or is given the same; where that does not fit, the least arena with why."""
     try:
         placed, transfer = place_arranged(arranged, limited(board, wanted.capacity), wanted.wish, wanted.without)
+        if wanted.planner != DEFAULT or wanted.seconds is not None:
+            placed = replace(placed, plan=plan(placed.problem, wanted.planner, wanted.budget(wanted.seconds)))
+            placed, transfer = fit(placed, limited(board, wanted.capacity), wanted.wish, may_spread=False)
     except DoesNotFit as error:
         least = replace(wanted, prefer=RAM, ram=None)
         return _Planned(arranged, _placed(least, arranged, board)[0], None, [], str(error))
-    if wanted.planner != DEFAULT or wanted.seconds is not None:
-        placed = replace(placed, plan=plan(placed.problem, wanted.planner, wanted.budget(wanted.seconds)))
-        placed, transfer = fit(placed, limited(board, wanted.capacity), wanted.wish, may_spread=False)
     base = arranged.with_input_in_arena() if placed.program.input_in_arena else arranged
     notes = [] if wanted.prefer else [f"as found{planned_by(preference_of(wanted.assignment))}"]
     if wanted.ram is not None:
