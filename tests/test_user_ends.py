@@ -107,6 +107,14 @@ def test_the_work_is_done_whoever_stops_reading(folder: Path) -> None:
     assert "bit-exact      yes" in done.stdout
 
 
+def test_an_interruption_that_a_library_wraps_is_one() -> None:
+    """Pydantic builds classes while `hil` is loading: Ctrl-C was called a defect."""
+    wrapped = RuntimeError(
+        'Error building "definitions" validator:\n  Error building "literal" validator: KeyboardInterrupt:'
+    )
+    assert failure(wrapped, "plan") == ("interrupted", errors.EXIT_INTERRUPTED)
+
+
 def test_only_what_resumes_promises_it() -> None:
     promised = {
         name: "resumes" in failure(KeyboardInterrupt(), name)[0] for name in ("run", "search", "plan", "export")

@@ -17,6 +17,7 @@ from tinyhil.quoting import printable
 
 # As the dynamic linker and the threading module say it
 NO_ROOM = re.compile(r"failed to map segment|cannot allocate memory|can't start new thread", re.IGNORECASE)
+WRAPPED = re.compile(r"\bKeyboardInterrupt\b")  # by pydantic, while it builds a class
 RESUMED = ("run", "profile", "search", "sweep", "train")
 
 
@@ -24,7 +25,7 @@ def failure(error: BaseException, command: str = "run") -> tuple[str, int]:
     """The line and the exit code of an error that ended `hil COMMAND`; what nobody foresaw goes into a log, too."""
     if isinstance(error, errors.HilError):
         return str(error), error.exit_code
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt) or WRAPPED.search(str(error)):
         more = "; what is finished is kept and the same command resumes" if command in RESUMED else ""
         return f"interrupted{more}", errors.EXIT_INTERRUPTED
     if isinstance(error, MemoryError) or (isinstance(error, ImportError | RuntimeError) and NO_ROOM.search(str(error))):
