@@ -16,6 +16,7 @@ from onnx_models import load, node, simple
 from tinyhil.compiler.calibrate import calibrate
 from tinyhil.compiler.lower import lower
 from tinyhil.frontend.load import load_model
+from tinyhil.harness.measure import collapse
 from tinyhil.harness.measure.collapse import culprits, explain_collapse
 from tinyhil.language.assignment import Assignment
 from tinyhil.language.graph import Graph
@@ -79,6 +80,20 @@ def test_it_names_the_layer_and_the_format(tmp_path: Path) -> None:
 def test_a_good_format_needs_no_advice(tmp_path: Path) -> None:
     assert explained(load(depthwise(uneven=False), tmp_path), "fixed8") is None
     assert explained(load(depthwise(uneven=True), tmp_path), "int8") is None
+
+
+def test_what_crossbars_can_not_hold_is_no_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--format int8` was named to a run on them, which then refused it."""
+    x = np.random.default_rng(0).normal(size=(80, 1, 6)).astype(np.float32)
+    random = np.random.default_rng(1)
+    nodes = [node("MatMul", "x a", "h"), node("Tanh", "h", "t"), node("MatMul", "t b", "y")]
+    g = load(simple(nodes, {"x": (1, 6)}, {"a": random.normal(size=(6, 9)), "b": random.normal(size=(9, 4))}), tmp_path)
+    floats = classes_of(g, evaluate(g, x).reshape(len(x), -1))
+    asked = (g, Assignment("fixed2"), calibrate(g, x, {}), x, ((floats + 1) % 4, floats))
+    monkeypatch.setattr(collapse, "ON_CROSSBARS", ("int8", "fixed16"))
+    for on_crossbars, name in ((False, "(fixed8pc|int8)"), (True, "fixed16")):
+        said = explain_collapse(*asked, on_crossbars=on_crossbars) or ""
+        assert re.search(rf"try --format {name} ", said), said
 
 
 def test_where_the_input_is_what_is_lost(tmp_path: Path) -> None:
