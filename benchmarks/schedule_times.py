@@ -24,7 +24,7 @@ from scipy.optimize import nnls
 
 from benchmarks.networks import Network
 from benchmarks.quiet import quiet
-from tinyhil.errors import DoesNotFit
+from tinyhil.errors import DoesNotFit, HilError
 from tinyhil.harness.build.pipeline import arranged_for, core_of
 from tinyhil.harness.job.job import Request
 from tinyhil.harness.measure.profile import OperationCost, profile_run
@@ -209,7 +209,7 @@ def left_out(
     known: dict[str, list[tuple[np.ndarray, float]]], core: str, ran: Sequence[Measured], keep: Sequence[str]
 ) -> Iterator[float]:
     """Modelled over measured time of the schedules of one network, by costs that suit all others."""
-    costs = suited([one for name, own in known.items() for one in own], core, keep)
+    costs = suited([one for own in known.values() for one in own], core, keep)
     layers = float(_sums(ran[0].counts) @ costs)
     for one in ran[1:]:
         if one.measured > LEAST:
@@ -273,7 +273,7 @@ def main() -> None:
             for name, network in networks().items():
                 try:
                     ran = schedules(name, network, board, fmt, Path(folder), fit=options.fit)
-                except DoesNotFit as error:
+                except HilError as error:  # too large, or a data set that is not here
                     print(f"{name} on {board}: {error}", flush=True)
                     continue
                 found[board, fmt] += ran[1:]
@@ -286,13 +286,10 @@ def main() -> None:
         for of_core, own in known.items():
             for arithmetic, cycles in cycles_of([one for each in own.values() for one in each], of_core, keep):
                 print(f'    ("{of_core}", {arithmetic.upper()}): Cycles{astuple(cycles)},')
-            others = ({other: each for other, each in own.items() if other != name} for _, name, _ in every)
-            ratios = [
-                ratio
-                for (where, _, ran), rest in zip(every, others, strict=True)
-                if where == of_core
-                for ratio in left_out(rest, of_core, ran, keep)
-            ]
+            ratios = list[float]()
+            for name, ran in ((name, ran) for where, name, ran in every if where == of_core):
+                others = {other: each for other, each in own.items() if other != name}
+                ratios += left_out(others, of_core, ran, keep)
             print(f"{of_core}, networks left out: {_row(ratios)}")
     print("\n".join(rows(found)))
 

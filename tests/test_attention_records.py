@@ -39,7 +39,7 @@ def test_results_cycles_and_bytes_are_the_record_s(
     bench = attention.bench_in(name, tmp_path)
     assert bench is not None
     found = check_golden(path_of(attention.order_of(name, board, fmt, prefer), FOLDER), bench)
-    if any(difference.fails for difference in found.differences):
+    if found.fails:
         pytest.fail(describe(found, "if the change is meant: python -m benchmarks.attention"), pytrace=False)
 
 

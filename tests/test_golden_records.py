@@ -52,7 +52,7 @@ def names(paths: list[Path]) -> list[str]:
 def check(path: Path, samples: int | None) -> None:
     bench = Bench(load_boards(), default_cache_dir(), lambda line: None, root=ROOT)
     found = check_golden(path, bench, samples)
-    if any(difference.fails for difference in found.differences):
+    if found.fails:
         pytest.fail(describe(found), pytrace=False)
 
 

@@ -71,23 +71,25 @@ def explain_collapse(
     where = " and ".join(str(one) for one in found[:NAMED])
     line = f"{differ} of {len(x)} decisions differ from float32; lost in {where}"
     names = ON_CROSSBARS if on_crossbars else REMEDIES
-    remedy = _remedy(graph, assignment, ranges, x, names)
+    remedy = _remedy(graph, assignment, ranges, x, names, held=on_crossbars)
     if remedy is None:
         return f"{line}; no format of {', '.join(names)} keeps them: calibrate on samples like these"
     return f"{line}; try --format {remedy}"
 
 
-def _remedy(graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray, names: tuple[str, ...]) -> str | None:
+def _remedy(
+    graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray, names: tuple[str, ...], *, held: bool
+) -> str | None:
     """The first of these formats that keeps the decisions on a few of `x`, then on more, with how many it loses, and
-    the bytes of its constants, which may be what a board did not hold."""
+    the bytes of its constants, which may be what a board did not hold. `held`: crossbars have to hold its layers."""
     some = spread_over(x, MORE_SAMPLES)
     wanted = classes_of(graph, evaluate(graph, some).reshape(len(some), -1))
     for name in names:
         if name == assignment.describe():
             continue
         try:
-            program = lower(graph, Assignment(name), ranges, WITHOUT if names == ON_CROSSBARS else ())
-            if names == ON_CROSSBARS:
+            program = lower(graph, Assignment(name), ranges, WITHOUT if held else ())
+            if held:
                 require_held(program)
         except HilError:
             continue

@@ -280,10 +280,11 @@ def _require_same(
         known = where == ANY_CHIP or where in load_boards().entries
         option = "no --board" if where == ANY_CHIP else f"--board {where}{'' if known else ' and its --boards-file'}"
         wrong.append((f"on {where}{', whose core has calls of its own' if board is None else ''}", option))
-    here, there = formats_of(compiled.program), record.get("assignment")
+    here = formats_of(compiled.program)
+    there = record.get("assignment", here)
     named = {name for tied in tied_values(compiled.model.graph) for name in tied}
-    common = here.keys() & (there or here).keys() & named  # a board's program may have tables and scratch of its own
-    if not common or {name: here[name] for name in common} != {name: (there or here)[name] for name in common}:
+    common = here.keys() & there.keys() & named  # a board's program may have tables and scratch of its own
+    if not common or {name: here[name] for name in common} != {name: there[name] for name in common}:
         alone = record["format"] != MIXED
         wrong.append((f"in {record['format']}", f"--format {record['format']}" if alone else "its --assignment"))
     planned = plan.get("prefer")
@@ -292,11 +293,11 @@ def _require_same(
     if planned is None and "prefer" in plan and wanted.preferred is not None:
         wrong.append((f"by `{record['provenance']['command']}`", "its --ram, or its --assignment"))
     if wrong:
-        said, options = (list(each) for each in zip(*wrong, strict=True))
+        said, options = zip(*wrong, strict=True)
         raise DataError(
             f"{path}: measured {', '.join(said)}; export it with {' '.join(options)}, or measure it as here"
         )
-    if there is not None and here != there:
+    if here != there:
         raise DataError(f"{path}: measured of another program; measure this one with `hil run`")
 
 

@@ -52,8 +52,7 @@ def little_room(
     RAM and of flash, and the stack's part.
 
     `prefer`: what it was planned by; None: by `--ram`. `arena_bytes`: of the library under another `--prefer`,
-    DoesNotFit where none is. Flash is judged where the core's
-    compiler is here.
+    DoesNotFit where none is. Flash is judged where the core's compiler is here.
     """
     if board.chip.ram_bytes is None:
         return Room()

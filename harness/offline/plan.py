@@ -174,8 +174,8 @@ class _Planned:
 
     base: Program
     placed: Placement
-    transfer: Transfer | None
     notes: list[str]
+    transfer: Transfer | None = None
     complaint: str | None = None
 
 
@@ -189,7 +189,7 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
     asked = wanted.ram or wanted.capacity
     capacity = asked if board is None or asked is not None else board.chip.ram_bytes
     if board is None:
-        found = _Planned(arranged, *_placed(wanted, arranged, None))
+        found = _Planned(arranged, *_without_board(wanted, arranged))
         found = replace(found, complaint=_exceeds(source.name, capacity, found.placed.plan))
     elif wanted.ram is None and wanted.preferred is None and wanted.wish.arena_bytes is None:
         found = _least(wanted, arranged, board)
@@ -217,15 +217,15 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
 
 def _least(wanted: Wanted, arranged: Program, board: BoardSpec) -> _Planned:
     """The least arena, with the sample in it where it has the only slot."""
-    base, (placed, _, notes) = arranged, _placed(wanted, arranged, board)
+    base, placed = arranged, _of_least(wanted, arranged)
     if belongs_in_arena(arranged, _beside(wanted, placed, board)):
         base = arranged.with_input_in_arena()
-        placed, _, notes = _placed(wanted, base, board)
+        placed = _of_least(wanted, base)
     try:
         placed, transfer = fit(placed, limited(board, wanted.capacity), wanted.wish, may_spread=True)
     except DoesNotFit as error:
-        return _Planned(base, placed, None, notes, str(error))
-    return _Planned(base, placed, transfer, notes)
+        return _Planned(base, placed, [], complaint=str(error))
+    return _Planned(base, placed, [], transfer)
 
 
 def _as_run(wanted: Wanted, arranged: Program, board: BoardSpec) -> _Planned:
@@ -236,13 +236,12 @@ def _as_run(wanted: Wanted, arranged: Program, board: BoardSpec) -> _Planned:
             placed = replace(placed, plan=plan(placed.problem, wanted.planner, wanted.budget(wanted.seconds)))
             placed, transfer = fit(placed, limited(board, wanted.capacity), wanted.wish, may_spread=False)
     except DoesNotFit as error:
-        least = replace(wanted, prefer=RAM, ram=None)
-        return _Planned(arranged, _placed(least, arranged, board)[0], None, [], str(error))
+        return _Planned(arranged, _of_least(wanted, arranged), [], complaint=str(error))
     base = arranged.with_input_in_arena() if placed.program.input_in_arena else arranged
     notes = [] if wanted.prefer else [f"as found{planned_by(preference_of(wanted.assignment))}"]
     if wanted.ram is not None:
         notes = [_schedule_said(products_again(placed.program, base), placed.more_time, board)]
-    return _Planned(base, placed, transfer, notes)
+    return _Planned(base, placed, notes, transfer)
 
 
 def _on_board(
@@ -278,7 +277,7 @@ def _otherwise(wanted: Wanted, arranged: Program, board: BoardSpec, placed: Plac
             )
     least = replace(wanted, prefer=RAM)
     if wanted.assignment is None and belongs_in_arena(arranged, _beside(least, placed, board)):
-        within = _placed(least, arranged.with_input_in_arena(), board)[0].plan.peak_bytes
+        within = _of_least(least, arranged.with_input_in_arena()).plan.peak_bytes
         found.append(f"`hil fit` and `hil search` count the input: arena {within} B with the input{planned_by(RAM)}")
     return found
 
@@ -307,18 +306,26 @@ def arranged_program(wanted: Wanted, name: str, board: BoardSpec | None, say: Sa
     return opened.source, format_name(assignment, program), arranged
 
 
-def _placed(wanted: Wanted, program: Program, board: BoardSpec | None) -> tuple[Placement, Transfer | None, list[str]]:
-    """The least RAM, or without a board the fastest schedule within what was asked for, with what to say of it."""
-    budget = wanted.budget(None if wanted.seconds is None else wanted.seconds / PLANS_PER_MODEL)
-    if wanted.ram is None:
-        prefer = preference_of(wanted.assignment, wanted.prefer, RAM)
-        wish = replace(wish_for(wanted.assignment, wanted.prefer), prefer=prefer)
-        if board is not None or (prefer == RAM and wish.arena_bytes is None):
-            return place(program, wanted.without, wanted.planner, budget), None, []
-        as_found = [] if wanted.prefer else [f"as found{planned_by(prefer)}"]
-        return chosen(program, wish, None, wanted.without, budget=budget), None, as_found
-    found = cheapest_within(program, wanted.ram, wanted.without, wanted.planner, budget)
-    return found.placed, None, [_schedule_said(found.more_products, found.more_time, None)]
+def _of_least(wanted: Wanted, program: Program) -> Placement:
+    """The least RAM that layers or rows take."""
+    return place(program, wanted.without, wanted.planner, _budget(wanted))
+
+
+def _without_board(wanted: Wanted, program: Program) -> tuple[Placement, list[str]]:
+    """The least RAM, what an assignment file asks for, or the fastest within a limit, and what to say of it."""
+    if wanted.ram is not None:
+        found = cheapest_within(program, wanted.ram, wanted.without, wanted.planner, _budget(wanted))
+        return found.placed, [_schedule_said(found.more_products, found.more_time, None)]
+    prefer = preference_of(wanted.assignment, wanted.prefer, RAM)
+    wish = replace(wanted.wish, prefer=prefer)
+    if prefer == RAM and wish.arena_bytes is None:
+        return _of_least(wanted, program), []
+    as_found = [] if wanted.prefer else [f"as found{planned_by(prefer)}"]
+    return chosen(program, wish, None, wanted.without, budget=_budget(wanted)), as_found
+
+
+def _budget(wanted: Wanted) -> Budget:
+    return wanted.budget(None if wanted.seconds is None else wanted.seconds / PLANS_PER_MODEL)
 
 
 def _schedule_said(more_products: float, more_time: float, board: BoardSpec | None) -> str:
