@@ -37,6 +37,8 @@ from tinyhil.preference import Wish
 from tinyhil.references.verify import checked
 from tinyhil.reram.mapping import WITHOUT, on_crossbars
 
+OWN_AVR_BYTES, OWN_BYTES = 112, 208  # at most, of the firmware of the zoo's models: frames, states, what is counted
+
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
@@ -167,6 +169,13 @@ class _Part:
     def targets(self) -> list[Target]:
         return [target_of(b, self.transfers[b.name]) for b in self.boards if b.name in self.transfers]
 
+    def is_roomy(self, board: BoardSpec) -> bool:
+        """Whether arena and input surely link on the board, if it is one of the part's."""
+        if board.name not in self.transfers or board.chip.regions:
+            return True
+        room = room_bytes(self.placed.program, board)
+        return room is None or self.placed.plan.peak_bytes + self.transfers[board.name].input_bytes <= room
+
     def without(self, names: Collection[str]) -> _Part:
         return replace(self, transfers={name: one for name, one in self.transfers.items() if name not in names})
 
@@ -182,7 +191,8 @@ def _fastest(
             parts = _compile(checked(faster, "what takes less time"), boards, required, without, wish)
             fitted = {name for part in parts for name in part.transfers}
             peak_bytes = max(part.placed.plan.peak_bytes for part in parts)
-            if len(fitted) == len(boards) and peak_bytes <= (wish.arena_bytes or peak_bytes):
+            are_roomy = wish.ram_bytes is not None or all(part.is_roomy(b) for part in parts for b in boards)
+            if len(fitted) == len(boards) and are_roomy and peak_bytes <= (wish.arena_bytes or peak_bytes):
                 return parts
     return _compile(program, boards, required, without, wish)
 
@@ -191,7 +201,7 @@ def _compile(
     program: Program, boards: Sequence[BoardSpec], required: set[str], without: Collection[str], wish: Wish
 ) -> list[_Part]:
     """Programs for the boards, those of `required` boards in front: with slots beside the arena, or with the sample in
-    the arena where it would have the only slot, or nothing fits, or `--ram` is worth more time so."""
+    the arena where it would have the only slot, or nothing fits, or the bytes that were said are better used so."""
     without = {*without, *(name for board in boards for name in passes_left_out(board))}
     is_last = wish.keeps_input or not belongs_in_arena(program, None)  # no other way takes less
     part = _planned(program, boards, required, without, wish, again=is_last)
@@ -199,13 +209,14 @@ def _compile(
     if not wish.keeps_input:
         able = [board for board in boards if _may_hold(program, board)]
         sharing = [board for board in able if belongs_in_arena(program, part.transfers.get(board.name))]
-    if may_pay := not sharing and wish.ram_bytes is not None and belongs_in_arena(program, None):
+    limited_to = wish.ram_bytes is not None or (wish.arena_bytes is not None and not wish.input_apart)
+    if may_pay := not sharing and limited_to and belongs_in_arena(program, None):
         sharing = able
     if sharing:
         if wish.arena_bytes is not None and wish.input_apart:
             wish = replace(wish, arena_bytes=wish.arena_bytes + program.tensors[program.input].size_bytes)
         within = _planned(program.with_input_in_arena(), sharing, required, without, wish, again=True)
-        if not may_pay or pays(within.placed, part.placed):
+        if not may_pay or pays(within.placed, part.placed, wish):
             parts = [within, part.without(within.transfers)]
     fitted = {name for part in parts for name in part.transfers}
     for name in required - fitted:
@@ -232,7 +243,7 @@ def _planned(
     again: bool,
 ) -> _Part:
     """One plan for all of these boards; `again`: halos may be computed again if nothing else fits."""
-    rooms = [b.chip.static_ram_bytes for b in boards if not required or b.name in required]
+    rooms = [room_bytes(program, b) for b in boards if not required or b.name in required]
     limits = [room for room in rooms if room is not None]
     spreads = any(board.chip.regions for board in boards)
     again = again and bool(required) and not spreads
@@ -243,9 +254,7 @@ def _planned(
         try:
             check_weights(placed.program, board)
             may_spread = board.name in required and wish.ram_bytes is None
-            placed, part.transfers[board.name] = fit(
-                placed, limited(board, wish.ram_bytes), wish, may_spread=may_spread
-            )
+            placed, part.transfers[board.name] = fit(placed, board, wish, wish.ram_bytes, may_spread=may_spread)
         except DoesNotFit as error:
             part.misfits[board.name] = error
     check(placed.problem, placed.plan)
@@ -258,14 +267,24 @@ def limited(board: BoardSpec, ram_bytes: int | None) -> BoardSpec:
     return board.model_copy(update={"chip": board.chip.model_copy(update={"ram_bytes": min(limits, default=None)})})
 
 
+def room_bytes(program: Program, board: BoardSpec) -> int | None:
+    """RAM for arena and input, so that the image surely links: less the reserve for the stack and what firmware keeps
+    beside them, which depends on how long a result is. None: no limit; what needs more than this may still fit."""
+    room, output = board.chip.static_ram_bytes, program.tensors[program.output]
+    own = OWN_AVR_BYTES if board.chip.core == "avr" else OWN_BYTES
+    return None if room is None else max(0, room - own - 2 * output.size_bytes)
+
+
 def fit(
-    placed: Placement, board: BoardSpec, wish: Wish | None = None, *, may_spread: bool
+    placed: Placement, board: BoardSpec, wish: Wish | None = None, ram_bytes: int | None = None, *, may_spread: bool
 ) -> tuple[Placement, Transfer]:
-    """How the input gets into a board; where one memory is too small, with a plan over all that its chip has."""
-    program, chip = placed.program, board.chip
+    """How the input gets into a board, within `ram_bytes` where that is said; where one memory is too small, with a
+    plan over all that its chip has."""
+    program, chip = placed.program, limited(board, ram_bytes).chip
+    room = room_bytes(program, board) if ram_bytes is None else None
     try:
         arena_bytes = arrays(placed.plan).get(SYMBOL, 0) if chip.regions else placed.plan.peak_bytes
-        return placed, choose_transfer(program, arena_bytes, chip.ram_bytes, board.name, wish)
+        return placed, choose_transfer(program, arena_bytes, chip.ram_bytes, board.name, wish, room)
     except DoesNotFit:
         if not (may_spread and chip.regions) or chip.ram_bytes is None:
             raise

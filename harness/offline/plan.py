@@ -222,7 +222,7 @@ def _least(wanted: Wanted, arranged: Program, board: BoardSpec) -> _Planned:
         base = arranged.with_input_in_arena()
         placed = _of_least(wanted, base)
     try:
-        placed, transfer = fit(placed, limited(board, wanted.capacity), wanted.wish, may_spread=True)
+        placed, transfer = fit(placed, board, wanted.wish, wanted.capacity, may_spread=True)
     except DoesNotFit as error:
         return _Planned(base, placed, [], complaint=str(error))
     return _Planned(base, placed, [], transfer)
@@ -234,7 +234,7 @@ def _as_run(wanted: Wanted, arranged: Program, board: BoardSpec) -> _Planned:
         placed, transfer = place_arranged(arranged, limited(board, wanted.capacity), wanted.wish, wanted.without)
         if wanted.planner != DEFAULT or wanted.seconds is not None:
             placed = replace(placed, plan=plan(placed.problem, wanted.planner, wanted.budget(wanted.seconds)))
-            placed, transfer = fit(placed, limited(board, wanted.capacity), wanted.wish, may_spread=False)
+            placed, transfer = fit(placed, board, wanted.wish, wanted.capacity, may_spread=False)
     except DoesNotFit as error:
         return _Planned(arranged, _of_least(wanted, arranged), [], complaint=str(error))
     base = arranged.with_input_in_arena() if placed.program.input_in_arena else arranged
@@ -291,7 +291,7 @@ def _order(program: Program) -> str:
 def _beside(wanted: Wanted, placed: Placement, board: BoardSpec) -> Transfer | None:
     """How the input gets into the board beside this arena; None if it does not fit."""
     try:
-        return fit(placed, limited(board, wanted.capacity), wanted.wish, may_spread=True)[1]
+        return fit(placed, board, wanted.wish, wanted.capacity, may_spread=True)[1]
     except DoesNotFit:
         return None
 

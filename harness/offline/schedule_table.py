@@ -91,7 +91,7 @@ def _given(way: _Way, ram_bytes: int, board: str) -> Row | None:
         return None if other is None else Row(other, 0, JOINED)
     if one is None or transfer is None:
         return None
-    if other is not None and pays(other.placed, one.placed):
+    if other is not None and pays(other.placed, one.placed, wish):
         return Row(other, 0, JOINED)
     return Row(one, transfer.input_bytes, STREAMED if transfer.streamed else APART)
 

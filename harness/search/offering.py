@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from tinyhil.errors import BuildError, ConfigError, Infeasible, ModelError
@@ -23,6 +24,7 @@ from tinyhil.harness.search.task import FOR_FLASH, FOR_LATENCY, Task
 from tinyhil.harness.search.uniform import (
     Uniform,
     beside_answer,
+    fast_in_arena,
     first_answers,
     keeps,
     schedules_of_each,
@@ -30,6 +32,7 @@ from tinyhil.harness.search.uniform import (
 )
 from tinyhil.harness.settings.config import Boards
 from tinyhil.notice import Say
+from tinyhil.preference import BALANCED, LATENCY
 from tinyhil.search.costs import Limits
 from tinyhil.search.offer import formats_on_offer
 from tinyhil.search.search_loop import Found
@@ -139,18 +142,28 @@ def together_first(task: Task, own: Sequence[Uniform]) -> tuple[Uniform, ...]:
 
 
 def scheduled_instead(task: Task) -> tuple[Task, tuple[Found, tuple[Measured, ...]] | None]:
-    """Where latency is limited and no answer keeps all limits: a format for all tensors that does in less RAM than it
-    is planned for. Its schedule may be faster, and more time than `--more-time` permits may be within the limit. With
-    the task by which it is planned; None if there is none."""
+    """Where no answer keeps all limits: a format for all tensors in another schedule. What does in less RAM than it is
+    planned for may be faster, and take more time than `--more-time` permits; what is planned for time, with the sample
+    in the arena, takes less RAM than in slots beside it. With the task by which it is planned; None if there is none.
+    """
     request = task.request
-    if request.latency_us is None or not task.measures or request.minimize is not None:
+    if not task.measures or request.minimize is not None:
         return task, None
     names = (*task.problem.space.formats, *(TOGETHER if request.formats is None else ()))
-    memory = task.problem.memory
-    if isinstance(memory.again, Again):
-        memory = memory.at_price(replace(memory.again, more_time=AT_WILL))
-    free = replace(task, problem=replace(task.problem, memory=memory))
-    limit = request.latency_us
+    if request.latency_us is not None:
+        memory, limit = task.problem.memory, request.latency_us
+        if isinstance(memory.again, Again):
+            memory = memory.at_price(replace(memory.again, more_time=AT_WILL))
+        free = replace(task, problem=replace(task.problem, memory=memory))
+        with task.phases.of(SCHEDULES):
+            measured = task.phases.in_time(request.seconds, lambda: [*schedules_of_each(free, names, limit)])
+        if instead := uniform_instead(free, measured or ()):
+            return free, instead
+    is_for_time = request.latency_us is not None or request.prefer in (BALANCED, LATENCY)
+    if not (is_for_time and task.whole and request.ram is not None) or task.others:
+        return task, None
     with task.phases.of(SCHEDULES):
-        measured = task.phases.in_time(request.seconds, lambda: [*schedules_of_each(free, names, limit)])
-    return free, uniform_instead(free, measured or ())
+        fast = [task.phases.in_time(request.seconds, partial(fast_in_arena, task, name)) for name in names]
+    ranked = sorted((found for found in fast if found), key=lambda found: found[0].rank)
+    found = ((within, uniform_instead(within, (one,))) for _, within, one in ranked)
+    return next((pair for pair in found if pair[1]), (task, None))

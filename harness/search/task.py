@@ -29,7 +29,7 @@ from tinyhil.harness.search.total import memory_of, wider_input
 from tinyhil.harness.search.tuning import fine_tuning, judged_on
 from tinyhil.harness.settings.config import Boards, BoardSpec
 from tinyhil.notice import WARNING, Say
-from tinyhil.preference import Wish
+from tinyhil.preference import LATENCY, Wish
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.engine.library import load_engine
 from tinyhil.search.engine.restart import work_of
@@ -55,7 +55,8 @@ TIMED_PRODUCTS, MOST_TIMED = 20_000_000, 600  # some ten seconds of an emulated 
 class Task:
     """A request with everything it names loaded. `ram_bytes`: the limit that it means, of all RAM that `board` needs
     where `whole` says so, else of the arena. `arena_bytes`: what of it is the arena's. `board`: the one to fit;
-    `others`: the same task on more boards that the answer is to fit as well."""
+    `others`: the same task on more boards that the answer is to fit as well. `fast_within`: an arena of so many bytes,
+    with the sample in it, is planned for time, whatever the request prefers."""
 
     request: SearchRequest
     ram_bytes: int
@@ -72,6 +73,7 @@ class Task:
     progress: Progress
     phases: Phases
     others: tuple[Task, ...] = ()
+    fast_within: int | None = None
 
     @property
     def sides(self) -> tuple[Task, ...]:
@@ -121,6 +123,8 @@ class Task:
     def wish(self, trial: Trial) -> Wish:
         """What the memory of an answer is planned for, and within how many bytes of arena products are computed again,
         if any are; `--arena` counts the sample nowhere."""
+        if self.fast_within is not None:
+            return Wish(LATENCY, arena_bytes=self.fast_within)
         problem, candidate = self.problem, trial.candidate
         planned = trial.ram_bytes or problem.planned_bytes(candidate)  # of what is only profiled nobody has said
         within = problem.limit_bytes - problem.beside_bytes(candidate)

@@ -265,7 +265,7 @@ def narrow_weights(side: Task, reasons: Sequence[str]) -> tuple[Trial, Measured]
         except BuildError as error:
             why = why or str(error)
             continue
-        if not side.request.also and _keeps_on(side, trial, known):
+        if not side.request.also and keeps_on(side, trial, known):
             side.phases.held(trial, (known,))
             side.progress(trial, side.phases.best)
         return trial, known
@@ -310,6 +310,24 @@ def schedules_of_each(task: Task, names: Sequence[str], latency_us: float = math
                 with suppress(BuildError):
                     if latency_us == math.inf or all(_of_first(bench, trial) <= latency_us for bench in benches):
                         yield Uniform(name, trial, tuple(bench.measure(trial) for bench in benches))
+
+
+def fast_in_arena(task: Task, name: str) -> tuple[Trial, Task, Uniform] | None:
+    """The format for all tensors, planned for time with the sample in the arena, in ever less of it until the board's
+    limit of RAM is kept; between its trial and what was measured the task by which it is planned. None where it can not
+    be, or fits no board."""
+    arena = task.arena_bytes
+    with suppress(ModelError, BuildError):
+        trial = trial_of(task.problem, 0, name)
+        for _ in range(MOST_SCHEDULES):
+            within = replace(task, fast_within=arena)
+            known = make_bench(within, TrialLog(None, task.problem.space, "")).measure(trial)
+            over = (known.total_bytes or 0) - task.ram_bytes
+            if over <= 0:
+                trial = replace(trial, ram_bytes=known.arena_bytes, fits=True)
+                return trial, replace(task, fast_within=known.arena_bytes), Uniform(name, trial, (known,))
+            arena = max(1, min(arena, known.arena_bytes) - over)
+    return None
 
 
 def _of_first(bench: Bench, trial: Trial) -> float:
@@ -400,10 +418,11 @@ def keeps(task: Task, other: Uniform) -> bool:
     if trial is None or (other.measured and not other.on_all):  # a board takes no such image
         return False
     pairs = zip(task.sides, other.measured or (None,) * len(task.sides), strict=True)
-    return all(_keeps_on(side, trial, known) for side, known in pairs)
+    return all(keeps_on(side, trial, known) for side, known in pairs)
 
 
-def _keeps_on(task: Task, trial: Trial, known: Measured | None) -> bool:
+def keeps_on(task: Task, trial: Trial, known: Measured | None) -> bool:
+    """Whether it keeps to the limits of the task's first board, as that has said or, of RAM alone, by its plan."""
     if known is None:
         return task.problem.fits(trial.candidate)
     need = known.total_bytes if task.whole else trial.ram_bytes
@@ -441,7 +460,7 @@ def as_records(task: Task, found: Sequence[Uniform]) -> list[dict[str, Any]]:
         if one.trial is not None:
             figures, known = held_out(task, one.trial.candidate), one.measured
             board = known[0] if known else None
-            less = task.wish(one.trial).arena_bytes is not None
+            less = replace(task, fast_within=None).wish(one.trial).arena_bytes is not None
             record |= {"arena_bytes": arena_bytes(one.trial, known), "keeps_limits": keeps(task, one), "less_ram": less}
             record["quality"] = one.trial.quality  # on the search's samples
             record["searched_disagreements"] = one.trial.score.disagreements

@@ -60,8 +60,11 @@ def preferred(found: Placements, ram_bytes: int | None, prefer: str) -> Placemen
     return min(fitting, key=lambda option: lost[id(option)] + max(0.0, _needs(option) / ram_bytes - FREE))
 
 
-def pays(within: Placement, apart: Placement) -> bool:
-    """Whether so many bytes of RAM are better used with the sample in the arena, by the model."""
+def pays(within: Placement, apart: Placement, wish: Wish) -> bool:
+    """Whether so many bytes of RAM are better used with the sample in the arena, by the model; of an arena that holds
+    it, where that takes no more time."""
+    if wish.arena_bytes is not None:
+        return within.plan.peak_bytes <= wish.arena_bytes and within.more_time <= apart.more_time
     return within.more_time < apart.more_time
 
 

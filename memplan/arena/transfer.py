@@ -46,12 +46,18 @@ def belongs_in_arena(program: Program, beside: Transfer | None) -> bool:
 
 
 def choose_transfer(
-    program: Program, arena_bytes: int, ram_bytes: int | None, board: str, wish: Wish | None = None
+    program: Program,
+    arena_bytes: int,
+    ram_bytes: int | None,
+    board: str,
+    wish: Wish | None = None,
+    room_bytes: int | None = None,
 ) -> Transfer:
     """Rows of the input if that takes less than a sample; whole samples in two slots where they pay and take at most
     half of the RAM, else in one. For the least latency whole samples, as long as they take at most half.
 
-    `ram_bytes` None: a board without limit. DoesNotFit when nothing is left for the input.
+    `ram_bytes` None: a board without limit. `room_bytes`: what is surely left for arena and input there; what takes
+    more is the least there is. DoesNotFit when nothing is left for the input.
     """
     limit = ram_bytes if ram_bytes is not None else 1 << 40
     options = _options(program, limit)
@@ -60,10 +66,12 @@ def choose_transfer(
         options = options[-1:]
     elif ram_bytes is not None:
         options = _in_order(options, wish)
-    for transfer in options:
-        if transfer.input_bytes + arena_bytes <= limit:
-            return transfer
     smallest = min(transfer.input_bytes for transfer in options)
+    room = limit if room_bytes is None else min(limit, room_bytes)
+    for transfer in options:
+        taken = transfer.input_bytes + arena_bytes
+        if taken <= room or (transfer.input_bytes == smallest and taken <= limit):
+            return transfer
     what = "with the input exceeds" if program.input_in_arena else f"and input {smallest} B exceed"
     asked = wish.ram_bytes == limit
     raise DoesNotFit(
