@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from test_search_anytime import Late
 
 from tinyhil.harness.search import rounds
 from tinyhil.harness.search.device import decide
@@ -154,3 +155,12 @@ def test_of_equals_what_has_the_fewest_kernels_is_measured_first(tmp_path: Path)
     changes = [dict.fromkeys(some, Choice("fixed16")) for some in ([], biases[:1], biases)]
     uniform, single, every = (_kernels(space.lower(space.with_choices(narrow, one))) for one in changes)
     assert uniform == every < single
+
+
+def test_what_was_profiled_and_keeps_the_limit_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between profiling and the first answer of the strategy --seconds ended in a refusal of what shorter ones had."""
+    request = SearchRequest("digits_mlp", board="uno", flash=7200, samples=60, results=tmp_path, seconds=3600)
+    late = Late("finding out what is feasible", monkeypatch)
+    outcome = run_search(request, default_cache_dir(), lambda line: None, late, load_boards())
+    assert outcome.record["flash_bytes"] <= 7200
+    assert all(row["flash_bytes"] > 7200 for row in outcome.record["uniform"])

@@ -25,6 +25,7 @@ from tinyhil.search.trial import TrialLog, unjudged
 NAMED = 3
 CONFIRMED = 8  # candidates, before one's latency is named as the least
 NEAR, MOST_NEAR = 1.05, 4  # of a latency: estimates are so far off; candidates beside the least that are timed, too
+MISSED, MOST_MISSED = 1.02, 16  # times a limit of latency, up to which so many are timed: a compiler's whims decide
 NEAR_FLASH, MOST_NEAR_FLASH = 1.1, 8  # of flash: what a compiler shares between kernels no estimate knows
 OTHER_SAMPLES = 1.02  # times the worst of a few samples: what more of them may take
 
@@ -144,15 +145,15 @@ def _timed(meter: Meter, ram_bytes: int) -> list[tuple[float, Candidate]]:
 
 
 def _confirm_near(meter: Meter, limit: Limits, ram_bytes: int, asked_us: float) -> None:
-    """Time what differs in one group from the least that was timed, and is estimated to take nearly as long, until
-    something keeps the limit."""
+    """Time what differs in one group from the least that was timed, or is a mixture of two formats, and is estimated to
+    take nearly as long, until something keeps the limit."""
     space = meter.task.problem.space
-    for _ in range(MOST_NEAR):
+    for number in range(MOST_MISSED):
         value, best = min(_timed(meter, ram_bytes), key=lambda pair: pair[0])
-        if value <= asked_us:
+        if value <= asked_us or (number >= MOST_NEAR and value > asked_us * MISSED):
             return
         costs = measured_costs(meter.problem(limit, ram_bytes))
-        others = (one for one in space.neighbours(best) if one not in meter.confirmed)
+        others = (one for one in (*space.neighbours(best), *space.apart()) if one not in meter.confirmed)
         memory = meter.task.problem.memory
         near = {one: costs.value(one) for one in others if memory.fits(one, ram_bytes)}
         candidate = min(near, key=lambda one: near[one], default=best)

@@ -52,7 +52,7 @@ class Phases:
     wall seconds that boards take at most to say of an image what it needs, its build included, as far as is known.
     `is_stopped`: somebody interrupted, or the time was over, before all samples were run. `evaluations`: what all
     questions have cost, in runs over all samples; `count` hears of them. `key`: of the task of all samples, where
-    one of few may be what is left of it."""
+    one of few may be what is left of it. `meters`: what was profiled for costs, of each board."""
 
     tell: Callable[[str], None] = lambda name: None
     taken: dict[str, list[float]] = field(default_factory=dict)
@@ -72,6 +72,7 @@ class Phases:
     evaluations: float = 0.0
     count: Callable[[float], None] = lambda evaluations: None
     key: str = ""
+    meters: list[Any] = field(default_factory=list)
     _most: float | None = None
     _inside: tuple[str, float, float] = ("", 0.0, 0.0)  # the phase under way, and what phases inside of it took
     _begin: tuple[float, float] = field(default_factory=began)

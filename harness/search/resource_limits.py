@@ -175,6 +175,7 @@ def _make_meter(task: Task) -> Meter:
     own = task.folder / f"{task.stem(task.ram_bytes)}.costs.jsonl"
     table = CostTable(task.request.results / "costs" / f"{task.board.name}.jsonl", own, version)
     meter = Meter(task, table, task.board.clock_hz)
+    task.phases.meters.append(meter)
     profile_pilots(meter)
     return meter
 

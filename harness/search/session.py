@@ -21,7 +21,8 @@ from tinyhil.harness.search.board_fit import ram_of, require_fit
 from tinyhil.harness.search.device import Measured, arena_bytes
 from tinyhil.harness.search.earlier import with_earlier
 from tinyhil.harness.search.feasible import anchored
-from tinyhil.harness.search.first_answer import TooLate, look, too_late
+from tinyhil.harness.search.first_answer import TooLate, look
+from tinyhil.harness.search.late import best_so_far, left, profiled_instead
 from tinyhil.harness.search.offering import (
     scheduled_instead,
     together,
@@ -51,7 +52,6 @@ from tinyhil.harness.search.uniform import (
     arena_limits,
     as_records,
     held_out,
-    keeps,
     mixtures,
     say_simpler,
     sensitivity_of,
@@ -137,7 +137,7 @@ def _swept(task: Task) -> ParetoOutcome:
     except (KeyboardInterrupt, OutOfTime):
         found, interrupted = Sweep(task, ()), True
     if not found.answers and (interrupted or task.phases.is_over(task.request.seconds)):
-        task, best = _left(task)
+        task, best = left(task)
         found = Sweep(task, ())
         found.hold((), best, [side.arena_bytes for side in task.sides])
     return front_of(found, beside)
@@ -186,12 +186,14 @@ def _searched(task: Task) -> SearchOutcome:
     except Infeasible as error:
         beside = beside or tuple(task.phases.beside)
         task, instead = (task, None) if task.accelerated and request.own else _instead(task, beside, str(error))
+        if instead is None and isinstance(error, TooLate):
+            instead = profiled_instead(task)
         if instead is None:
             raise
         found, measured = instead
     except (KeyboardInterrupt, OutOfTime):
         interrupted = True
-        task, found, measured, known = _best_so_far(task)
+        task, found, measured, known = best_so_far(task)
         beside = beside or known
     own, found, measured, beside, over = _held_to_others(task, meters, found, measured, beside, interrupted=interrupted)
     replaced = None if request.own or found.best.candidate == own.candidate else own
@@ -373,62 +375,6 @@ def _accelerator(task: Task, candidate: Candidate) -> dict[str, Any]:
     figures = {"energy_uj": cost.energy_uj, "power_mw": cost.power_mw, "crossbars": cost.crossbars}
     limits = {f"{name}_limit": value for name, value in costs.limits.asked() if name != "latency_us"}
     return {"latency_us": cost.latency_us, **figures, "cost": relative, **limits}
-
-
-def _best_so_far(task: Task) -> tuple[Task, Found, tuple[Measured, ...], tuple[Uniform, ...]]:
-    """As `_left`, as what a search has found, with what boards have said of it; and the formats for all tensors that
-    were judged on the same samples. What a board has shown to exceed a limit, or can not be built in time where RAM
-    is limited, is no answer where one of these keeps it."""
-    known = tuple(task.phases.beside)
-    if task.phases.least_run is not None:
-        found, measured = task.phases.least_run
-        why = "the time is over" if task.phases.seconds_left(task.request.seconds) == 0.0 else "interrupted"
-        task.say(
-            f"search: {why}; the least that was run so far is the answer; the same command goes on with the search"
-        )
-        return task, replace(found, finished=False), measured, known
-    asked, best = _left(task)
-    beside = known if asked is task else ()
-    found = Found(best, (best,), task.phases.evaluations, task.phases.searching(), False)
-    measured = task.phases.measured.get(best.candidate, ()) if asked is task else ()
-    known_of = (one for one in beside if one.trial is not None and one.trial.candidate == best.candidate)
-    is_over = task.phases.seconds_left(task.request.seconds) == 0.0
-    unknown = task.request.ram is not None and is_over  # no time is left to build it
-    if not measured and (unknown or any(one.on_all and not keeps(task, one) for one in known_of)):
-        instead = uniform_instead(task, beside, "on no board was run what the search has found")
-        if instead is not None:
-            return asked, replace(instead[0], finished=False), instead[1], beside
-    return asked, found, measured, beside
-
-
-def _left(task: Task) -> tuple[Task, Trial]:
-    """What an interruption leaves, that of a few samples, too, and the task it is of; if that is nothing,
-    KeyboardInterrupt, or Infeasible where the time is over."""
-    is_over = task.phases.seconds_left(task.request.seconds) == 0.0
-    if task.request.own and task.phases.own is not None:
-        best: Trial | None = task.phases.own
-    else:
-        task, best = task.phases.left(task)
-    if best is None and is_over:
-        raise too_late(task)
-    if best is None:
-        raise KeyboardInterrupt
-    sure = "" if best is task.phases.sure or not task.request.costs else "; its latency and flash are estimates"
-    why = "the time is over" if is_over else "interrupted"
-    unrun = _unrun(task, best)
-    task.say(f"search: {why}; the best so far is the answer{sure}{unrun}; the same command goes on with the search")
-    return task, best
-
-
-def _unrun(task: Task, best: Trial) -> str:
-    """A trial of which fewer decisions differ, that no board has been asked about; empty where there is none."""
-    own, request = task.phases.own, task.request
-    if own is None or request.minimize or request.pareto or own.score.samples != best.score.samples:
-        return ""
-    if own.score.disagreements >= best.score.disagreements:
-        return ""
-    differ = own.score.disagreements
-    return f"; one of which {differ} differ has not been held to the limits on the board yet (--own keeps it)"
 
 
 def _record(task: Task, found: Found, boards: tuple[Measured, ...]) -> dict[str, Any]:
