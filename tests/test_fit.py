@@ -196,6 +196,9 @@ def test_what_does_not_fit_says_why(size: int, side: int, reason: str, tmp_path:
     assert "fits none of these boards" in done.stderr
 
 
+SEPARABLE = {"W1": (8, 1, 3, 3), "D": (8, 1, 3, 3), "W2": (384, 4)}
+
+
 def test_what_no_image_has_shown_is_tight_at_best() -> None:
     """A convolution in groups: its code is as unknown on an AVR as its time."""
     weights = {"W": np.random.default_rng(0).normal(size=(4, 2, 3, 3))}
@@ -205,6 +208,30 @@ def test_what_no_image_has_shown_is_tight_at_best() -> None:
     assert "no measured image of this core has such operations" in rows["uno"].reason
     assert rows["h747"].fits == YES
     assert rows["h747"].latency_us is not None
+
+
+@pytest.mark.parametrize("board", ["nucleo_l4r5", "h747"])
+def test_rows_of_depthwise_layers_cost_what_they_take(board: str) -> None:
+    """Planned for the least RAM, by rows, they take half as long again as layer by layer."""
+    random = np.random.default_rng(0)
+    weights = {name: random.normal(size=shape) / 3 for name, shape in SEPARABLE.items()}
+    nodes = [
+        node("Conv", "x W1", "c", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        node("Relu", "c", "r"),
+        node("Conv", "r D", "d", kernel_shape=[3, 3], pads=[1, 1, 1, 1], group=8),
+        node("Relu", "d", "s"),
+        node("Add", "r s", "a"),
+        node("MaxPool", "a", "p", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Flatten", "p", "f"),
+        node("MatMul", "f W2", "y"),
+    ]
+    x = random.normal(size=(20, 1, 24, 8)).astype(np.float32)
+    model = tinyhil.load(simple(nodes, {"x": (1, 1, 24, 8)}, weights), x)
+    (said,) = model.fit(board, x, formats="int8", prefer="ram")
+    took = {how: model.run(board, x[:4], formats="int8", prefer=how).latency["median_us"] for how in ("ram", "latency")}
+    assert took["ram"] > 1.25 * took["latency"]
+    assert said.latency_us["low"] < took["ram"] < said.latency_us["high"]
+    assert took["ram"] / 1.6 < said.latency_us["value"] < 1.6 * took["ram"]
 
 
 def test_a_file_of_pytorch_is_told_how_to_become_onnx(tmp_path: Path) -> None:

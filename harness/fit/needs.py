@@ -8,11 +8,14 @@ from tinyhil.harness.build.pipeline import arranged_for, place_for
 from tinyhil.harness.fit.core_costs import CoreCosts, Estimate, costs_of
 from tinyhil.harness.fit.features import LIBRARY, code_features, flash_constants, time_features
 from tinyhil.harness.settings.config import BoardSpec
-from tinyhil.language.program import Program
+from tinyhil.language.program import Loop, Program
 from tinyhil.memplan.arena.core_times import OFF
 from tinyhil.memplan.arena.passes import ROWS
-from tinyhil.memplan.arena.placement import place
+from tinyhil.memplan.arena.placement import Placement, place
+from tinyhil.memplan.arena.schedules import cheapest_within
 from tinyhil.preference import Wish
+
+MUCH = 0.25  # of the time: rows of depthwise layers, of which the table of costs knows too little
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +37,9 @@ def needs_of(lowered: Program, board: BoardSpec, wish: Wish) -> Needs:
     if costs is None:
         return Needs(plan.peak_bytes, None, ram_of(planned_bytes, None), None)
     parts, cycles = code_features(program, plan), costs.cycles_of(time_features(program, plan))
-    if placed.more_time > 0:
-        cycles = _again(costs, lowered, board, placed.more_time)
+    more_time = _more_time(placed, arranged_for(lowered, board), board.chip.core)
+    if placed.more_time > 0 or more_time > MUCH:
+        cycles = _again(costs, lowered, board, more_time)
     code, ram, chip = costs.code_of(parts), ram_of(planned_bytes, costs, LIBRARY in parts), board.chip
     if chip.hot is not None and chip.hot.code_bytes:  # only where there is room beside what is kept for the stack
         room = max(0.0, (chip.ram_bytes or 0) - chip.hot.stack_bytes - ram.high)
@@ -44,9 +48,18 @@ def needs_of(lowered: Program, board: BoardSpec, wish: Wish) -> Needs:
     return Needs(plan.peak_bytes, code.plus(flash_constants(program)), ram, latency)
 
 
+def _more_time(placed: Placement, arranged: Program, core: str) -> float:
+    """What its rows take more than layer by layer, as a share, as modelled: at least what the fastest schedule of as
+    few bytes does."""
+    if placed.more_time > 0 or not any(isinstance(item, Loop) for item in placed.program.body):
+        return placed.more_time
+    base = arranged.with_input_in_arena() if placed.program.input_in_arena else arranged
+    return cheapest_within(base, placed.plan.peak_bytes, core=core).more_time
+
+
 def _again(costs: CoreCosts, lowered: Program, board: BoardSpec, more_time: float) -> Estimate | None:
-    """Where products are computed again, layers run by rows and in groups of channels: that takes so much more than
-    layer by layer, whose costs are known."""
+    """Where products are computed again, layers run by rows and in groups of channels, or rows cost much: that takes so
+    much more than layer by layer, whose costs are known."""
     layers = place(arranged_for(lowered, board), without=(ROWS.name,))
     cycles = costs.cycles_of(time_features(layers.program, layers.plan))
     return None if cycles is None else cycles.times(1 + more_time).apart(OFF)
