@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -159,6 +160,21 @@ def test_interrupted_runs_resume(board: str, how: signal.Signals, walks: Path, t
     assert_same(record, whole)
     assert finished_samples(tmp_path / "results") == 0
     assert len(list((tmp_path / "results").rglob("*.json"))) == 1
+
+
+def test_interrupted_before_the_command_is_read() -> None:
+    """Ctrl-C in the first half second was a traceback."""
+    code = (
+        "import sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'tinyhil.harness.cli': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "from tinyhil.harness.start import main\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "hil: interrupted\n")
 
 
 def test_interrupted_after_the_last_sample(files: Path, tmp_path: Path) -> None:
