@@ -7,7 +7,7 @@ format and scale, a window's patch has the format of what it is cut from, and co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -19,7 +19,7 @@ from tinyhil.memplan import Plan, Problem
 from tinyhil.search.space import Candidate, Choice, Space
 
 MORE_SAVED = 1.25  # times the most that computing again saves of one format for all, it may save of a mixture
-PRICED = ", or --prefer least, with which {} for all tensors takes {} in more time than --more-time permits"
+PRICED = "--prefer least, with which {} for all tensors takes {} in more time than --more-time permits"
 UNLIMITED = 1 << 40  # bytes, beside an accelerator, or where limits are swept over
 
 
@@ -205,23 +205,26 @@ class Memory:
         remedy = f"try {self.option} {least}"
         if self.beside and self.option == "--ram":
             remedy = "choose a board with more RAM, or a smaller model"
-        remedy += self.unpermitted(limit_bytes)
+        remedy += self.unpermitted(limit_bytes, least)
         raise Infeasible(
             f"search: {limit} are not feasible, the least is {least} B{self.beside} (every tensor in "
             f"{candidate[0].format}): {_live(placed)}{whole_bytes(self.space)}; {remedy}",
             (self.option, least),
         )
 
-    def unpermitted(self, limit_bytes: int) -> str:
-        """What a refusal of `limit_bytes` of arena says of a format for all tensors that keeps them in more time than
-        is permitted; empty if none does."""
+    def unpermitted(self, limit_bytes: int, least_bytes: int) -> str:
+        """What a refusal of `limit_bytes` of arena, which names `least_bytes`, says of a format for all tensors that
+        keeps them, or takes least, in more time than is permitted; empty if none takes less."""
+        found: list[tuple[int, str]] = []
         for name in self.space.formats if self.at_any_price is not None else ():
             with suppress(ModelError):
                 assert self.at_any_price is not None
-                found = self.at_any_price(self._program(self.space.uniform(Choice(name))))
-                if found is not None and found <= limit_bytes:
-                    return PRICED.format(name, f"{found} B of arena")
-        return ""
+                took = self.at_any_price(self._program(self.space.uniform(Choice(name))))
+                if took is not None:
+                    found.append((took, name))
+                if took is not None and took <= limit_bytes:
+                    break
+        return priced(found, limit_bytes, least_bytes, " B of arena")
 
     def _holds(self, choice: Choice, limit_bytes: int) -> bool:
         """As the compiler plans it; what can not be lowered does not."""
@@ -257,6 +260,14 @@ class Memory:
         self._at_least[candidate] = 0 if self.floor is None else self.floor(program)
         if self.quick is not None and self._at_least[candidate] <= limit_bytes:
             self._at_most[candidate] = self.quick(program).peak_bytes
+
+
+def priced(found: Sequence[tuple[int, str]], limit_bytes: int, least_bytes: int, unit: str) -> str:
+    """A remedy beside others: of formats and what they take where more time is spent the first that keeps the limit,
+    else the least, if it is less than what is named without."""
+    keeping = [pair for pair in found if pair[0] <= limit_bytes]
+    took, name = keeping[0] if keeping else min(found, default=(least_bytes, ""))
+    return f", or {PRICED.format(name, f'{took}{unit}')}" if took < least_bytes else ""
 
 
 def _live(placed: Placement) -> str:

@@ -318,7 +318,7 @@ def test_the_least_that_is_named_is_what_a_retry_reaches(tmp_path: Path) -> None
         outcome = run_search(asked, default_cache_dir(), lambda line: None, lambda *_: None, load_boards())
         return int(outcome.record["ram_bytes"])
 
-    with pytest.raises(Infeasible, match=r"400 B of RAM in all hold no format .*; try --ram \d+,") as error:
+    with pytest.raises(Infeasible, match=r"400 B of RAM in all hold no format .*; try --ram \d+ or") as error:
         ram_of(400)
     assert error.value.least is not None
     option, least = error.value.least

@@ -76,7 +76,9 @@ def compare(
         files.write_text(out, text + "\n")
     if failures:
         counted = f"{failures} difference{'s' * (failures > 1)}"
-        click.echo(f"hil: gate failed: {counted} between {before} and {now}", err=True)
+        fine = any(one.better for pair in found for one in pair.failing)
+        remedy = "; --better-is-fine passes what became better" if fine else ""
+        click.echo(f"hil: gate failed: {counted} between {before} and {now}{remedy}", err=True)
         sys.exit(errors.EXIT_GATE)
 
 

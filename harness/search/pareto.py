@@ -25,6 +25,7 @@ from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.resource_limits import Meter, as_tried, joined
 from tinyhil.harness.search.rounds import search_once
 from tinyhil.harness.search.task import Task, make_bench, replace_text, trial_log, write_assignment
+from tinyhil.harness.search.unasked import simple_mixtures
 from tinyhil.harness.search.uniform import MOST_SCHEDULES, Uniform, as_records, held_out, sensitivity_of
 from tinyhil.search.costs import Limits
 from tinyhil.search.slim import ROUNDED
@@ -103,9 +104,15 @@ def front_of(found: Sweep, beside: Sequence[Uniform]) -> ParetoOutcome:
     """What no other beats, measured as far as there is time; Infeasible if there is no point at all."""
     task, meters = found.task, found.meters
     # what formats that all tensors must share need could not be told beforehand: their estimates beat nothing
-    may_ask = not meters and not found.is_interrupted
+    may_judge = not found.is_interrupted
+    may_ask = may_judge and not meters
     apart = task.phases.in_time(task.request.seconds, lambda: together(task, None)) or () if may_ask else ()
     answers = (*found.answers.values(), *_earlier(task, meters), *_scheduled(task, meters, beside))
+    rams, trials = (
+        [side.arena_bytes for side in task.sides],
+        [] if found.is_interrupted else simple_mixtures(task, meters),
+    )
+    answers = (*answers, *(_point(task, meters, trial, rams) for trial in trials))
     estimated = _points(task, meters, answers, beside)
     front = _front(task, estimated)
     vectors = {_vector(task, point) for point in front}  # one format for all may need less stack beside as much

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from tinyhil.errors import BuildError
 from tinyhil.harness.search.device import Measured
+from tinyhil.harness.search.phases import SCHEDULES
 from tinyhil.harness.search.task import Task, make_bench
-from tinyhil.harness.search.uniform import Uniform, keeps
+from tinyhil.harness.search.uniform import Uniform, at_any_price, keeps, smallest_of_each
 from tinyhil.search.search_loop import Found
 from tinyhil.search.trial import Trial, TrialLog
 
@@ -29,6 +30,25 @@ def within_limit(task: Task, beside: Sequence[Uniform], best: Trial) -> tuple[Un
     """The uniform formats, those that differ no more than the `best` and exceed the RAM as they are planned, with
     products computed again, where that keeps the limits."""
     return tuple(_tightened(task, one, best) for one in beside)
+
+
+def at_their_least(task: Task, beside: Sequence[Uniform]) -> tuple[Uniform, ...]:
+    """The uniform formats, where the least RAM is looked for as the board needs least for them."""
+    if task.request.minimize != "ram" or not task.whole:
+        return tuple(beside)
+    least = {one.format: one for one in smallest_of_each(task, [one.format for one in beside if one.on_all])}
+    return tuple(least.get(one.format, one) for one in beside)
+
+
+def say_what_takes_less(task: Task, measured: tuple[Measured, ...]) -> None:
+    """Where more time than is permitted would need less than the least RAM that was found."""
+    if task.request.minimize != "ram" or not task.whole or not measured:
+        return
+    ram_bytes = measured[0].total_bytes or 0
+    with task.phases.of(SCHEDULES):
+        less = at_any_price(replace(task, ram_bytes=ram_bytes - 1), ram_bytes)
+    if less:
+        task.say(f"search: {ram_bytes} B are the least within --more-time; for less {less.removeprefix(', or ')}")
 
 
 def _tightened(task: Task, one: Uniform, best: Trial) -> Uniform:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
@@ -135,7 +136,8 @@ def _in_rounds(
         needed += [one.on_all[0].total_bytes or 0 for one in smallest]
         least = f"the least measured needs {min(needed)} B: --ram {min(needed)}" if needed else "raise --ram"
         raise Infeasible(
-            f"search: after {MOST_ROUNDS} searches none keeps to {totals[0]} B in all; {least}{at_any_price(task)}"
+            f"search: after {MOST_ROUNDS} searches none keeps to {totals[0]} B in all; {least}"
+            f"{at_any_price(task, min(needed, default=sys.maxsize))}"
         )
     return _measured_before(task, meters, required, rams, found)
 

@@ -33,7 +33,7 @@ from tinyhil.harness.search.offering import (
 )
 from tinyhil.harness.search.pareto import ParetoOutcome, Sweep, front_of, swept_over
 from tinyhil.harness.search.phases import ANSWER, PROFILING, SCHEDULES, OutOfTime, began
-from tinyhil.harness.search.replanned import relaxed, within_limit
+from tinyhil.harness.search.replanned import at_their_least, relaxed, say_what_takes_less, within_limit
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.resource_limits import Meter, as_tried, limited, make_meters
 from tinyhil.harness.search.rounds import minimized, search_once, searched_on_device
@@ -199,6 +199,8 @@ def _searched(task: Task) -> SearchOutcome:
     replaced = None if request.own or found.best.candidate == own.candidate else own
     found, measured = with_earlier(task, found, measured, is_over=over)
     say_simpler(task, found.best, measured, beside)
+    if not over:
+        task.phases.in_time(request.seconds, partial(say_what_takes_less, task, measured))
     with task.phases.of("evaluating held-out samples"):
         record = _record(task, found, measured)
         record["uniform"] = as_records(task, beside)
@@ -285,6 +287,7 @@ def _beside_others(
         relax = partial(relaxed, task, found, measured)
         found, measured = task.phases.in_time(seconds, relax) or (found, measured)
         beside = task.phases.in_time(seconds, partial(within_limit, task, beside, found.best)) or beside
+        beside = task.phases.in_time(seconds, partial(at_their_least, task, beside)) or beside
     return found, measured, beside
 
 
@@ -297,7 +300,7 @@ def _undecided(record: dict[str, Any]) -> str:
     text = f"no sample of {record['search']['samples']:,} searched tells {' from '.join(row['format'] for row in rows)}"
     if len({row["disagreements"] for row in rows}) > 1:
         return f"{text}, samples held out do: search more or others as --inputs than the model was trained on"
-    return f"{text}: search others as --inputs if the model was trained on them"
+    return f"{text}: search more of them, or others as --inputs if the model was trained on them"
 
 
 def _replaced(task: Task, own: Trial, best: Trial) -> dict[str, Any]:

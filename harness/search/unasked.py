@@ -57,6 +57,18 @@ def with_unasked(
     return (found, measured) if chosen is None else undominated(task, found, measured, (chosen,), NAME)
 
 
+def simple_mixtures(task: Task, meters: Sequence[Meter]) -> list[Trial]:
+    """Mixtures of two formats, and what boards have timed before, on all samples, as far as there is time; none where
+    only the strategy's own count, or as `with_unasked`."""
+    if task.request.own or task.problem.trained is not None or task.accelerated:
+        return []
+    rams = [side.arena_bytes for side in task.sides]
+    problem = _trusting(joined(task, meters, [task.request.limits for _ in meters], rams))
+    candidates = dict.fromkeys((*problem.space.apart(), *_timed(meters)))
+    _judged(task, problem, candidates, MOST_ASKED)
+    return [task.phases.tried[one] for one in candidates if one in task.phases.tried]
+
+
 def _is_better(trial: Trial, best: Trial, held: Set[Candidate]) -> bool:
     is_same = trial.score.samples == best.score.samples
     return is_same and trial.score.disagreements < best.score.disagreements and trial.candidate not in held

@@ -20,7 +20,7 @@ from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.passes.stored import bytes_in_flash
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.evaluator import Evaluator
-from tinyhil.search.memory import PRICED, whole_bytes
+from tinyhil.search.memory import priced, whole_bytes
 from tinyhil.search.search_loop import Found
 from tinyhil.search.sensitivity import sensitivities
 from tinyhil.search.slim import ROUNDED
@@ -176,7 +176,8 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
         if total <= task.ram_bytes:
             return arena
         is_there = total <= (chip.ram_bytes or total)
-        mixtures = "" if task.request.minimize == "ram" else ", --minimize ram, which says what mixtures take,"
+        mixes = task.request.minimize != "ram" and len(problem.space.formats) > 1
+        mixtures = ", --minimize ram, which says what mixtures take," if mixes else ""
         remedy = (
             f"try --ram {total}{mixtures} or --arena for the arena alone"
             if is_there
@@ -185,19 +186,20 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
         raise Infeasible(
             f"search: {task.ram_bytes} B of RAM in all hold no format for all tensors on {task.board.name}: "
             f"{total - arena} B of stack and static data and {arena} B of arena are the least of one ({name})"
-            f"{whole_bytes(problem.space)}; {remedy}{at_any_price(task)}",
+            f"{whole_bytes(problem.space)}; {remedy}{at_any_price(task, total)}",
             ("--ram", total) if is_there else None,
         )
     return limit
 
 
-def at_any_price(task: Task) -> str:
-    """What a refusal says of a format for all tensors that keeps the limit in more time than is permitted, by
-    measurement: what takes the least arena may need more stack. Empty if none does."""
+def at_any_price(task: Task, least_bytes: int) -> str:
+    """What a refusal that names `least_bytes` says of a format for all tensors that keeps the limit, or takes least, in
+    more time than is permitted, by measurement: what takes the least arena may need more stack. Empty if none takes
+    less."""
     memory = task.problem.memory
     if memory.at_any_price is None or not isinstance(memory.again, Again):
         return ""
-    free = memory.at_price(replace(memory.again, more_time=math.inf))
+    free, found = memory.at_price(replace(memory.again, more_time=math.inf)), list[tuple[int, str]]()
     for name in task.problem.space.formats:
         with suppress(ModelError, BuildError):
             candidate = task.problem.space.uniform(Choice(name))
@@ -206,9 +208,11 @@ def at_any_price(task: Task) -> str:
             bench = make_bench(replace(task, problem=problem), TrialLog(None, task.problem.space, ""))
             few = replace(bench, x=bench.x[:1], y=None if bench.y is None else bench.y[:1])
             total = few.measure(trial_of(problem, 0, name)).total_bytes
+            if total is not None:
+                found.append((total, name))
             if total is not None and total <= task.ram_bytes:
-                return PRICED.format(name, f"{total} B")
-    return ""
+                break
+    return priced(found, task.ram_bytes, least_bytes, " B")
 
 
 def _least_of_all(task: Task, first: str) -> tuple[int, int, str] | None:

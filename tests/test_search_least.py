@@ -1,0 +1,69 @@
+"""What a search calls least, whichever of its commands says it: refusals, `--minimize`, fronts."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hil_command import check_failure, hil, record_of
+from onnx_models import node, simple
+
+DIGITS = ("--board", "uno", "--model", "digits_cnn")
+PRICED = r"--prefer least, with which fixed8 for all tensors takes (\d+) B in more time than --more-time permits"
+
+
+@pytest.mark.parametrize("limit", [400, 560])
+def test_what_more_time_would_save_is_said_whatever_the_limit(limit: int, tmp_path: Path) -> None:
+    """Of a limit that it does not keep, too: more than a run needs was called least."""
+    ran = record_of(
+        hil("run", *DIGITS, "--format", "fixed8", "--prefer", "least", "--samples", 2, "--json", cwd=tmp_path)
+    )
+    least = ran["memory"]["static_bytes"] + ran["memory"]["stack_limit_bytes"]
+    asked = ("search", *DIGITS, "--formats", "fixed8", "--samples", 60)
+    refused = hil(*asked, "--ram", limit, cwd=tmp_path)
+    check_failure(refused, 4, logs=True)
+    (said,) = re.findall(PRICED, refused.stderr)
+    (named,) = re.findall(r"try --ram (\d+)", refused.stderr)
+    assert int(said) == least < int(named)
+    found = hil(*asked, "--minimize", "ram", "--json", cwd=tmp_path)
+    assert record_of(found)["ram_bytes"] == int(named)
+    assert f"search: {named} B are the least within --more-time; for less {said and '--prefer least'}" in found.stderr
+
+
+def test_formats_for_all_tensors_are_held_to_the_least_in_as_little(tmp_path: Path) -> None:
+    """They stood beside an answer that computes again as they are planned without."""
+    asked = ("search", *DIGITS, "--formats", "fixed8,fixed16", "--samples", 60, "--points", 100, "--minimize", "ram")
+    found = record_of(hil(*asked, "--evaluations", 8, "--json", cwd=tmp_path))
+    narrow = next(row for row in found["uniform"] if row["format"] == "fixed8")
+    assert narrow["less_ram"]
+    assert found["ram_bytes"] <= narrow["ram_bytes"] <= 598
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_no_mixture_of_two_formats_beats_a_front(seed: int, tmp_path: Path) -> None:
+    """What a search beside its strategy's answer asks was not asked of a front."""
+    random = np.random.default_rng(seed)
+    shapes = {"A": (6, 9), "a": (9,), "B": (9, 3), "b": (3,)}
+    constants = {name: random.normal(size=shape) for name, shape in shapes.items()}
+    nodes = [node("MatMul", "x A", "c"), node("Add", "c a", "d"), node("Tanh", "d", "t"), node("MatMul", "t B", "e")]
+    model = simple([*nodes, node("Add", "e b", "y")], {"x": (1, 6)}, constants)
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    x = random.normal(size=(400, 6)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x)
+    np.savez(tmp_path / "searched.npz", x=x[:200])
+    asked = ("--model", "net.onnx", "--calibrate", "x.npz")
+    swept = ("--pareto", "ram,latency,accuracy", "--levels", 2, "--formats", "fixed4,fixed8", "--evaluations", 1)
+    front = record_of(hil("search", *asked, "--board", "uno", "--inputs", "x.npz", *swept, "--json", cwd=tmp_path))
+    for wide in ("Aa Bb", "ab", "AB"):
+        chosen = {"default": "fixed4", "values": {name: "fixed8" for name in wide if name in shapes}}
+        (tmp_path / "w.yaml").write_text(json.dumps({**chosen, "found": {"prefer": "ram"}}))
+        run = ("run", *asked, "--board", "uno", "--inputs", "searched.npz", "--assignment", "w.yaml", "--json")
+        ran = record_of(hil(*run, cwd=tmp_path))
+        memory, latency = ran["memory"], ran["latency"]
+        own = [memory["static_bytes"] + memory["stack_limit_bytes"], 1e6 * latency["max"] / latency["clock_hz"]]
+        own.append(ran["disagreements"])
+        points = [[one["ram_bytes"], one["latency_us"], one["searched_disagreements"]] for one in front["points"]]
+        assert any(all(a <= b for a, b in zip(point, own, strict=True)) for point in points), (wide, own, points)
