@@ -157,7 +157,7 @@ def test_no_option_takes_what_is_no_number() -> None:
 def test_the_limit_that_was_asked_for_is_the_one_to_raise(folder: Path) -> None:
     for asked in (("run", "--inputs", "x.npz"), ("plan",)):
         done = hil(*asked, "--model", "tiny.onnx", "--board", "due", "--ram", "10", cwd=folder)
-        check_failure(done, errors.EXIT_BUILD, "10 B of --ram", "a larger --ram", logs=True)
+        check_failure(done, errors.EXIT_BUILD, "10 B of --ram", "use a lower width or --ram 72", logs=True)
 
 
 def test_offline_is_offline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -236,12 +236,21 @@ def _as_run(wanted: Wanted, arranged: Program, board: BoardSpec) -> _Planned:
             placed = replace(placed, plan=plan(placed.problem, wanted.planner, wanted.budget(wanted.seconds)))
             placed, transfer = fit(placed, board, wanted.wish, wanted.capacity, may_spread=False)
     except DoesNotFit as error:
-        return _Planned(arranged, _of_least(wanted, arranged), [], complaint=str(error))
+        return _Planned(*_nearest(wanted, arranged, board), [], complaint=str(error))
     base = arranged.with_input_in_arena() if placed.program.input_in_arena else arranged
     notes = [] if wanted.prefer else [f"as found{planned_by(preference_of(wanted.assignment))}"]
     if wanted.ram is not None:
         notes = [_schedule_said(products_again(placed.program, base), placed.more_time, board)]
     return _Planned(base, placed, notes, transfer)
+
+
+def _nearest(wanted: Wanted, arranged: Program, board: BoardSpec) -> tuple[Program, Placement]:
+    """What is shown where nothing fits: of `--ram` what takes least of it, whatever is computed again."""
+    if wanted.ram is not None:
+        with suppress(DoesNotFit):
+            placed = place_arranged(arranged, board, Wish(LEAST), wanted.without)[0]
+            return arranged.with_input_in_arena() if placed.program.input_in_arena else arranged, placed
+    return arranged, _of_least(wanted, arranged)
 
 
 def _on_board(

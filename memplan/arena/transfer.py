@@ -77,7 +77,7 @@ def choose_transfer(
     raise DoesNotFit(
         f"{board}: arena {arena_bytes} B {what} {limit} B of {'--ram' if asked else 'RAM'} by "
         f"{arena_bytes + smallest - limit} B; largest tensors {largest_tensors(program)}; "
-        f"use a lower width or a larger {'--ram' if asked else 'board'}"
+        f"use a lower width or {f'--ram {arena_bytes + smallest}' if asked else 'a larger board'}"
     )
 
 
