@@ -202,10 +202,10 @@ class Memory:
         candidate = self.least()
         placed = self._fewest(candidate)
         least, limit = placed.plan.peak_bytes, f"{limit_bytes} B of {'RAM' if self.option == '--ram' else 'arena'}"
-        remedy = f"try {self.option} {least}"
-        if self.beside and self.option == "--ram":
-            remedy = "choose a board with more RAM, or a smaller model"
-        remedy += self.unpermitted(limit_bytes, least)
+        remedy, named_bytes = f"try {self.option} {least}", least
+        if self.beside and self.option == "--ram":  # which is all that the board has
+            remedy, named_bytes = "choose a board with more RAM, or a smaller model", limit_bytes + 1
+        remedy += self.unpermitted(limit_bytes, named_bytes)
         raise Infeasible(
             f"search: {limit} are not feasible, the least is {least} B{self.beside} (every tensor in "
             f"{candidate[0].format}): {_live(placed)}{whole_bytes(self.space)}; {remedy}",

@@ -196,6 +196,21 @@ def test_what_does_not_fit_says_why(size: int, side: int, reason: str, tmp_path:
     assert "fits none of these boards" in done.stderr
 
 
+def test_what_does_not_fit_counts_its_sample(tmp_path: Path) -> None:
+    """The same plan in less RAM than it takes, and in more."""
+    chips = "chips:\n" + "".join(f"  a{n}: {{like: atmega328p, ram_bytes: {n}}}\n" for n in (400, 2048))
+    entry = "{{title: Mine, chip: {0}, reset: on_open, upload: none}}"
+    boards = "boards:\n" + "".join(f"  {n}: {entry.format(n)}\n" for n in ("a400", "a2048"))
+    (tmp_path / "own.yaml").write_text(chips + boards)
+    asked = ("digits_cnn", "--boards-file", "own.yaml", "--boards", "a400,a2048", "--formats", "fixed16", "--json")
+    small, large = json.loads(hil_command.hil("fit", *asked, cwd=tmp_path).stdout)["rows"]
+    assert (small["fits"], small["reason"]) == (NO, "RAM is too small")
+    assert [small[name] for name in ("arena_bytes", "ram_bytes")] == [
+        large[name] for name in ("arena_bytes", "ram_bytes")
+    ]
+    assert small["ram_bytes"]["low"] > 400
+
+
 SEPARABLE = {"W1": (8, 1, 3, 3), "D": (8, 1, 3, 3), "W2": (384, 4)}
 
 

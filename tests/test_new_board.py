@@ -231,6 +231,21 @@ def test_where_ram_is_short_what_is_named_was_tried(
         assert record_of(again)["bit_exact"]
 
 
+def test_where_flash_is_short_a_plan_that_fits_is_named(tmp_path: Path) -> None:
+    """Rows take code, slots for samples do, too: a lower width was advised, or a larger board."""
+    own = "boards:\n  mine: {title: Mine, chip: short, reset: on_open, upload: none}\n"
+    (tmp_path / "own.yaml").write_text(f"chips:\n  short: {{like: atmega328p, flash_bytes: 7700}}\n{own}")
+    asked = ("run", "--boards-file", "own.yaml", "--board", "mine", "--model", "digits_mlp", "--samples", 1)
+    refused = hil(*asked, "--format", "fixed8", cwd=tmp_path)
+    check_failure(refused, 4, logs=True)
+    (option, flash_bytes) = re.findall(r"try (--prefer ram), with which it takes (\d+) B of flash", refused.stderr)[0]
+    ran = record_of(hil(*asked, "--format", "fixed8", *option.split(), "--json", cwd=tmp_path))
+    assert ran["flash_bytes"] == int(flash_bytes)
+    refused = hil(*asked, "--format", "fixed16", cwd=tmp_path)
+    check_failure(refused, 4, "use a lower width", logs=True)
+    assert "try --prefer" not in refused.stderr
+
+
 def test_an_avr_of_another_crystal_is_its_part_for_avrdude(tmp_path: Path) -> None:
     text = "chips:\n  slow: {like: atmega328p, clock_hz: 8000000, ram_bytes: 1024}\n"
     board = "boards:\n  mini: {title: Mini, chip: slow, reset: on_open, upload: arduino}\n"

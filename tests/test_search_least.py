@@ -12,7 +12,21 @@ from hil_command import check_failure, hil, record_of
 from onnx_models import node, simple
 
 DIGITS = ("--board", "uno", "--model", "digits_cnn")
+NET = ("--model", "net.onnx", "--calibrate", "x.npz", "--inputs", "x.npz", "--board", "uno")
 PRICED = r"--prefer least, with which fixed8 for all tensors takes (\d+) B in more time than --more-time permits"
+
+
+def perceptron(seed: int, folder: Path) -> np.ndarray:
+    """A network of six, nine and three; its samples."""
+    random = np.random.default_rng(seed)
+    shapes = {"A": (6, 9), "a": (9,), "B": (9, 3), "b": (3,)}
+    constants = {name: random.normal(size=shape) for name, shape in shapes.items()}
+    nodes = [node("MatMul", "x A", "c"), node("Add", "c a", "d"), node("Tanh", "d", "t"), node("MatMul", "t B", "e")]
+    model = simple([*nodes, node("Add", "e b", "y")], {"x": (1, 6)}, constants)
+    (folder / "net.onnx").write_bytes(model.SerializeToString())
+    x = random.normal(size=(400, 6)).astype(np.float32)
+    np.savez(folder / "x.npz", x=x)
+    return x
 
 
 @pytest.mark.parametrize("limit", [400, 560])
@@ -45,20 +59,13 @@ def test_formats_for_all_tensors_are_held_to_the_least_in_as_little(tmp_path: Pa
 @pytest.mark.parametrize("seed", [0, 1])
 def test_no_mixture_of_two_formats_beats_a_front(seed: int, tmp_path: Path) -> None:
     """What a search beside its strategy's answer asks was not asked of a front."""
-    random = np.random.default_rng(seed)
-    shapes = {"A": (6, 9), "a": (9,), "B": (9, 3), "b": (3,)}
-    constants = {name: random.normal(size=shape) for name, shape in shapes.items()}
-    nodes = [node("MatMul", "x A", "c"), node("Add", "c a", "d"), node("Tanh", "d", "t"), node("MatMul", "t B", "e")]
-    model = simple([*nodes, node("Add", "e b", "y")], {"x": (1, 6)}, constants)
-    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
-    x = random.normal(size=(400, 6)).astype(np.float32)
-    np.savez(tmp_path / "x.npz", x=x)
+    x = perceptron(seed, tmp_path)
     np.savez(tmp_path / "searched.npz", x=x[:200])
-    asked = ("--model", "net.onnx", "--calibrate", "x.npz")
+    asked = NET[:4]
     swept = ("--pareto", "ram,latency,accuracy", "--levels", 2, "--formats", "fixed4,fixed8", "--evaluations", 1)
     front = record_of(hil("search", *asked, "--board", "uno", "--inputs", "x.npz", *swept, "--json", cwd=tmp_path))
     for wide in ("Aa Bb", "ab", "AB"):
-        chosen = {"default": "fixed4", "values": {name: "fixed8" for name in wide if name in shapes}}
+        chosen = {"default": "fixed4", "values": {name: "fixed8" for name in wide if name != " "}}
         (tmp_path / "w.yaml").write_text(json.dumps({**chosen, "found": {"prefer": "ram"}}))
         run = ("run", *asked, "--board", "uno", "--inputs", "searched.npz", "--assignment", "w.yaml", "--json")
         ran = record_of(hil(*run, cwd=tmp_path))
@@ -67,3 +74,39 @@ def test_no_mixture_of_two_formats_beats_a_front(seed: int, tmp_path: Path) -> N
         own.append(ran["disagreements"])
         points = [[one["ram_bytes"], one["latency_us"], one["searched_disagreements"]] for one in front["points"]]
         assert any(all(a <= b for a, b in zip(point, own, strict=True)) for point in points), (wide, own, points)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_least_flash_is_no_more_than_a_refusal_names(seed: int, tmp_path: Path) -> None:
+    """What differs in one format from the least was measured before a refusal alone."""
+    perceptron(seed, tmp_path)
+    asked = ("search", *NET, "--evaluations", 2, "--samples", 60)
+    found = record_of(hil(*asked, "--minimize", "flash", "--points", 100, "--results", "fresh", "--json", cwd=tmp_path))
+    refused = hil(*asked, "--flash", 4000, cwd=tmp_path)
+    check_failure(refused, 4, logs=True)
+    (named,) = re.findall(r"try --flash (\d+)", refused.stderr)
+    assert found["flash_bytes"] <= int(named)
+
+
+def test_a_plan_of_less_code_is_named(tmp_path: Path) -> None:
+    """Rows take code: a limit of flash was refused, or called least, that layer by layer keeps."""
+    asked = ("search", *DIGITS, "--formats", "fixed8", "--samples", 60)
+    refused = hil(*asked, "--flash", 9000, cwd=tmp_path)
+    check_failure(refused, 4, logs=True)
+    (named,) = re.findall(r"or --prefer balanced, whose plan of memory takes ([\d,]+) B", refused.stderr)
+    found = record_of(hil(*asked, "--flash", 9000, "--prefer", "balanced", "--json", cwd=tmp_path))
+    assert found["flash_bytes"] == int(named.replace(",", "")) <= 9000
+    least = hil(*asked, "--minimize", "flash", "--json", cwd=tmp_path)
+    assert record_of(least)["flash_bytes"] > found["flash_bytes"]
+    assert f"planned with --prefer balanced this answer takes {found['flash_bytes']} B" in least.stderr
+
+
+def test_no_more_than_the_chip_has_is_advised(tmp_path: Path) -> None:
+    """A plan that takes more time was, whose RAM the chip lacks, too."""
+    chip = "chips: {small: {like: atmega328p, ram_bytes: 520, stack_reserve_bytes: 128}}\n"
+    board = "boards: {tiny: {title: Tiny, chip: small, reset: on_open, upload: arduino}}\n"
+    (tmp_path / "own.yaml").write_text(chip + board)
+    tiny = ("--boards-file", "own.yaml", "--board", "tiny", "--model", "digits_cnn")
+    refused = hil("search", *tiny, "--formats", "fixed8", "--samples", 60, cwd=tmp_path)
+    check_failure(refused, 4, "choose a board with more RAM", logs=True)
+    assert "--prefer least" not in refused.stderr.splitlines()[-1]

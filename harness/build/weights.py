@@ -15,7 +15,7 @@ from tinyhil.passes.stored import bytes_in_flash
 # Zeros may be left out, and so may channels that are constant whatever the input is (six of seven weights of one
 # published network): what is this many times the flash fits in no way.
 SPARE = 16
-ADVICE = "use a lower width (`hil search` finds formats that fit)"
+ADVICE = "use a lower width (`hil search` looks for formats that fit)"
 
 
 def weigh(graph: Graph, assignment: Assignment, board: BoardSpec) -> None:

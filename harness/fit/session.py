@@ -35,6 +35,7 @@ FORMATS = "fixed8,int8,fixed16"
 ALL = "all"
 SAMPLES, MOST_PRODUCTS = 200, 2_000_000_000  # judged per format: a second or two
 EASY_PRODUCTS = 500_000_000  # more samples of a model that is as quick
+PLENTY_BYTES = 1 << 30  # of RAM
 NARROWEST_BITS = 4  # that a search offers to weights where flash is short
 YES, TIGHT, NO = "yes", "tight", "no"
 WAITS, MODELLED = "flash waits", "exact instructions, modelled cycles"
@@ -213,7 +214,7 @@ def _on_boards(
 
 
 def _fit(lowered: Program, name: str, board: BoardSpec, prefer: str) -> Fit:
-    chip, costs = board.chip, costs_of(board.chip.core)
+    chip = board.chip
     assert chip.flash_bytes is not None
     base = Fit(board.name, name, NO, flash_limit_bytes=chip.flash_bytes, ram_limit_bytes=chip.ram_bytes)
     constants = flash_constants(lowered)
@@ -227,8 +228,7 @@ def _fit(lowered: Program, name: str, board: BoardSpec, prefer: str) -> Fit:
     try:
         needs = needs_of(lowered, board, Wish(prefer))
     except DoesNotFit:
-        arena = place(arranged_for(lowered, board)).plan.peak_bytes
-        return replace(base, ram_bytes=ram_of(arena, costs), arena_bytes=arena, reason="RAM is too small")
+        return replace(base, **_too_much_ram(lowered, board, prefer), reason="RAM is too small")
     flash, ram = needs.flash_bytes, needs.ram_bytes
     fits, reason = _verdict(flash, chip.flash_bytes, ram, chip.ram_bytes or 0)
     reserve = chip.stack_reserve_bytes or 0
@@ -241,6 +241,18 @@ def _fit(lowered: Program, name: str, board: BoardSpec, prefer: str) -> Fit:
     found = replace(base, fits=fits, flash_bytes=flash, ram_bytes=ram, arena_bytes=needs.arena_bytes)
     beside = WAITS if needs.latency_us is not None and _waits_unbounded(board) else ""
     return replace(found, latency_us=needs.latency_us, beside_latency=beside, reason=reason)
+
+
+def _too_much_ram(lowered: Program, board: BoardSpec, prefer: str) -> dict[str, Any]:
+    """What it takes on such a chip with more RAM, nothing copied there; of a network that nothing so large holds the
+    arena alone."""
+    large = board.chip.model_copy(update={"ram_bytes": PLENTY_BYTES, "regions": {}, "hot": None})
+    try:
+        needs = needs_of(lowered, board.model_copy(update={"chip": large}), Wish(prefer))
+        return {"ram_bytes": needs.ram_bytes, "arena_bytes": needs.arena_bytes}
+    except DoesNotFit:
+        arena = place(arranged_for(lowered, board)).plan.peak_bytes
+        return {"ram_bytes": ram_of(arena, costs_of(board.chip.core)), "arena_bytes": arena}
 
 
 def _waits_unbounded(board: BoardSpec) -> bool:

@@ -284,7 +284,8 @@ def check_or_update(
         differences = compare(figures(golden), figures(record))
     differences = _with_samples(differences)
     if record["samples"] > golden["samples"]:
-        said = f"{golden['samples']} in the golden record, {record['samples']} in the test: most are held to nothing"
+        more = record["samples"] - golden["samples"]
+        said = f"{golden['samples']} in the golden record, {record['samples']} in the test: {more} are held to nothing"
         differences.append(Difference("samples", said))
     return Checked(path, record, differences, rows=_rows(golden, record))
 

@@ -34,7 +34,7 @@ from tinyhil.harness.job.zoo import ModelSource
 from tinyhil.harness.measure.counter import check_sample, check_session, compare_clocks
 from tinyhil.harness.measure.crash import check_memory
 from tinyhil.harness.measure.expected import Expected, expected
-from tinyhil.harness.measure.less_ram import naming_what_fits
+from tinyhil.harness.measure.other_plans import naming_what_fits
 from tinyhil.harness.measure.talk import connect, flash_unless_running, log_folder, talk
 from tinyhil.harness.records.partial import PartialRun, SampleResult, require_writable
 from tinyhil.harness.settings.config import Boards, BoardSpec

@@ -13,7 +13,7 @@ from tinyhil.harness.search.first_answer import too_late
 from tinyhil.harness.search.resource_limits import Meter, joined, measured_costs, profile_pilots
 from tinyhil.harness.search.task import Task, make_bench
 from tinyhil.passes.stored import bytes_in_flash
-from tinyhil.preference import LEAST, RAM
+from tinyhil.preference import BALANCED, LEAST, RAM
 from tinyhil.search.anchor import least
 from tinyhil.search.costs import Limits
 from tinyhil.search.journal import Query
@@ -107,8 +107,9 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
         is_free = request.ram is None and request.arena is None  # of what it would take more
         is_slower = is_timed and request.prefer in (RAM, LEAST) and is_free
         faster = ", or --prefer latency, which takes more RAM" if is_slower else ""
-        if is_timed and request.prefer not in (RAM, LEAST) and value <= asked * NEAR:
-            faster = _by_rows(meter, candidate, asked)
+        by_rows = request.prefer not in (RAM, LEAST)
+        if (by_rows and value <= asked * NEAR) if is_timed else (by_rows or is_free):
+            faster = _otherwise(meter, candidate, limit, RAM if by_rows else BALANCED)
         limited = f"{asked:,.1f}".removesuffix(".0")
         score = asked_of(meter.task.problem, Query(candidate))
         return Infeasible(
@@ -126,15 +127,16 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
     )
 
 
-def _by_rows(meter: Meter, candidate: Candidate, asked_us: float) -> str:
-    """What to type where the plan for the least RAM keeps the limit, by measurement: a compiler may make faster code of
-    it. Empty where it does not."""
+def _otherwise(meter: Meter, candidate: Candidate, limit: Limits, prefer: str) -> str:
+    """What to type where another plan of memory keeps the limit, by measurement: rows take code, and less of the RAM; a
+    compiler may make faster code of them. Empty where it does not."""
     task, log = meter.task, TrialLog(None, meter.task.problem.space, "")
-    other = replace(task, request=replace(task.request, prefer=RAM))
+    other = replace(task, request=replace(task.request, prefer=prefer))
     with suppress(BuildError):
-        took = make_bench(other, log).measure(unjudged(candidate)).latency_us
-        if took is not None and took <= asked_us:
-            return f", or --prefer {RAM}, whose plan of memory takes {took:,.1f} us"
+        found = make_bench(other, log).measure(unjudged(candidate))
+        if found.keeps(limit):
+            took = f"{found.flash_bytes:,} B" if limit.latency_us is None else f"{found.latency_us:,.1f} us"
+            return f", or --prefer {prefer}, whose plan of memory takes {took}"
     return ""
 
 
@@ -191,7 +193,7 @@ def least_of(meter: Meter, limit: Limits, ram_bytes: int, *, near: bool = True) 
     best = min((run.candidate for run in measured_costs(problem).runs), key=value, default=candidate)
     within, most = (NEAR, MOST_NEAR) if limit.flash_bytes is None else (NEAR_FLASH, MOST_NEAR_FLASH)
     for _ in range(most if near else 0):
-        other = _nearest(meter, limit, ram_bytes, best)
+        other = nearest(meter, limit, ram_bytes, best)
         if other is None or other[1] > within * value(best):
             break
         meter.next_phase()
@@ -201,7 +203,7 @@ def least_of(meter: Meter, limit: Limits, ram_bytes: int, *, near: bool = True) 
     return best, value(best)
 
 
-def _nearest(meter: Meter, limit: Limits, ram_bytes: int, best: Candidate) -> tuple[Candidate, float] | None:
+def nearest(meter: Meter, limit: Limits, ram_bytes: int, best: Candidate) -> tuple[Candidate, float] | None:
     """Of what differs from it in one group and was not measured, what is estimated to take least, and the estimate."""
     problem = meter.problem(limit, ram_bytes)
     costs, value = measured_costs(problem), _value_within(problem, ram_bytes)

@@ -5,6 +5,7 @@ keep it so."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from tinyhil.errors import BuildError
@@ -12,6 +13,7 @@ from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.phases import SCHEDULES
 from tinyhil.harness.search.task import Task, make_bench
 from tinyhil.harness.search.uniform import Uniform, at_any_price, keeps, smallest_of_each
+from tinyhil.preference import BALANCED, LEAST, RAM
 from tinyhil.search.search_loop import Found
 from tinyhil.search.trial import Trial, TrialLog
 
@@ -40,9 +42,21 @@ def at_their_least(task: Task, beside: Sequence[Uniform]) -> tuple[Uniform, ...]
     return tuple(least.get(one.format, one) for one in beside)
 
 
-def say_what_takes_less(task: Task, measured: tuple[Measured, ...]) -> None:
-    """Where more time than is permitted would need less than the least RAM that was found."""
-    if task.request.minimize != "ram" or not task.whole or not measured:
+def say_what_takes_less(task: Task, best: Trial, measured: tuple[Measured, ...]) -> None:
+    """Where more time than is permitted would need less than the least RAM that was found, or another plan of memory
+    less than the least flash."""
+    request = task.request
+    if request.minimize == "flash" and len(measured) == 1:
+        prefer = BALANCED if request.prefer in (RAM, LEAST) else RAM
+        other = make_bench(
+            replace(task, request=replace(request, prefer=prefer)), TrialLog(None, task.problem.space, "")
+        )
+        with task.phases.of(SCHEDULES), suppress(BuildError):
+            found = other.measure(best)
+            if found.flash_bytes < measured[0].flash_bytes:
+                takes = f"{found.flash_bytes} B of flash, {found.total_bytes} B of RAM"
+                task.say(f"search: planned with --prefer {prefer} this answer takes {takes}")
+    if request.minimize != "ram" or not task.whole or not measured:
         return
     ram_bytes = measured[0].total_bytes or 0
     with task.phases.of(SCHEDULES):

@@ -10,7 +10,17 @@ from typing import Any
 
 from tinyhil.errors import BuildError, ConfigError, DoesNotFit, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
-from tinyhil.harness.search.feasible import anchored, least_of, refusal, unbounded
+from tinyhil.harness.search.feasible import (
+    MOST_NEAR,
+    MOST_NEAR_FLASH,
+    NEAR,
+    NEAR_FLASH,
+    anchored,
+    least_of,
+    nearest,
+    refusal,
+    unbounded,
+)
 from tinyhil.harness.search.first_answer import is_foreseen, judged
 from tinyhil.harness.search.phases import FEASIBLE, MEASURING, PROFILING, SCHEDULES, SEARCHING, OutOfTime
 from tinyhil.harness.search.resource_limits import Meter, joined, within
@@ -358,8 +368,11 @@ def _measured_least(
 
 def _least_trials(task: Task, meters: Sequence[Meter], found: Found, objective: str) -> list[Trial]:
     """The answer, those trials that are estimated to need least of what is minimized and are good enough, and of what
-    was profiled that which needs least, whatever estimates promise of others."""
+    was profiled, in other searches, too, that which needs least, or what differs from it in one format and needs less,
+    whatever estimates promise of others."""
     meter, wanted = meters[0] if meters else None, _wanted(task)
+    if meter is not None and objective != "ram":
+        meter.recall()
 
     def needs(trial: Trial) -> float:
         return _value(task, meter, objective, trial)
@@ -371,11 +384,31 @@ def _least_trials(task: Task, meters: Sequence[Meter], found: Found, objective: 
         task.problem.charge(1.0)
         trial = judged(task.problem, 0, one.candidate)
         if trial.fits and trial.quality >= wanted:
-            good.insert(0, trial)
+            assert meter is not None
+            good.insert(0, _stepped_down(task, meter, objective, trial))
             break
     beside = trials_apart(task) if objective == "ram" and task.whole else ()  # of whom less may lie beside the arena
     good = [*good[:FITTING], *(trial for trial in beside if trial.fits and trial.quality >= wanted)]
     return [*{trial.candidate: trial for trial in (found.best, *good)}.values()]
+
+
+def _stepped_down(task: Task, meter: Meter, objective: str, trial: Trial) -> Trial:
+    """The trial, or what needs less by measurement and is good enough, format by format."""
+    within, most = (NEAR_FLASH, MOST_NEAR_FLASH) if objective == "flash" else (NEAR, MOST_NEAR)
+    limit = unbounded(objective)
+    for _ in range(most):
+        value = _value(task, meter, objective, trial)
+        other = nearest(meter, limit, task.arena_bytes, trial.candidate)
+        is_over = task.phases.seconds_left(task.request.seconds) == 0.0
+        if is_over or other is None or other[1] > within * value:
+            break
+        meter.next_phase()
+        meter.measure(other[0])
+        found = judged(task.problem, 0, other[0])
+        task.problem.charge(1.0)
+        if found.fits and found.quality >= _wanted(task) and _value(task, meter, objective, found) < value:
+            trial = found
+    return trial
 
 
 def _with(limits: Limits, objective: str, bound: float | None) -> Limits:

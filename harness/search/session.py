@@ -200,7 +200,7 @@ def _searched(task: Task) -> SearchOutcome:
     found, measured = with_earlier(task, found, measured, is_over=over)
     say_simpler(task, found.best, measured, beside)
     if not over:
-        task.phases.in_time(request.seconds, partial(say_what_takes_less, task, measured))
+        task.phases.in_time(request.seconds, partial(say_what_takes_less, task, found.best, measured))
     with task.phases.of("evaluating held-out samples"):
         record = _record(task, found, measured)
         record["uniform"] = as_records(task, beside)

@@ -199,6 +199,7 @@ def at_any_price(task: Task, least_bytes: int) -> str:
     memory = task.problem.memory
     if memory.at_any_price is None or not isinstance(memory.again, Again):
         return ""
+    assert task.board is not None
     free, found = memory.at_price(replace(memory.again, more_time=math.inf)), list[tuple[int, str]]()
     for name in task.problem.space.formats:
         with suppress(ModelError, BuildError):
@@ -208,7 +209,7 @@ def at_any_price(task: Task, least_bytes: int) -> str:
             bench = make_bench(replace(task, problem=problem), TrialLog(None, task.problem.space, ""))
             few = replace(bench, x=bench.x[:1], y=None if bench.y is None else bench.y[:1])
             total = few.measure(trial_of(problem, 0, name)).total_bytes
-            if total is not None:
+            if total is not None and total <= (task.board.chip.ram_bytes or total):
                 found.append((total, name))
             if total is not None and total <= task.ram_bytes:
                 break

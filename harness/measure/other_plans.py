@@ -1,5 +1,5 @@
-"""What a run is told whose firmware takes too much RAM: which other plans of the same formats fit the board, each built
-and held against the chip with the deepest stack that its image can need."""
+"""What a run is told whose firmware takes too much RAM or flash: which other plans of the same formats fit the board,
+each built and held against the chip with the deepest stack that its image can need."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tinyhil.harness.build.platformio import MANIFESTS, manifest
 from tinyhil.harness.build.stack_depth import stack_bound
 from tinyhil.harness.build.weights import ADVICE
 from tinyhil.harness.settings.config import BoardSpec
-from tinyhil.preference import LEAST, RAM, Wish
+from tinyhil.preference import BALANCED, LEAST, RAM, Wish
 
 MOST_LIMITS = 3  # each lower by what the one before takes too much
 
@@ -29,6 +29,7 @@ class Tried:
     it links."""
 
     option: str
+    flash_bytes: int
     static_bytes: int
     stack_bytes: int
     reserve_bytes: int
@@ -44,15 +45,21 @@ class Tried:
 
 @contextmanager
 def naming_what_fits(wish: Wish, compiled: Compiled, board: BoardSpec, made: Made, cache_dir: Path) -> Iterator[None]:
-    """A DoesNotFit for lack of RAM leaves with the remedies that were found to work, or with the least that was found.
+    """A DoesNotFit leaves with the remedies that were found to work; for lack of RAM also with the least that was
+    found.
 
     `made` compiles the model as another wish plans it.
     """
     try:
         yield
     except DoesNotFit as error:
-        if error.over is None or error.over[0] != "RAM":
+        if error.over is None:
             raise
+        if error.over[0] == "flash":
+            remedy = _of_flash(wish, board, made, cache_dir)
+            if not remedy:
+                raise
+            raise DoesNotFit(error.what, error.over, remedy) from None
         transfer = compiled.transfers.get(board.name)
         taken = compiled.plan.peak_bytes + (0 if transfer is None else transfer.input_bytes)
         tried = list(_plans(wish, taken - error.over[1], board, made, cache_dir))
@@ -80,6 +87,20 @@ def _remedy(tried: list[Tried], board: BoardSpec) -> str:
     least = min(tried, key=lambda one: one.total_bytes)
     by = f" ({least.option})" if least.option else ""
     return f"no plan of these formats was found that fits, the least takes {least}{by}; {otherwise}"
+
+
+def _of_flash(wish: Wish, board: BoardSpec, made: Made, cache_dir: Path) -> str:
+    """Which preference fits: rows take code, a plan for time may take more RAM than there is. Empty if none does."""
+    usual, chip = replace(wish, ram_bytes=None, arena_bytes=None), board.chip
+    others = [prefer for prefer in (RAM, BALANCED) if replace(usual, prefer=prefer) != wish]
+    for prefer in others:
+        one = _tried(f"--prefer {prefer}", replace(usual, prefer=prefer), board, made, cache_dir)
+        if one is None or one.total_bytes > (chip.ram_bytes or one.total_bytes):
+            continue
+        if one.flash_bytes <= (chip.flash_bytes or one.flash_bytes) and one.reserve_bytes == chip.stack_reserve_bytes:
+            takes = f"with which it takes {one.flash_bytes} B of flash"
+            return f"try {one.option}, {takes}; else {ADVICE} or a larger board"
+    return ""
 
 
 def _plans(wish: Wish, left_bytes: int, board: BoardSpec, made: Made, cache_dir: Path) -> Iterator[Tried]:
@@ -121,7 +142,7 @@ def _tried(option: str, wish: Wish, board: BoardSpec, made: Made, cache_dir: Pat
             reserve_bytes -= error.over[1]
             image = _linked(sources, board, reserve_bytes, cache_dir)
         bound = stack_bound(image, board.chip.core).limit_bytes
-        return None if bound is None else Tried(option, image.static_bytes, bound, reserve_bytes)
+        return None if bound is None else Tried(option, image.flash_bytes, image.static_bytes, bound, reserve_bytes)
     return None
 
 
