@@ -12,9 +12,10 @@ from tinyhil.language.program import Loop, Program
 from tinyhil.memplan.arena.core_times import OFF
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement, place
-from tinyhil.memplan.arena.schedules import cheapest_within
+from tinyhil.memplan.arena.schedules import more_time_within
 from tinyhil.preference import Wish
 
+Rows = tuple[str, int, bool]  # their core, the bytes of their arena, and whether it holds the sample
 MUCH = 0.25  # of the time: rows of depthwise layers, of which the table of costs knows too little
 
 
@@ -29,15 +30,16 @@ class Needs:
     latency_us: Estimate | None
 
 
-def needs_of(lowered: Program, board: BoardSpec, wish: Wish) -> Needs:
-    """Estimates with their bands; DoesNotFit where no plan fits the RAM of the board."""
+def needs_of(lowered: Program, board: BoardSpec, wish: Wish, known: dict[Rows, float] | None = None) -> Needs:
+    """Estimates with their bands; DoesNotFit where no plan fits the RAM of the board. `known`: what rows of this
+    program take more, of other boards."""
     placed, transfer = place_for(lowered, board, wish)
     costs, program, plan = costs_of(board.chip.core), placed.program, placed.plan
     planned_bytes = plan.peak_bytes + transfer.input_bytes
     if costs is None:
         return Needs(plan.peak_bytes, None, ram_of(planned_bytes, None), None)
     parts, cycles = code_features(program, plan), costs.cycles_of(time_features(program, plan))
-    more_time = _more_time(placed, arranged_for(lowered, board), board.chip.core)
+    more_time = _more_time(placed, lowered, board, {} if known is None else known)
     if placed.more_time > 0 or more_time > MUCH:
         cycles = _again(costs, lowered, board, more_time)
     code, ram, chip = costs.code_of(parts), ram_of(planned_bytes, costs, LIBRARY in parts), board.chip
@@ -48,13 +50,17 @@ def needs_of(lowered: Program, board: BoardSpec, wish: Wish) -> Needs:
     return Needs(plan.peak_bytes, code.plus(flash_constants(program)), ram, latency)
 
 
-def _more_time(placed: Placement, arranged: Program, core: str) -> float:
+def _more_time(placed: Placement, lowered: Program, board: BoardSpec, known: dict[Rows, float]) -> float:
     """What its rows take more than layer by layer, as a share, as modelled: at least what the fastest schedule of as
     few bytes does."""
     if placed.more_time > 0 or not any(isinstance(item, Loop) for item in placed.program.body):
         return placed.more_time
-    base = arranged.with_input_in_arena() if placed.program.input_in_arena else arranged
-    return cheapest_within(base, placed.plan.peak_bytes, core=core).more_time
+    key = board.chip.core, placed.plan.peak_bytes, placed.program.input_in_arena
+    if key not in known:
+        base = arranged_for(lowered, board)
+        base = base.with_input_in_arena() if placed.program.input_in_arena else base
+        known[key] = more_time_within(base, placed.plan.peak_bytes, board.chip.core)
+    return known[key]
 
 
 def _again(costs: CoreCosts, lowered: Program, board: BoardSpec, more_time: float) -> Estimate | None:

@@ -14,7 +14,7 @@ from tinyhil.harness.build.pipeline import arranged_for
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.fit.core_costs import Estimate, costs_of
 from tinyhil.harness.fit.features import flash_constants
-from tinyhil.harness.fit.needs import needs_of, ram_of
+from tinyhil.harness.fit.needs import Rows, needs_of, ram_of
 from tinyhil.harness.job.inputs import about_labels, read_inputs
 from tinyhil.harness.job.job import Opened, Request, Streamed, method_of, open_model
 from tinyhil.harness.offline.plan import planning_ranges
@@ -205,15 +205,16 @@ def _on_boards(
 ) -> Iterator[Fit]:
     """Boards of one core and one memory share a plan."""
     known: dict[tuple[Any, ...], Fit] = {}
+    times: dict[Rows, float] = {}
     for board in specs:
         chip = board.chip
         key = chip.core, chip.ram_bytes, chip.flash_bytes, chip.stack_reserve_bytes, str(chip.regions), board.clock_hz
         if key not in known:
-            known[key] = _fit(lowered, name, board, prefer)
+            known[key] = _fit(lowered, name, board, prefer, times)
         yield replace(known[key], board=board.name, agreement=agreement)
 
 
-def _fit(lowered: Program, name: str, board: BoardSpec, prefer: str) -> Fit:
+def _fit(lowered: Program, name: str, board: BoardSpec, prefer: str, times: dict[Rows, float]) -> Fit:
     chip = board.chip
     assert chip.flash_bytes is not None
     base = Fit(board.name, name, NO, flash_limit_bytes=chip.flash_bytes, ram_limit_bytes=chip.ram_bytes)
@@ -226,7 +227,7 @@ def _fit(lowered: Program, name: str, board: BoardSpec, prefer: str) -> Fit:
             why += "; `hil search` narrows weights alone, too"
         return replace(base, flash_bytes=_exactly(constants), reason=why)
     try:
-        needs = needs_of(lowered, board, Wish(prefer))
+        needs = needs_of(lowered, board, Wish(prefer), times)
     except DoesNotFit:
         return replace(base, **_too_much_ram(lowered, board, prefer), reason="RAM is too small")
     flash, ram = needs.flash_bytes, needs.ram_bytes
