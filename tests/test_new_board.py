@@ -246,6 +246,15 @@ def test_where_flash_is_short_a_plan_that_fits_is_named(tmp_path: Path) -> None:
     assert "try --prefer" not in refused.stderr
 
 
+@pytest.mark.parametrize(("ram_bytes", "advice"), [(640, "or --ram 288"), (480, "or a larger board")])
+def test_a_limit_that_the_chip_can_not_take_is_not_named(ram_bytes: int, advice: str, tmp_path: Path) -> None:
+    chip = f"{{like: atmega328p, ram_bytes: {ram_bytes}, stack_reserve_bytes: 200}}"
+    own = "boards:\n  mine: {title: Mine, chip: short, reset: on_open, upload: none}\n"
+    (tmp_path / "own.yaml").write_text(f"chips:\n  short: {chip}\n{own}")
+    asked = ("run", "--boards-file", "own.yaml", "--board", "mine", "--model", "digits_cnn", "--format", "fixed8")
+    check_failure(hil(*asked, "--samples", 1, "--ram", 100, cwd=tmp_path), 4, advice, logs=True)
+
+
 def test_an_avr_of_another_crystal_is_its_part_for_avrdude(tmp_path: Path) -> None:
     text = "chips:\n  slow: {like: atmega328p, clock_hz: 8000000, ram_bytes: 1024}\n"
     board = "boards:\n  mini: {title: Mini, chip: slow, reset: on_open, upload: arduino}\n"

@@ -284,7 +284,9 @@ def fit(
     room = room_bytes(program, board) if ram_bytes is None else None
     try:
         arena_bytes = arrays(placed.plan).get(SYMBOL, 0) if chip.regions else placed.plan.peak_bytes
-        return placed, choose_transfer(program, arena_bytes, chip.ram_bytes, board.name, wish, room)
+        return placed, choose_transfer(
+            program, arena_bytes, chip.ram_bytes, board.name, wish, room, board.chip.static_ram_bytes
+        )
     except DoesNotFit:
         if not (may_spread and chip.regions) or chip.ram_bytes is None:
             raise

@@ -208,7 +208,11 @@ def _memory(record: RecordLike) -> str:
     drawn = charts.memory_map(plan) if plan and plan.get("buffers") else None
     if plan is None or drawn is None:
         return ""
-    proven = ", the least possible" if plan["proven"] else f"; at least {plan['lower_bound_bytes']:,} B are needed"
+    proven = (
+        ", the least possible in this schedule"
+        if plan["proven"]
+        else f"; at least {plan['lower_bound_bytes']:,} B are needed"
+    )
     said = f'<p class="about">The arena takes {plan["peak_bytes"]:,} B{proven}.</p>'
     rows = [
         (

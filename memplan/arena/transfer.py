@@ -52,12 +52,13 @@ def choose_transfer(
     board: str,
     wish: Wish | None = None,
     room_bytes: int | None = None,
+    most_bytes: int | None = None,
 ) -> Transfer:
     """Rows of the input if that takes less than a sample; whole samples in two slots where they pay and take at most
     half of the RAM, else in one. For the least latency whole samples, as long as they take at most half.
 
     `ram_bytes` None: a board without limit. `room_bytes`: what is surely left for arena and input there; what takes
-    more is the least there is. DoesNotFit when nothing is left for the input.
+    more is the least there is. `most_bytes`: what `--ram` can be there. DoesNotFit when nothing is left for the input.
     """
     limit = ram_bytes if ram_bytes is not None else 1 << 40
     options = _options(program, limit)
@@ -73,11 +74,12 @@ def choose_transfer(
         if taken <= room or (transfer.input_bytes == smallest and taken <= limit):
             return transfer
     what = "with the input exceeds" if program.input_in_arena else f"and input {smallest} B exceed"
-    asked = wish.ram_bytes == limit
+    asked, needed = wish.ram_bytes == limit, arena_bytes + smallest
+    more = f"--ram {needed}" if asked and (most_bytes is None or needed <= most_bytes) else "a larger board"
     raise DoesNotFit(
         f"{board}: arena {arena_bytes} B {what} {limit} B of {'--ram' if asked else 'RAM'} by "
-        f"{arena_bytes + smallest - limit} B; largest tensors {largest_tensors(program)}; "
-        f"use a lower width or {f'--ram {arena_bytes + smallest}' if asked else 'a larger board'}"
+        f"{needed - limit} B; largest tensors {largest_tensors(program)}; "
+        f"use a lower width or {more}"
     )
 
 
