@@ -22,6 +22,7 @@ from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Candidate
 from tinyhil.search.trial import TrialLog, unjudged
 
+Accepts = Callable[[Candidate], bool]
 NAMED = 3
 CONFIRMED = 8  # candidates, before one's latency is named as the least
 NEAR, MOST_NEAR = 1.05, 4  # of a latency: estimates are so far off; candidates beside the least that are timed, too
@@ -191,19 +192,30 @@ def least_of(meter: Meter, limit: Limits, ram_bytes: int, *, near: bool = True) 
     problem = meter.problem(limit, ram_bytes)
     value = _value_within(problem, ram_bytes)
     best = min((run.candidate for run in measured_costs(problem).runs), key=value, default=candidate)
+    best = stepped_down(meter, limit, ram_bytes, best) if near else best
+    return best, _value_within(meter.problem(limit, ram_bytes), ram_bytes)(best)
+
+
+def stepped_down(
+    meter: Meter, limit: Limits, ram_bytes: int, best: Candidate, accepts: Accepts = lambda candidate: True
+) -> Candidate:
+    """What is measured to need less of the latency or flash that is limited, and is accepted, format by format, as long
+    as estimates are near."""
     within, most = (NEAR, MOST_NEAR) if limit.flash_bytes is None else (NEAR_FLASH, MOST_NEAR_FLASH)
-    for _ in range(most if near else 0):
-        other = nearest(meter, limit, ram_bytes, best)
+    for _ in range(most):
+        value = _value_within(meter.problem(limit, ram_bytes), ram_bytes)
+        other = _nearest(meter, limit, ram_bytes, best)
         if other is None or other[1] > within * value(best):
             break
         meter.next_phase()
         meter.measure(other[0])
         value = _value_within(meter.problem(limit, ram_bytes), ram_bytes)
-        best = min(best, other[0], key=value)
-    return best, value(best)
+        if value(other[0]) < value(best) and accepts(other[0]):
+            best = other[0]
+    return best
 
 
-def nearest(meter: Meter, limit: Limits, ram_bytes: int, best: Candidate) -> tuple[Candidate, float] | None:
+def _nearest(meter: Meter, limit: Limits, ram_bytes: int, best: Candidate) -> tuple[Candidate, float] | None:
     """Of what differs from it in one group and was not measured, what is estimated to take least, and the estimate."""
     problem = meter.problem(limit, ram_bytes)
     costs, value = measured_costs(problem), _value_within(problem, ram_bytes)

@@ -76,6 +76,7 @@ def _unrun(task: Task, best: Trial) -> str:
 
 
 def _profiled(task: Task) -> Trial | None:
+    """As `profiled_instead`, held with what its board said."""
     if task.others or not task.phases.meters:
         return None
     meter, limits, trials = task.phases.meters[-1], task.request.limits, []

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import TypeVar
 
 from tinyhil.errors import BuildError, ConfigError, Infeasible, ModelError
@@ -39,6 +40,7 @@ from tinyhil.search.search_loop import Found
 from tinyhil.search.strategies.lagrange import Lagrange
 
 TOGETHER = ("int8",)
+RANK = attrgetter("trial.rank")
 AT_WILL = float("inf")  # of time that computing again may take where a limit of latency says so
 
 
@@ -164,6 +166,8 @@ def scheduled_instead(task: Task) -> tuple[Task, tuple[Found, tuple[Measured, ..
         return task, None
     with task.phases.of(SCHEDULES):
         fast = [task.phases.in_time(request.seconds, partial(fast_in_arena, task, name)) for name in names]
-    ranked = sorted((found for found in fast if found), key=lambda found: found[0].rank)
-    found = ((within, uniform_instead(within, (one,))) for _, within, one in ranked)
-    return next((pair for pair in found if pair[1]), (task, None))
+    keeping = [(within, one) for within, one in filter(None, fast) if keeps(within, one)]
+    if not keeping:
+        return task, None
+    within, one = min(keeping, key=lambda pair: RANK(pair[1]))
+    return within, uniform_instead(within, (one,))

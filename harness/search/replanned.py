@@ -45,24 +45,30 @@ def at_their_least(task: Task, beside: Sequence[Uniform]) -> tuple[Uniform, ...]
 def say_what_takes_less(task: Task, best: Trial, measured: tuple[Measured, ...]) -> None:
     """Where more time than is permitted would need less than the least RAM that was found, or another plan of memory
     less than the least flash."""
-    request = task.request
-    if request.minimize == "flash" and len(measured) == 1:
-        prefer = BALANCED if request.prefer in (RAM, LEAST) else RAM
-        other = make_bench(
-            replace(task, request=replace(request, prefer=prefer)), TrialLog(None, task.problem.space, "")
-        )
-        with task.phases.of(SCHEDULES), suppress(BuildError):
-            found = other.measure(best)
-            if found.flash_bytes < measured[0].flash_bytes:
-                takes = f"{found.flash_bytes} B of flash, {found.total_bytes} B of RAM"
-                task.say(f"search: planned with --prefer {prefer} this answer takes {takes}")
-    if request.minimize != "ram" or not task.whole or not measured:
+    if len(measured) != 1 or not task.whole:
         return
-    ram_bytes = measured[0].total_bytes or 0
     with task.phases.of(SCHEDULES):
-        less = at_any_price(replace(task, ram_bytes=ram_bytes - 1), ram_bytes)
+        if task.request.minimize == "ram":
+            _say_less_ram(task, measured[0].total_bytes or 0)
+        elif task.request.minimize == "flash":
+            _say_less_flash(task, best, measured[0])
+
+
+def _say_less_ram(task: Task, ram_bytes: int) -> None:
+    less = at_any_price(replace(task, ram_bytes=ram_bytes - 1), ram_bytes)
     if less:
         task.say(f"search: {ram_bytes} B are the least within --more-time; for less {less.removeprefix(', or ')}")
+
+
+def _say_less_flash(task: Task, best: Trial, known: Measured) -> None:
+    request = task.request
+    prefer = BALANCED if request.prefer in (RAM, LEAST) else RAM
+    other = replace(task, request=replace(request, prefer=prefer))
+    with suppress(BuildError):
+        found = make_bench(other, TrialLog(None, task.problem.space, "")).measure(best)
+        if found.flash_bytes < known.flash_bytes:
+            takes = f"{found.flash_bytes} B of flash, {found.total_bytes} B of RAM"
+            task.say(f"search: planned with --prefer {prefer} this answer takes {takes}")
 
 
 def _tightened(task: Task, one: Uniform, best: Trial) -> Uniform:

@@ -11,14 +11,11 @@ from typing import Any
 from tinyhil.errors import BuildError, ConfigError, DoesNotFit, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
 from tinyhil.harness.search.feasible import (
-    MOST_NEAR,
     MOST_NEAR_FLASH,
-    NEAR,
-    NEAR_FLASH,
     anchored,
     least_of,
-    nearest,
     refusal,
+    stepped_down,
     unbounded,
 )
 from tinyhil.harness.search.first_answer import is_foreseen, judged
@@ -393,22 +390,18 @@ def _least_trials(task: Task, meters: Sequence[Meter], found: Found, objective: 
 
 
 def _stepped_down(task: Task, meter: Meter, objective: str, trial: Trial) -> Trial:
-    """The trial, or what needs less by measurement and is good enough, format by format."""
-    within, most = (NEAR_FLASH, MOST_NEAR_FLASH) if objective == "flash" else (NEAR, MOST_NEAR)
-    limit = unbounded(objective)
-    for _ in range(most):
-        value = _value(task, meter, objective, trial)
-        other = nearest(meter, limit, task.arena_bytes, trial.candidate)
-        is_over = task.phases.seconds_left(task.request.seconds) == 0.0
-        if is_over or other is None or other[1] > within * value:
-            break
-        meter.next_phase()
-        meter.measure(other[0])
-        found = judged(task.problem, 0, other[0])
+    """The trial, or what needs less and is good enough, where there is time to measure that and then the answer."""
+    left = task.phases.seconds_left(task.request.seconds)
+    if left is not None and left < task.phases.slowest * (MOST_NEAR_FLASH + FITTING):
+        return trial
+    trials = {trial.candidate: trial}
+
+    def is_good(candidate: Candidate) -> bool:
         task.problem.charge(1.0)
-        if found.fits and found.quality >= _wanted(task) and _value(task, meter, objective, found) < value:
-            trial = found
-    return trial
+        found = trials[candidate] = judged(task.problem, 0, candidate)
+        return found.fits and found.quality >= _wanted(task)
+
+    return trials[stepped_down(meter, unbounded(objective), task.arena_bytes, trial.candidate, is_good)]
 
 
 def _with(limits: Limits, objective: str, bound: float | None) -> Limits:

@@ -317,10 +317,9 @@ def schedules_of_each(task: Task, names: Sequence[str], latency_us: float = math
                         yield Uniform(name, trial, tuple(bench.measure(trial) for bench in benches))
 
 
-def fast_in_arena(task: Task, name: str) -> tuple[Trial, Task, Uniform] | None:
+def fast_in_arena(task: Task, name: str) -> tuple[Task, Uniform] | None:
     """The format for all tensors, planned for time with the sample in the arena, in ever less of it until the board's
-    limit of RAM is kept; between its trial and what was measured the task by which it is planned. None where it can not
-    be, or fits no board."""
+    limit of RAM is kept, with the task by which it is planned. None where it can not be, or fits no board."""
     arena = task.arena_bytes
     with suppress(ModelError, BuildError):
         trial = trial_of(task.problem, 0, name)
@@ -330,7 +329,7 @@ def fast_in_arena(task: Task, name: str) -> tuple[Trial, Task, Uniform] | None:
             over = (known.total_bytes or 0) - task.ram_bytes
             if over <= 0:
                 trial = replace(trial, ram_bytes=known.arena_bytes, fits=True)
-                return trial, replace(task, fast_within=known.arena_bytes), Uniform(name, trial, (known,))
+                return replace(task, fast_within=known.arena_bytes), Uniform(name, trial, (known,))
             arena = max(1, min(arena, known.arena_bytes) - over)
     return None
 
