@@ -75,3 +75,44 @@ def test_both_limits_are_kept_with_the_sample_in_the_arena(tmp_path: Path) -> No
         "search", *asked, "--ram", within_bytes, "--prefer", "balanced", "--formats", "fixed8", "--json", cwd=tmp_path
     )
     assert record_of(done)["ram_bytes"] <= within_bytes
+
+
+SMALL = """
+chips:
+  small_chip: {like: rp2040, ram_bytes: %d}
+boards:
+  small: {title: Small, chip: small_chip, baud: 115200, reset: on_open, upload: uf2}
+"""
+
+
+@pytest.mark.parametrize("ram_bytes", [2840, 3400])
+@pytest.mark.parametrize("format_", ["fixed8", "int8"])
+def test_a_plan_is_one_that_a_run_takes(ram_bytes: int, format_: str, tmp_path: Path) -> None:
+    """2,924 B of arena were said to fit 3,400 B, whose stack has 2,048, and refused in 2,840 B: both run in 544 B."""
+    (tmp_path / "boards.yaml").write_text(SMALL % ram_bytes)
+    asked = ["--model", "digits_cnn", "--board", "small", "--boards-file", "boards.yaml", "--format", format_]
+    planned = record_of(hil("plan", *asked, "--json", cwd=tmp_path))
+    ran = record_of(hil("run", *asked, "--samples", 2, "--json", cwd=tmp_path))["memory"]
+    assert planned["peak_bytes"] == ran["arena_bytes"] < ram_bytes - 2048
+
+
+def test_what_surely_does_not_link_does_not_fit(tmp_path: Path) -> None:
+    (tmp_path / "boards.yaml").write_text(SMALL % 3400)
+    asked = ["--model", "digits_cnn", "--board", "small", "--boards-file", "boards.yaml", "--format", "fixed8"]
+    refused = hil("plan", *asked, "--ram", 2924, cwd=tmp_path)
+    assert refused.returncode == 4
+    assert "exceed 1352 B of RAM (3400 B less 2048 B for the stack) by 1572 B; use" in refused.stderr
+    assert hil("run", *asked, "--ram", 2924, "--samples", 1, cwd=tmp_path).returncode == 4
+
+
+def test_a_search_plans_every_format_for_the_room_there_is(tmp_path: Path) -> None:
+    """int8 stood beside its answer as beyond the limits, which a run of it keeps."""
+    (tmp_path / "boards.yaml").write_text(SMALL % 3400)
+    asked = ["--model", "digits_cnn", "--board", "small", "--boards-file", "boards.yaml", "--samples", 60]
+    found = record_of(hil("search", *asked, "--evaluations", 4, "--json", cwd=tmp_path))
+    assert {row["format"]: row["arena_bytes"] for row in found["uniform"]} == {
+        "fixed8": 544,
+        "fixed16": 944,
+        "int8": 544,
+    }
+    assert all(row["ram_bytes"] for row in found["uniform"])

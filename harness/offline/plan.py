@@ -11,7 +11,15 @@ from tinyhil.compiler.calibrate import Ranges, load_ranges
 from tinyhil.compiler.columns import assumed_ranges
 from tinyhil.compiler.lower import lower
 from tinyhil.errors import ConfigError, DoesNotFit
-from tinyhil.harness.build.pipeline import arranged_for, core_of, fit, limited, passes_left_out, place_arranged
+from tinyhil.harness.build.pipeline import (
+    arranged_for,
+    core_of,
+    fit,
+    limited,
+    passes_left_out,
+    place_arranged,
+    room_bytes,
+)
 from tinyhil.harness.job.inputs import read_inputs
 from tinyhil.harness.job.job import Opened, Streamed, method_of, open_model, preference_of, preferred, wish_for
 from tinyhil.harness.job.zoo import SUFFIXES, ModelSource, zoo_names
@@ -193,8 +201,13 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
         found = replace(found, complaint=_exceeds(source.name, capacity, found.placed.plan))
     elif wanted.ram is None and wanted.preferred is None and wanted.wish.arena_bytes is None:
         found = _least(wanted, arranged, board)
+        if wanted.capacity is None and not _links(found, board):
+            wanted = replace(wanted, prefer=RAM)  # which computes again what does not fit otherwise
+            found = _as_run(wanted, arranged, board)
     else:
         found = _as_run(wanted, arranged, board)
+    if board is not None and wanted.capacity is None and found.complaint is None:
+        found = replace(found, complaint=_without_reserve(found, board))
     placed, notes = found.placed, found.notes
     proof = _proof(wanted, found.base, placed)
     seconds = time.perf_counter() - began
@@ -213,6 +226,30 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
         title, placed.problem, placed.plan, seconds, capacity, found.complaint, tuple(order), tuple(notes),
         tuple(extra.items()),
     )  # fmt: skip
+
+
+def _links(found: _Planned, board: BoardSpec) -> bool:
+    """Whether arena and input surely leave the board's firmware and its stack their room."""
+    room = None if board.chip.regions else room_bytes(found.placed.program, board)
+    if found.transfer is None:
+        return False
+    return room is None or found.placed.plan.peak_bytes + found.transfer.input_bytes <= room
+
+
+def _without_reserve(found: _Planned, board: BoardSpec) -> str | None:
+    """Why it does not link, whatever else the firmware has; None if it may."""
+    chip, transfer = board.chip, found.transfer
+    if transfer is None or chip.regions or chip.static_ram_bytes is None:
+        return None
+    arena_bytes = found.placed.plan.peak_bytes
+    over = arena_bytes + transfer.input_bytes - chip.static_ram_bytes
+    if over <= 0:
+        return None
+    return (
+        f"{board.name}: arena {arena_bytes} B and input {transfer.input_bytes} B exceed {chip.static_ram_bytes} B of "
+        f"RAM ({chip.ram_bytes} B less {chip.stack_reserve_bytes} B for the stack) by {over} B; use a lower width, "
+        "--prefer least or a larger board"
+    )
 
 
 def _least(wanted: Wanted, arranged: Program, board: BoardSpec) -> _Planned:
@@ -280,8 +317,11 @@ def _otherwise(wanted: Wanted, arranged: Program, board: BoardSpec, placed: Plac
     with suppress(DoesNotFit):
         run, _ = place_arranged(arranged, board, Wish(usual), wanted.without)
         if run.plan.peak_bytes != placed.plan.peak_bytes:
+            why = (
+                "take less time while RAM is free" if run.plan.peak_bytes > placed.plan.peak_bytes else "plan otherwise"
+            )
             found.append(
-                f"`hil run` and `hil export --board {board.name}` take less time while RAM is free: arena "
+                f"`hil run` and `hil export --board {board.name}` {why}: arena "
                 f"{run.plan.peak_bytes} B{planned_by(usual)}"
             )
     least = replace(wanted, prefer=RAM)

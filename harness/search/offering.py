@@ -81,6 +81,13 @@ def _keeps(widest: Uniform, limits: Limits) -> bool:
 Outcome = TypeVar("Outcome")
 
 
+def _reserve(request: SearchRequest, error: BuildError) -> str:
+    """What else may help where the stack's reserve leaves too little RAM: only a built image shows what it needs."""
+    if "RAM exceeded by" not in str(error):
+        return ""
+    return f"; `hil run --board {request.board} --format fixed8` says whether a smaller stack_reserve_bytes would do"
+
+
 def with_all_offers(
     request: SearchRequest, boards: Boards | None, attempt: Callable[[SearchRequest], Outcome], say: Say
 ) -> Outcome:
@@ -97,7 +104,9 @@ def with_all_offers(
     except BuildError as error:
         there_is = None if board is None or request.flash is not None else board.chip.flash_bytes
         if there_is is None or "flash" not in str(error):  # what boards said of uniform formats is text alone
-            raise type(error)(str(error).replace(ADVICE, "offer narrower --formats")) from None
+            raise type(error)(
+                str(error).replace(ADVICE, "offer narrower --formats") + _reserve(request, error)
+            ) from None
         say(f"{left_out(error)}; again with --flash {there_is}")
         try:
             return with_all_offers(replace(request, flash=there_is), boards, attempt, say)

@@ -12,7 +12,7 @@ from tinyhil.errors import BuildError
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.phases import SCHEDULES
 from tinyhil.harness.search.task import Task, make_bench
-from tinyhil.harness.search.uniform import Uniform, at_any_price, keeps, smallest_of_each
+from tinyhil.harness.search.uniform import Uniform, at_any_price, keeps, schedules_of_each, smallest_of_each
 from tinyhil.preference import BALANCED, LEAST, RAM
 from tinyhil.search.search_loop import Found
 from tinyhil.search.trial import Trial, TrialLog
@@ -57,7 +57,7 @@ def say_what_takes_less(task: Task, best: Trial, measured: tuple[Measured, ...])
 def _say_less_ram(task: Task, ram_bytes: int) -> None:
     less = at_any_price(replace(task, ram_bytes=ram_bytes - 1), ram_bytes)
     if less:
-        task.say(f"search: {ram_bytes} B are the least within --more-time; for less {less.removeprefix(', or ')}")
+        task.say(f"search: {ram_bytes} B are the least found within --more-time; for less {less.removeprefix(', or ')}")
 
 
 def _say_less_flash(task: Task, best: Trial, known: Measured) -> None:
@@ -72,10 +72,12 @@ def _say_less_flash(task: Task, best: Trial, known: Measured) -> None:
 
 
 def _tightened(task: Task, one: Uniform, best: Trial) -> Uniform:
-    if one.trial is None or len(one.on_all) != 1 or keeps(task, one):
+    if one.trial is None or len(task.sides) != 1 or not task.measures or keeps(task, one):
         return one
     if one.trial.score.disagreements > best.score.disagreements or not task.request.computes_again:
         return one
+    if not one.on_all:  # the board takes no such image, or was not asked
+        return next((less for less in schedules_of_each(task, [one.format]) if keeps(task, less)), one)
     other = _anew(task, one.trial, one.on_all[0])
     return one if other is None else replace(one, trial=other[0], measured=(other[1],))
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import filelock
 
-from tinyhil.errors import BuildError, Infeasible
+from tinyhil.errors import BuildError, ConfigError, Infeasible
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.measure.record import here
 from tinyhil.harness.records.search_schema import MIXTURE
@@ -35,7 +35,7 @@ from tinyhil.harness.search.pareto import ParetoOutcome, Sweep, front_of, swept_
 from tinyhil.harness.search.phases import ANSWER, PROFILING, SCHEDULES, OutOfTime, began
 from tinyhil.harness.search.replanned import at_their_least, relaxed, say_what_takes_less, within_limit
 from tinyhil.harness.search.request import SearchRequest
-from tinyhil.harness.search.resource_limits import Meter, as_tried, limited, make_meters
+from tinyhil.harness.search.resource_limits import Meter, as_tried, limited, make_meters, within
 from tinyhil.harness.search.rounds import minimized, search_once, searched_on_device
 from tinyhil.harness.search.splits import as_named
 from tinyhil.harness.search.task import (
@@ -240,8 +240,24 @@ def _instead(
     if instead is None and task.whole and task.measures and task.request.minimize is None:
         with task.phases.of(SCHEDULES):
             found = task.phases.in_time(task.request.seconds, lambda: [*mixtures(task)])
-        instead = uniform_instead(task, found or ())
+        instead = uniform_instead(task, found or ()) or _least_ram(task, found or ())
     return scheduled_instead(task) if instead is None else (task, instead)
+
+
+def _least_ram(task: Task, mixed: Sequence[Uniform]) -> tuple[Found, tuple[Measured, ...]] | None:
+    """What `--minimize ram` would find, where that keeps the limit: formats for all tensors and these mixtures may have
+    more beside the arena than others, of whom nobody knows before they are built. None where it exceeds the limit, or
+    the limit has no room for half of what the mixtures have beside the smallest arena."""
+    problem, request = task.problem, task.request
+    known = [(one.trial, one.on_all[0].total_bytes or 0) for one in mixed if one.trial is not None and one.on_all]
+    beside = [total - trial.ram_bytes for trial, total in known]
+    room = task.ram_bytes - problem.memory.least_bytes() - problem.beside_bytes(problem.memory.least())
+    if request.costs or len(task.sides) != 1 or not beside or room * 2 < min(beside):
+        return None
+    side = replace(within(task, task.ram_bytes), request=replace(request, minimize="ram"))
+    with suppress(Infeasible, ConfigError):
+        return task.phases.in_time(request.seconds, partial(minimized, side, (), "ram"))
+    return None
 
 
 def _held_to_others(
