@@ -20,6 +20,7 @@ from tinyhil.search.space import Candidate, Choice, Space, stored_names
 REFERENCE_BITS = 8  # of weights and inputs: what `cost` is a share of
 NAMED = 3
 UNITS = {"latency_us": "us", "energy_uj": "uJ", "crossbars": "crossbars", "cost": "of the cost with 8 bits"}
+SAME = 1e-9  # of a limit: sums of floating-point numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,8 @@ class AcceleratorCosts:
         cost = self.cost(candidate)
         if cost is None:
             return float("inf")
-        return max((self.value(cost, name) / most - 1 for name, most in self.limits.asked()), default=-1.0)
+        shares = (self.value(cost, name) / most - 1 for name, most in self.limits.asked())
+        return max((0.0 if abs(share) < SAME else share for share in shares), default=-1.0)
 
     def value(self, cost: Cost, name: str) -> float:
         """One of the limits' quantities of a cost."""
@@ -137,7 +139,7 @@ class AcceleratorCosts:
             alone = AcceleratorCosts(self.space, self.hardware, AcceleratorLimits(**limit), self._known)
             lowest = least(self.space, alone.excess)
             cost = self.cost(lowest)
-            if cost is not None and self.value(cost, name) > most:
+            if cost is not None and alone.excess(lowest) > 0.0:
                 found = self.value(cost, name)
                 return (
                     f"search: {most:g} {UNITS[name]} are not reachable on this accelerator, the least is {found:.4g}: "

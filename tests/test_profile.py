@@ -30,6 +30,7 @@ from tinyhil.harness.measure.profile import Profile, profile, read_costs
 from tinyhil.harness.measure.record import store
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.measure.variant import Reported
+from tinyhil.harness.records.figures import cold_first
 from tinyhil.harness.report.run_sections import _time_bar
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.harness.wire.protocol import Position, Result, Timed, decode
@@ -113,6 +114,14 @@ def test_a_first_sample_that_alone_is_slow_is_told_apart(board: str, is_cold: bo
     assert not is_cold or found.warm < found.whole < found.worst
     record = json.loads(Path(found.record).read_text())
     assert ("nothing in a cache" in _time_bar(record)) == is_cold
+
+
+def test_only_what_runs_as_few_instructions_finds_nothing_in_a_cache() -> None:
+    """A first sample of an Uno that computes more was said to."""
+    assert cold_first([110, 100, 99], [50, 50, 50])
+    assert not cold_first([110, 100, 99], [55, 50, 50])
+    assert not cold_first([110, 100, 99], None)
+    assert not cold_first([100, 110], [50, 50])
 
 
 def test_a_loop_is_summed_over_its_steps_while_its_input_streams(tmp_path: Path) -> None:

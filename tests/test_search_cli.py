@@ -103,6 +103,14 @@ def test_a_strategy_s_own_answer_is_kept_where_that_is_asked_for(folder: Path) -
     assert own["evaluations"] <= usual["evaluations"]
 
 
+def test_nor_does_a_better_trial_take_its_place(folder: Path) -> None:
+    """shiftry's own answer is not the best of what it has tried: another was printed as its."""
+    common = ("--arena", "30", "--strategy", "shiftry", "--formats", "fixed4,fixed8", "--json", "--evaluations", "400")
+    usual, own = (json.loads(search(folder, *common, *more).stdout) for more in ((), ("--own",)))
+    assert own["replaced"] is None
+    assert own["search"]["disagreements"] > usual["search"]["disagreements"]
+
+
 def test_searches_are_lines_of_markdown(folder: Path) -> None:
     found = json.loads(search(folder, "--ram", "20", "--evaluations", "2", "--json").stdout)
     (folder / "s.json").write_text(json.dumps(found))

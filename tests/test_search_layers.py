@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hil_command import check_failure, hil
+from onnx_models import node, simple
 
 from tinyhil import data
 from tinyhil.compiler.calibrate import load_ranges
@@ -242,6 +243,21 @@ def test_a_format_for_all_tensors_answers_where_the_ends_cost_too_much(tmp_path:
     refused = hil(*given, "--cost", 0.2, cwd=tmp_path)
     least = refused.stderr.rsplit(" ", 1)[1].strip()
     assert hil(*given, "--cost", least, cwd=tmp_path).returncode == 0, "what it says to try"
+
+
+def test_a_limit_of_what_a_sum_is_rounded_to_is_kept(tmp_path: Path) -> None:
+    """Three layers of 0.2 us each take 0.6000000000000001 us: "not reachable, the least is 0.6; try 0.6"."""
+    random = np.random.default_rng(0)
+    nodes = [node("MatMul", "x A", "a"), node("Tanh", "a", "b"), node("MatMul", "b B", "c"), node("Tanh", "c", "d")]
+    constants = {"A": random.normal(size=(10, 24)), "B": random.normal(size=(24, 12)), "C": random.normal(size=(12, 3))}
+    model = simple([*nodes, node("MatMul", "d C", "y")], {"x": (1, 10)}, constants)
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    np.savez(tmp_path / "x.npz", x=random.normal(size=(60, 10)).astype(np.float32))
+    asked = ("search", "--board", "reram", "--model", "net.onnx", "--inputs", "x.npz", "--calibrate", "x.npz")
+    refused = hil(*asked, "--latency-us", 0.5, cwd=tmp_path)
+    least = refused.stderr.rsplit(" ", 1)[1].strip()
+    assert least == "0.6"
+    assert hil(*asked, "--latency-us", least, "--evaluations", 4, cwd=tmp_path).returncode == 0, "what it says to try"
 
 
 def test_widths_out_of_range_are_said() -> None:

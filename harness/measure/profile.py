@@ -126,6 +126,7 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
     costs, outside, reading = read_costs(outcome.compiled, reported)
     costs = with_limits(costs, outcome.compiled.program, outcome.board.chip.core)
     traces = outcome.traces
+    is_cold = cold_first([*map(int, outcome.ticks)], [trace.instructions for trace in traces or ()])
     found = Profile(
         board=outcome.board.name,
         model=outcome.source.name,
@@ -138,7 +139,7 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
         events=events_of(reported, outcome.compiled.program, len(reported.results)),
         whole=float(outcome.ticks.mean()),
         worst=int(outcome.ticks.max()),
-        warm=float(outcome.ticks[1:].mean()) if cold_first([*map(int, outcome.ticks)]) else None,
+        warm=float(outcome.ticks[1:].mean()) if is_cold else None,
         whole_instructions=float(np.mean([trace.instructions for trace in traces])) if traces else None,
         reading=reading,
         clock_hz=outcome.clock_hz,

@@ -99,9 +99,14 @@ def figures(record: Mapping[str, Any]) -> Figures:
     )
 
 
-def cold_first(ticks: Sequence[int]) -> bool:
-    """Whether the first sample is slow, and no other: after a reset nothing is in a cache."""
+def slow_first(ticks: Sequence[int]) -> bool:
+    """Whether the first sample is slow, and no other."""
     return len(ticks) > 1 and ticks[0] > FIRST * max(ticks[1:])
+
+
+def cold_first(ticks: Sequence[int], instructions: Sequence[int] | None) -> bool:
+    """Whether it is, for as few instructions as others: after a reset nothing is in a cache."""
+    return slow_first(ticks) and bool(instructions) and not slow_first(instructions or ())
 
 
 def has_input(record: Mapping[str, Any]) -> bool | None:

@@ -386,7 +386,9 @@ def _fit(where: str, kind: type[Part], data: Any) -> dict[str, Any]:
             f"{where}: measured of {name}, not of tinyhil: `hil watch` shows it, `board.firmware()` in pytest holds it"
         )
     if not isinstance(data, dict) or not {"raw", "strategy"} & data.keys():
-        raise DataError(f"{where}: not a record of `hil run`, `hil bench`, `hil golden` or `hil search`")
+        raise DataError(
+            f"{where}: not a record of `hil run`, `hil bench`, `hil golden` or `hil search`; of a sweep give the folder"
+        )
     if "strategy" in data and issubclass(kind, Record):
         raise DataError(f"{where}: not a record of a run but of a search; `hil report` shows it")
     try:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tinyhil.harness.records.band import band, time_text
 from tinyhil.harness.records.bench_stats import ticks_text
-from tinyhil.harness.records.figures import at_worst, cold_first
+from tinyhil.harness.records.figures import at_worst, slow_first
 from tinyhil.harness.records.verdict import issue_texts, off_float
 from tinyhil.harness.settings.text import in_short
 from tinyhil.preference import planned_by
@@ -79,7 +79,7 @@ def _latency(latency: Mapping[str, Any], ticks: Sequence[int]) -> str:
     us = latency["median_us"]
     time = "" if us is None else f" ({time_text(us)}{band(latency)})"
     text = f"median {ticks_text(latency['median'])} {latency['unit']}{time}, max {latency['max']:,}"
-    if cold_first(ticks):
+    if slow_first(ticks):
         text += f" (the first sample, others {max(ticks[1:]):,})"
     if "instructions" in latency:
         text += f"; {latency['instructions']:,.0f} instructions"

@@ -146,7 +146,7 @@ def _summed(record: RecordLike) -> float:
 
 
 def _time_bar(record: RecordLike) -> str:
-    is_cold = bool(record.get("profile")) and cold_first(record["raw"]["ticks"])
+    is_cold = bool(record.get("profile")) and cold_first(record["raw"]["ticks"], record["raw"].get("instructions"))
     more = "The first of these samples found nothing in a cache: others take less. " if is_cold else ""
     unit = record["latency"]["unit"]
     return time_bar(record.get("layers") or [], ticks_of(record), _summed(record), unit, more)

@@ -109,8 +109,8 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
         is_slower = is_timed and request.prefer in (RAM, LEAST) and is_free
         faster = ", or --prefer latency, which takes more RAM" if is_slower else ""
         by_rows = request.prefer not in (RAM, LEAST)
-        if (by_rows and value <= asked * NEAR) if is_timed else (by_rows or is_free):
-            faster = _otherwise(meter, candidate, limit, RAM if by_rows else BALANCED)
+        if by_rows or (is_free and not is_timed):
+            faster = _otherwise(meter, candidate, limit, RAM if by_rows else BALANCED, value if is_timed else 0.0)
         limited = f"{asked:,.1f}".removesuffix(".0")
         score = asked_of(meter.task.problem, Query(candidate))
         return Infeasible(
@@ -128,14 +128,14 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
     )
 
 
-def _otherwise(meter: Meter, candidate: Candidate, limit: Limits, prefer: str) -> str:
-    """What to type where another plan of memory keeps the limit, by measurement: rows take code, and less of the RAM; a
-    compiler may make faster code of them. Empty where it does not."""
+def _otherwise(meter: Meter, candidate: Candidate, limit: Limits, prefer: str, least_us: float) -> str:
+    """What to type where another plan of memory keeps the limit or is faster than the least, by measurement: rows take
+    code, and less of the RAM; a compiler may make faster code of them. Empty where it is neither."""
     task, log = meter.task, TrialLog(None, meter.task.problem.space, "")
     other = replace(task, request=replace(task.request, prefer=prefer))
     with suppress(BuildError):
         found = make_bench(other, log).measure(unjudged(candidate))
-        if found.keeps(limit):
+        if found.keeps(limit) or (found.latency_us or least_us) < least_us:
             took = f"{found.flash_bytes:,} B" if limit.latency_us is None else f"{found.latency_us:,.1f} us"
             return f", or --prefer {prefer}, whose plan of memory takes {took}"
     return ""

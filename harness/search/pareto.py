@@ -35,6 +35,7 @@ from tinyhil.search.trial import Trial, TrialLog
 Vector = tuple[float, ...]
 Schedule = tuple[Candidate, int]  # and the bytes of arena that it is planned in
 NO_LIMIT = float("inf")
+MOST_ANEW = 4  # fronts, of what is left where points do not fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +119,30 @@ def front_of(found: Sweep, beside: Sequence[Uniform]) -> ParetoOutcome:
     vectors = {_vector(task, point) for point in front}  # one format for all may need less stack beside as much
     known = [point for point in estimated if point.measured or (point.name and _vector(task, point) in vectors)]
     known = [point for point in known if point not in front]
-    points = _front(task, _measured(found, (*front, *known, *_points(task, meters, (), apart))))
+    measured = _measured(found, (*front, *known, *_points(task, meters, (), apart)))
+    points = _front(task, _with_next_best(found, estimated, front, measured))
     beside = (*beside, *apart)
     if not points:
         raise Infeasible(found.reason or "search: no point of the front fits the board; the lines above say why")
     record = _record(task, found, points, beside, task.phases.elapsed())
     replace_text(task.folder / f"{_stem(task)}.json", json.dumps(record, indent=1) + "\n")
     return ParetoOutcome(task.request, points, record)
+
+
+def _with_next_best(
+    found: Sweep, estimated: Sequence[Point], front: Sequence[Point], measured: list[Point]
+) -> list[Point]:
+    """What is measured, and what comes next where boards do not hold a point of the front."""
+    for _ in range(MOST_ANEW):
+        known = {_schedule(point.trial) for point in measured}
+        lost = {_schedule(point.trial) for point in front} - known
+        if not lost or found.is_interrupted:
+            break
+        estimated = [point for point in estimated if _schedule(point.trial) not in lost]
+        front = _front(found.task, estimated)
+        more = [point for point in front if _schedule(point.trial) not in known]
+        measured = _measured(found, (*measured, *more)) if more else measured
+    return measured
 
 
 class Sweep:

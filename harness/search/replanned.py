@@ -44,14 +44,14 @@ def at_their_least(task: Task, beside: Sequence[Uniform]) -> tuple[Uniform, ...]
 
 def say_what_takes_less(task: Task, best: Trial, measured: tuple[Measured, ...]) -> None:
     """Where more time than is permitted would need less than the least RAM that was found, or another plan of memory
-    less than the least flash."""
+    less than the least flash or latency."""
     if len(measured) != 1 or not task.whole:
         return
     with task.phases.of(SCHEDULES):
         if task.request.minimize == "ram":
             _say_less_ram(task, measured[0].total_bytes or 0)
-        elif task.request.minimize == "flash":
-            _say_less_flash(task, best, measured[0])
+        elif task.request.minimize in ("flash", "latency"):
+            _say_other_plan(task, best, measured[0])
 
 
 def _say_less_ram(task: Task, ram_bytes: int) -> None:
@@ -60,14 +60,16 @@ def _say_less_ram(task: Task, ram_bytes: int) -> None:
         task.say(f"search: {ram_bytes} B are the least found within --more-time; for less {less.removeprefix(', or ')}")
 
 
-def _say_less_flash(task: Task, best: Trial, known: Measured) -> None:
+def _say_other_plan(task: Task, best: Trial, known: Measured) -> None:
     request = task.request
     prefer = BALANCED if request.prefer in (RAM, LEAST) else RAM
     other = replace(task, request=replace(request, prefer=prefer))
     with suppress(BuildError):
         found = make_bench(other, TrialLog(None, task.problem.space, "")).measure(best)
-        if found.flash_bytes < known.flash_bytes:
-            takes = f"{found.flash_bytes} B of flash, {found.total_bytes} B of RAM"
+        is_faster = (found.latency_us or 0.0) < (known.latency_us or 0.0)
+        if is_faster if request.minimize == "latency" else found.flash_bytes < known.flash_bytes:
+            us = "" if found.latency_us is None else f"{found.latency_us:,.1f} us, "
+            takes = f"{us}{found.flash_bytes} B of flash, {found.total_bytes} B of RAM"
             task.say(f"search: planned with --prefer {prefer} this answer takes {takes}")
 
 

@@ -37,6 +37,8 @@ def with_unasked(
     or of layers that an accelerator holds. Of the strategy's own alone what it tried, if that is asked for."""
     if task.request.minimize is not None or task.problem.trained is not None or task.accelerated:
         return found, measured
+    if task.request.own and not task.measures:  # no board has refused what it has found
+        return found, measured
     rams = [side.arena_bytes for side in task.sides]
     evaluations, held = task.request.evaluations, set[Candidate]()
     left = MOST_ASKED if evaluations is None else min(MOST_ASKED, max(2, evaluations // SHARE))
