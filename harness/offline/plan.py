@@ -202,8 +202,9 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
     elif wanted.ram is None and wanted.preferred is None and wanted.wish.arena_bytes is None:
         found = _least(wanted, arranged, board)
         if wanted.capacity is None and not _links(found, board):
-            wanted = replace(wanted, prefer=RAM)  # which computes again what does not fit otherwise
-            found = _as_run(wanted, arranged, board)
+            again = replace(wanted, prefer=RAM)  # which computes again what does not fit otherwise
+            other = _as_run(again, arranged, board)
+            wanted, found = (again, other) if other.complaint is None else (wanted, found)
     else:
         found = _as_run(wanted, arranged, board)
     if board is not None and wanted.capacity is None and found.complaint is None:

@@ -68,7 +68,7 @@ def _say_other_plan(task: Task, best: Trial, known: Measured) -> None:
         found = make_bench(other, TrialLog(None, task.problem.space, "")).measure(best)
         is_faster = (found.latency_us or 0.0) < (known.latency_us or 0.0)
         if is_faster if request.minimize == "latency" else found.flash_bytes < known.flash_bytes:
-            us = "" if found.latency_us is None else f"{found.latency_us:,.1f} us, "
+            us = f"{found.latency_us:,.1f} us, " if request.minimize == "latency" else ""
             takes = f"{us}{found.flash_bytes} B of flash, {found.total_bytes} B of RAM"
             task.say(f"search: planned with --prefer {prefer} this answer takes {takes}")
 
