@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hil_command import hil, record_of
+from hil_command import check_failure, hil, record_of
 from onnx_models import node, simple
 from scan_models import weights
 
@@ -116,3 +116,11 @@ def test_a_search_plans_every_format_for_the_room_there_is(tmp_path: Path) -> No
         "int8": 544,
     }
     assert all(row["ram_bytes"] for row in found["uniform"])
+
+
+def test_a_search_that_the_reserve_ends_says_who_knows_of_it(tmp_path: Path) -> None:
+    """Nothing fits beside the reserve of the stack, which is a guess: a run says what the stack needs."""
+    (tmp_path / "boards.yaml").write_text(SMALL % 2400)
+    asked = ["--model", "digits_cnn", "--board", "small", "--boards-file", "boards.yaml", "--samples", 60]
+    refused = hil("search", *asked, "--evaluations", 4, cwd=tmp_path)
+    check_failure(refused, 4, "`hil run --board small --format fixed8` says whether a smaller stack_reserve", logs=True)

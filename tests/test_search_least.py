@@ -134,3 +134,44 @@ def test_a_limit_that_the_least_keeps_is_kept(seed: int, tmp_path: Path) -> None
     np.savez(tmp_path / "x.npz", x=random.normal(size=(120, 3, 6, 6)).astype(np.float32))
     asked = ("search", *NET[:-1], "due", "--evaluations", 8, "--ram", 820)
     assert record_of(hil(*asked, "--json", cwd=tmp_path))["ram_bytes"] <= 820
+
+
+@pytest.mark.parametrize("objective", ["flash", "latency"])
+def test_no_search_refuses_what_another_has_answered(objective: str, tmp_path: Path) -> None:
+    """The least flash of a search, whose bytes only a compiler knows, was refused by the next one in the folder."""
+    perceptron(3, tmp_path)
+    asked = ("search", *NET, "--evaluations", 24, "--samples", 60)
+    found = record_of(hil(*asked, "--minimize", objective, "--points", 100, "--json", cwd=tmp_path))
+    least, limit = (found["flash_bytes"], "--flash") if objective == "flash" else (found["latency_us"], "--latency-us")
+    again = record_of(hil(*asked, limit, least, "--json", cwd=tmp_path))
+    assert again["flash_bytes" if objective == "flash" else "latency_us"] <= least
+
+
+def test_mixtures_of_two_formats_are_measured_before_flash_is_refused(tmp_path: Path) -> None:
+    """5,398 B were called least, where weights and biases in fixed8 with all else in fixed16 take 5,348."""
+    random = np.random.default_rng(5501)
+    nodes, constants, last = [], {}, "x"
+    for number, (a, b) in enumerate([(6, 20), (20, 12), (12, 4)]):
+        constants[f"W{number}"] = random.normal(size=(a, b)) / np.sqrt(a) * 1.5
+        constants[f"b{number}"] = random.normal(size=(b,)) * 0.3
+        summed = f"a{number}" if number < 2 else "y"
+        nodes += [node("MatMul", f"{last} W{number}", f"m{number}"), node("Add", f"m{number} b{number}", summed)]
+        nodes += [node("Relu", summed, f"r{number}")] if number < 2 else []
+        last = f"r{number}"
+    (tmp_path / "net.onnx").write_bytes(simple(nodes, {"x": (1, 6)}, constants).SerializeToString())
+    np.savez(tmp_path / "x.npz", x=random.normal(size=(600, 6)).astype(np.float32))
+    refused = hil("search", *NET, "--flash", 5000, cwd=tmp_path)
+    check_failure(refused, 4, "--minimize flash looks further", logs=True)
+    (named,) = re.findall(r"try --flash (\d+)", refused.stderr)
+    asked = ("search", *NET, "--formats", "fixed8,fixed16", "--minimize", "flash", "--points", 100, "--evaluations", 8)
+    assert int(named) <= record_of(hil(*asked, "--results", "fresh", "--json", cwd=tmp_path))["flash_bytes"]
+
+
+def test_a_faster_plan_of_memory_is_named_beside_the_least_latency(tmp_path: Path) -> None:
+    """The least latency was that of the plan that was asked for; another plan of the same answer is faster."""
+    asked = ("search", *DIGITS, "--formats", "fixed8", "--samples", 40, "--minimize", "latency", "--json")
+    least = hil(*asked, "--prefer", "ram", cwd=tmp_path)
+    (named,) = re.findall(r"planned with --prefer balanced this answer takes ([\d,.]+) us", least.stderr)
+    found = record_of(hil(*asked, "--prefer", "balanced", cwd=tmp_path))
+    assert found["latency_us"] < record_of(least)["latency_us"]
+    assert f"{found['latency_us']:,.1f}" == named

@@ -16,7 +16,7 @@ from tinyhil.harness.search.phases import OutOfTime, Phases
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.session import run_pareto, run_search
 from tinyhil.harness.search.task import load_task, make_bench
-from tinyhil.harness.search.unasked import kernels
+from tinyhil.harness.search.unasked import _kernels
 from tinyhil.harness.search.uniform import measured_on, uniforms
 from tinyhil.harness.settings.config import load_boards
 from tinyhil.language.program import Role
@@ -146,14 +146,14 @@ class Interrupting:
                 raise KeyboardInterrupt
 
 
-def test_of_equals_what_has_the_fewestkernels_is_measured_first(tmp_path: Path) -> None:
+def test_of_equals_what_has_the_fewest_kernels_is_measured_first(tmp_path: Path) -> None:
     """Three are measured: each single bias in fixed16 took static RAM beyond the limit that all biases so kept."""
     request = SearchRequest("digits_cnn", arena=4000, formats="fixed8,fixed16", samples=4, results=tmp_path)
     space = load_task(request, default_cache_dir(), str, lambda *_: None, load_boards()).problem.space
     narrow = space.uniform(Choice("fixed8"))
     biases = [at for at, one in enumerate(space.groups) if one.role is Role.CONSTANT and not one.is_matrix]
     changes = [dict.fromkeys(some, Choice("fixed16")) for some in ([], biases[:1], biases)]
-    uniform, single, every = (kernels(space.lower(space.with_choices(narrow, one))) for one in changes)
+    uniform, single, every = (_kernels(space.lower(space.with_choices(narrow, one))) for one in changes)
     assert uniform == every < single
 
 

@@ -171,10 +171,8 @@ class _Part:
 
     def is_roomy(self, board: BoardSpec) -> bool:
         """Whether arena and input surely link on the board, if it is one of the part's."""
-        if board.name not in self.transfers or board.chip.regions:
-            return True
-        room = room_bytes(self.placed.program, board)
-        return room is None or self.placed.plan.peak_bytes + self.transfers[board.name].input_bytes <= room
+        transfer = self.transfers.get(board.name)
+        return transfer is None or links(self.placed, transfer, board)
 
     def without(self, names: Collection[str]) -> _Part:
         return replace(self, transfers={name: one for name, one in self.transfers.items() if name not in names})
@@ -273,6 +271,12 @@ def room_bytes(program: Program, board: BoardSpec) -> int | None:
     room, output = board.chip.static_ram_bytes, program.tensors[program.output]
     own = OWN_AVR_BYTES if board.chip.core == "avr" else OWN_BYTES
     return None if room is None else max(0, room - own - 2 * output.size_bytes)
+
+
+def links(placed: Placement, transfer: Transfer, board: BoardSpec) -> bool:
+    """Whether arena and input surely leave the board's firmware and its stack their room."""
+    room = None if board.chip.regions else room_bytes(placed.program, board)
+    return room is None or placed.plan.peak_bytes + transfer.input_bytes <= room
 
 
 def fit(

@@ -40,7 +40,7 @@ from tinyhil.harness.commands.common import (
     "--ram", "With --model: the fastest schedule in so many bytes, of the arena, with --board of arena and input."
 )
 @option.flag("--pareto", "With --model: every schedule, peak against products computed again and time.")
-@prefer_option(None, "as --assignment was found with, else the least arena by layers or rows")
+@prefer_option(None, "as --assignment was found with, else the least arena by layers or rows, ram if it does not link")
 @option.number("--time", "seconds", "Seconds to search at most.", above=True)
 @option.text("--planner", "Planner; see `hil docs memplan_method`.", default="portfolio")
 @option.text("--without", "With --model: leave out this pass; may be repeated.", multiple=True, type=PassName())

@@ -16,9 +16,9 @@ from tinyhil.harness.build.pipeline import (
     core_of,
     fit,
     limited,
+    links,
     passes_left_out,
     place_arranged,
-    room_bytes,
 )
 from tinyhil.harness.job.inputs import read_inputs
 from tinyhil.harness.job.job import Opened, Streamed, method_of, open_model, preference_of, preferred, wish_for
@@ -201,7 +201,8 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
         found = replace(found, complaint=_exceeds(source.name, capacity, found.placed.plan))
     elif wanted.ram is None and wanted.preferred is None and wanted.wish.arena_bytes is None:
         found = _least(wanted, arranged, board)
-        if wanted.capacity is None and not _links(found, board):
+        is_sure = found.transfer is not None and links(found.placed, found.transfer, board)
+        if wanted.capacity is None and not is_sure:
             again = replace(wanted, prefer=RAM)  # which computes again what does not fit otherwise
             other = _as_run(again, arranged, board)
             wanted, found = (again, other) if other.complaint is None else (wanted, found)
@@ -229,14 +230,6 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
     )  # fmt: skip
 
 
-def _links(found: _Planned, board: BoardSpec) -> bool:
-    """Whether arena and input surely leave the board's firmware and its stack their room."""
-    room = None if board.chip.regions else room_bytes(found.placed.program, board)
-    if found.transfer is None:
-        return False
-    return room is None or found.placed.plan.peak_bytes + found.transfer.input_bytes <= room
-
-
 def _without_reserve(found: _Planned, board: BoardSpec) -> str | None:
     """Why it does not link, whatever else the firmware has; None if it may."""
     chip, transfer = board.chip, found.transfer
@@ -249,7 +242,7 @@ def _without_reserve(found: _Planned, board: BoardSpec) -> str | None:
     return (
         f"{board.name}: arena {arena_bytes} B and input {transfer.input_bytes} B exceed {chip.static_ram_bytes} B of "
         f"RAM ({chip.ram_bytes} B less {chip.stack_reserve_bytes} B for the stack) by {over} B; use a lower width, "
-        "--prefer least or a larger board"
+        "less --ram, --prefer least or a larger board"
     )
 
 
@@ -318,11 +311,8 @@ def _otherwise(wanted: Wanted, arranged: Program, board: BoardSpec, placed: Plac
     with suppress(DoesNotFit):
         run, _ = place_arranged(arranged, board, Wish(usual), wanted.without)
         if run.plan.peak_bytes != placed.plan.peak_bytes:
-            why = (
-                "take less time while RAM is free" if run.plan.peak_bytes > placed.plan.peak_bytes else "plan otherwise"
-            )
             found.append(
-                f"`hil run` and `hil export --board {board.name}` {why}: arena "
+                f"`hil run` and `hil export --board {board.name}` take less time while RAM is free: arena "
                 f"{run.plan.peak_bytes} B{planned_by(usual)}"
             )
     least = replace(wanted, prefer=RAM)

@@ -113,10 +113,12 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Infeasible | None:
             faster = _otherwise(meter, candidate, limit, RAM if by_rows else BALANCED, value if is_timed else 0.0)
         limited = f"{asked:,.1f}".removesuffix(".0")
         score = asked_of(meter.task.problem, Query(candidate))
+        further = f"; --minimize {'latency' if is_timed else 'flash'} looks further" if request.minimize is None else ""
         return Infeasible(
             f"search: {limited} {unit} were not found feasible on {meter.task.board.name}{arena}, the "
             f"least found is {value:,.0f} (as profiled, {_parts(meter, limit, candidate)}); "
-            f"try {option} {enough}, where {score.disagreements} of {score.samples} samples differ from float{faster}",
+            f"try {option} {enough}, where {score.disagreements} of {score.samples} samples differ from float{faster}"
+            f"{further}",
             (option, enough),
         )
     if meter.task.request.also:
@@ -175,7 +177,8 @@ def unbounded(resource: str) -> Limits:
 def least_of(meter: Meter, limit: Limits, ram_bytes: int, *, near: bool = True) -> tuple[Candidate, float]:
     """The candidate of least latency or flash that was found under the limit of RAM, and its measured value. What code
     takes is estimated from few images: of flash each format for all, or for all weights, is measured, and what is then
-    estimated to be less, until that is none. Then, if `near`, what differs in one group from the least."""
+    estimated to be less, until that is none, and mixtures of two formats that are near by estimates. Then, if `near`,
+    what differs in one group from the least."""
     problem = meter.problem(limit, ram_bytes)
     if limit.flash_bytes is not None:
         for start in problem.space.starts():
@@ -189,6 +192,8 @@ def least_of(meter: Meter, limit: Limits, ram_bytes: int, *, near: bool = True) 
         if meter.knows(candidate):
             break
         meter.measure(candidate)
+    if limit.flash_bytes is not None:
+        _measure_mixtures(meter, limit, ram_bytes, candidate)
     problem = meter.problem(limit, ram_bytes)
     value = _value_within(problem, ram_bytes)
     best = min((run.candidate for run in measured_costs(problem).runs), key=value, default=candidate)
@@ -196,31 +201,36 @@ def least_of(meter: Meter, limit: Limits, ram_bytes: int, *, near: bool = True) 
     return best, _value_within(meter.problem(limit, ram_bytes), ram_bytes)(best)
 
 
+def _measure_mixtures(meter: Meter, limit: Limits, ram_bytes: int, best: Candidate) -> None:
+    """Those of two formats, as far as estimates are near the best: kernels of few formats share more code than is
+    known of each."""
+    problem = meter.problem(limit, ram_bytes)
+    value = _value_within(problem, ram_bytes)
+    near = [one for one in problem.space.apart() if value(one) <= NEAR_FLASH * value(best)]
+    meter.next_phase()
+    for candidate in near:
+        meter.measure(candidate)
+
+
 def stepped_down(
     meter: Meter, limit: Limits, ram_bytes: int, best: Candidate, accepts: Accepts = lambda candidate: True
 ) -> Candidate:
     """What is measured to need less of the latency or flash that is limited, and is accepted, format by format, as long
-    as estimates are near."""
+    as estimates are near and few of what differs in one from the best are measured."""
     within, most = (NEAR, MOST_NEAR) if limit.flash_bytes is None else (NEAR_FLASH, MOST_NEAR_FLASH)
-    for _ in range(most):
-        value = _value_within(meter.problem(limit, ram_bytes), ram_bytes)
-        other = _nearest(meter, limit, ram_bytes, best)
-        if other is None or other[1] > within * value(best):
-            break
+    while True:
+        problem = meter.problem(limit, ram_bytes)
+        costs, value = measured_costs(problem), _value_within(problem, ram_bytes)
+        others = list(problem.space.neighbours(best))
+        unknown = [(value(one), one) for one in others if not costs.is_measured(one)]
+        nearest, other = min(unknown, key=itemgetter(0), default=(math.inf, best))
+        if len(others) - len(unknown) >= most or nearest > within * value(best) or other == best:
+            return best
         meter.next_phase()
-        meter.measure(other[0])
+        meter.measure(other)
         value = _value_within(meter.problem(limit, ram_bytes), ram_bytes)
-        if value(other[0]) < value(best) and accepts(other[0]):
-            best = other[0]
-    return best
-
-
-def _nearest(meter: Meter, limit: Limits, ram_bytes: int, best: Candidate) -> tuple[Candidate, float] | None:
-    """Of what differs from it in one group and was not measured, what is estimated to take least, and the estimate."""
-    problem = meter.problem(limit, ram_bytes)
-    costs, value = measured_costs(problem), _value_within(problem, ram_bytes)
-    others = [one for one in problem.space.neighbours(best) if not costs.is_measured(one)]
-    return min(((one, value(one)) for one in others), key=itemgetter(1), default=None)
+        if value(other) < value(best) and accepts(other):
+            best = other
 
 
 def _value_within(problem: SearchProblem, ram_bytes: int) -> Callable[[Candidate], float]:

@@ -78,6 +78,8 @@ def _tightened(task: Task, one: Uniform, best: Trial) -> Uniform:
         return one
     if one.trial.score.disagreements > best.score.disagreements or not task.request.computes_again:
         return one
+    if "flash exceeded" in one.reason:  # other plans of memory take no less
+        return one
     if not one.on_all:  # the board takes no such image, or was not asked
         return next((less for less in schedules_of_each(task, [one.format]) if keeps(task, less)), one)
     other = _anew(task, one.trial, one.on_all[0])

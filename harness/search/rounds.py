@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from tinyhil.errors import BuildError, ConfigError, DoesNotFit, Infeasible, ModelError
+from tinyhil.errors import BuildError, ConfigError, DoesNotFit, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
 from tinyhil.harness.search.feasible import (
     MOST_NEAR_FLASH,
@@ -22,13 +22,12 @@ from tinyhil.harness.search.first_answer import is_foreseen, judged
 from tinyhil.harness.search.phases import FEASIBLE, MEASURING, PROFILING, SCHEDULES, SEARCHING, OutOfTime
 from tinyhil.harness.search.resource_limits import Meter, joined, within
 from tinyhil.harness.search.task import Task, make_bench, trial_log
-from tinyhil.harness.search.unasked import kernels
 from tinyhil.harness.search.uniform import ORDERS, at_any_price, smallest_of_each, trials_apart, uniform_instead
 from tinyhil.search.costs import Limits
 from tinyhil.search.search_loop import MOST_REPEATS, Budget, Found, search
 from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.slim import slimmed
-from tinyhil.search.space import Candidate, Choice
+from tinyhil.search.space import Candidate
 from tinyhil.search.trial import Trial, TrialLog, unjudged
 
 MOST_ROUNDS = 6
@@ -37,8 +36,6 @@ STEPS = 5  # of halving between the least value and that of an answer without th
 SMALLEST_STEP, LARGEST_STEP = 0.01, 0.05  # by which estimates are raised after an answer that exceeds a limit
 SLACKS = (1.0, 1.02, 1.1)  # times the least estimate, under which the answer is searched that is measured
 PROFILED = 8  # assignments that are judged because a profile has shown that they need less
-NEAREST = 48  # trials of the smallest arenas
-ROOMIER = 1.25  # times the least arena: stacks differ by as much
 MOST_NEIGHBOURS = 24  # of mixtures that are not good enough
 FITTING = 3  # measured assignments that are tried where no answer keeps to the limits
 
@@ -394,10 +391,6 @@ def _least_trials(task: Task, meters: Sequence[Meter], found: Found, objective: 
             good.insert(0, _stepped_down(task, meter, objective, trial))
             break
     beside = _mixtures_within(task, int(high), wanted) if objective == "ram" and task.whole else ()
-    if objective == "ram" and task.whole:  # what has few kernels needs less stack
-        space, near = task.problem.space, good[:NEAREST]
-        near.sort(key=lambda trial: (kernels(space.lower(trial.candidate)), needs(trial), trial.rank))
-        beside = [*near[:FITTING], *beside]
     good = [*good[:FITTING], *beside]
     return [*{trial.candidate: trial for trial in (found.best, *good)}.values()]
 
@@ -412,34 +405,25 @@ def _in_less(task: Task, trials: Sequence[Trial], arena_bytes: int) -> list[Tria
 
 
 def _mixtures_within(task: Task, arena_bytes: int, wanted: float) -> list[Trial]:
-    """Mixtures of two formats that are good enough: less may lie beside their arena. Of those that are not, and of
-    formats for all tensors, what differs in one group, is, and takes hardly more."""
-    space = task.problem.space
-    wide = replace(task.problem, limit_bytes=int(arena_bytes * ROOMIER))
+    """Mixtures of two formats that are good enough: less may lie beside their arena. Of those that are not, what
+    differs in one group, is, and takes no more."""
+    tight = replace(task.problem, limit_bytes=arena_bytes)
     mixed = [trial for trial in trials_apart(task) if trial.fits]
     good = [trial for trial in mixed if trial.quality >= wanted]
-    near = sorted([*mixed, *_of_one_format(task)], key=lambda trial: -trial.quality)
-    tried, left = {trial.candidate for trial in near}, MOST_NEIGHBOURS
-    for trial in near:
-        for candidate in space.neighbours(trial.candidate) if trial.quality < wanted else ():
+    tried, left = {trial.candidate for trial in mixed}, MOST_NEIGHBOURS
+    for trial in sorted(mixed, key=lambda trial: -trial.quality):
+        for candidate in task.problem.space.neighbours(trial.candidate) if trial.quality < wanted else ():
             if left == 0 or task.phases.seconds_left(task.request.seconds) == 0.0:
                 break
-            if candidate not in tried and wide.fits(candidate):
+            if candidate not in tried and tight.fits(candidate):
                 tried.add(candidate)
                 left -= 1
                 task.problem.charge(1.0)
-                other = judged(wide, 0, candidate)
+                other = judged(tight, 0, candidate)
                 if other.quality >= wanted:
                     good.append(other)
                     break
     return good
-
-
-def _of_one_format(task: Task) -> Iterator[Trial]:
-    """Those on offer, on all samples."""
-    for name in task.problem.space.formats:
-        with suppress(ModelError):
-            yield judged(task.problem, 0, task.problem.space.uniform(Choice(name)))
 
 
 def _stepped_down(task: Task, meter: Meter, objective: str, trial: Trial) -> Trial:

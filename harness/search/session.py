@@ -201,6 +201,7 @@ def _searched(task: Task) -> SearchOutcome:
     say_simpler(task, found.best, measured, beside)
     if not over:
         task.phases.in_time(request.seconds, partial(say_what_takes_less, task, found.best, measured))
+        task.phases.in_time(request.seconds, partial(_profile, meters, found.best.candidate))
     with task.phases.of("evaluating held-out samples"):
         record = _record(task, found, measured)
         record["uniform"] = as_records(task, beside)
@@ -230,6 +231,13 @@ def _searched(task: Task) -> SearchOutcome:
     return SearchOutcome(request, task.problem.space, found, len(examples), examples.float_accuracy, record, measured)
 
 
+def _profile(meters: Sequence[Meter], candidate: Candidate) -> None:
+    """For later searches: none refuses a limit that this answer keeps."""
+    for meter in meters:
+        meter.next_phase()
+        meter.measure(candidate)
+
+
 def _instead(
     task: Task, beside: tuple[Uniform, ...], why: str
 ) -> tuple[Task, tuple[Found, tuple[Measured, ...]] | None]:
@@ -255,8 +263,9 @@ def _least_ram(task: Task, mixed: Sequence[Uniform]) -> tuple[Found, tuple[Measu
     if request.costs or len(task.sides) != 1 or not beside or room * 2 < min(beside):
         return None
     side = replace(within(task, task.ram_bytes), request=replace(request, minimize="ram"))
-    with suppress(Infeasible, ConfigError):
-        return task.phases.in_time(request.seconds, partial(minimized, side, (), "ram"))
+    with suppress(ConfigError):
+        found = task.phases.in_time(request.seconds, partial(minimized, side, (), "ram"))
+        return found if found is not None and found[1] else None
     return None
 
 

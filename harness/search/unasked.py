@@ -34,23 +34,21 @@ def with_unasked(
     task: Task, meters: Sequence[Meter], found: Found, measured: tuple[Measured, ...]
 ) -> tuple[Found, tuple[Measured, ...]]:
     """The answer, or one of these of which fewer decisions differ from float, step by step; not where each is trained,
-    or of layers that an accelerator holds. Of the strategy's own alone what it tried, if that is asked for."""
-    if task.request.minimize is not None or task.problem.trained is not None or task.accelerated:
-        return found, measured
-    if task.request.own and not task.measures:  # no board has refused what it has found
+    or of layers that an accelerator holds, or where the strategy's own is asked for."""
+    request = task.request
+    if request.own or request.minimize is not None or task.problem.trained is not None or task.accelerated:
         return found, measured
     rams = [side.arena_bytes for side in task.sides]
-    evaluations, held = task.request.evaluations, set[Candidate]()
+    evaluations, held = request.evaluations, set[Candidate]()
     left = MOST_ASKED if evaluations is None else min(MOST_ASKED, max(2, evaluations // SHARE))
     best, chosen = found.best, None
     for step in range(MOST_STEPS):
         if best.score.disagreements == 0:
             break
         problem = _trusting(joined(task, meters, [task.request.limits for _ in meters], rams))
-        if not task.request.own:
-            others = () if step else (*problem.space.apart(), *_timed(meters))
-            asked_now = _judged(task, problem, (*others, *problem.space.neighbours(best.candidate)), left)
-            found, left = replace(found, evaluations=found.evaluations + asked_now), left - asked_now
+        others = () if step else (*problem.space.apart(), *_timed(meters))
+        asked_now = _judged(task, problem, (*others, *problem.space.neighbours(best.candidate)), left)
+        found, left = replace(found, evaluations=found.evaluations + asked_now), left - asked_now
         better = [trial for trial in task.phases.tried.values() if _is_better(trial, best, held)]
         one = _first_fitting(task, problem, [trial for trial in better if problem.fits(trial.candidate)], held)
         if one is None or one.trial is None:
@@ -83,7 +81,7 @@ def _first_fitting(task: Task, problem: SearchProblem, trials: Sequence[Trial], 
         trial.candidate: (
             trial.score.disagreements,
             problem.excess(trial.candidate),
-            kernels(problem.space.lower(trial.candidate)),
+            _kernels(problem.space.lower(trial.candidate)),
         )
         for trial in trials
     }
@@ -96,7 +94,7 @@ def _first_fitting(task: Task, problem: SearchProblem, trials: Sequence[Trial], 
     return None
 
 
-def kernels(program: Program) -> int:
+def _kernels(program: Program) -> int:
     """How many there are: of one name in other formats another one."""
     tensors = program.tensors
     return len({(op.kernel, *(format_name(tensors[name]) for name in op.tensors)) for op in walk(program.body)})
