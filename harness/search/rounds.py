@@ -330,7 +330,8 @@ def _least_found(task: Task, meters: Sequence[Meter], objective: str, tag: str) 
         high = _value(task, meter, objective, found.best)
     what = "B of arena" if objective == "ram" else "us" if objective == "latency" else "B of flash"
     lost = f"with at most {request.points:g} points lost"
-    task.say(f"search: the least that {task.strategy.name} has found {lost}: {high:,.0f} {what} (estimated)")
+    further = "; what needs least is measured next" if task.measures else ""
+    task.say(f"search: by estimates {task.strategy.name} needs {high:,.0f} {what} {lost}{further}")
     return found, high
 
 
