@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from pathlib import Path
 
@@ -16,6 +17,14 @@ from tinyhil.errors import ConfigError
 from tinyhil.harness.settings.own_project import golden_folder
 
 ROOT = Path(__file__).resolve().parent.parent
+WRITTEN = ("tests/test_boards.py", ".github/workflows/boards.yml")  # besides copies
+
+
+def paths_of_readme(folder: Path) -> set[str]:
+    """Those that its table lists and that are there; golden records are written later."""
+    rows = re.findall(r"^\| `(.+?)` \|", (folder / "README.md").read_text(), re.M)
+    assert {path for path in rows if not (folder / path).exists()} == {"golden/"}
+    return {*rows} - {"golden/"}
 
 
 def test_a_model_of_ones_own_with_a_name_that_needs_quotes(tmp_path: Path) -> None:
@@ -42,6 +51,19 @@ def test_a_model_of_ones_own_with_a_name_that_needs_quotes(tmp_path: Path) -> No
     assert listed == {path.relative_to(tmp_path) for path in folder.rglob("*") if path.is_file()}
     typed = [line for line in (folder / "README.md").read_text().splitlines() if line.startswith("hil run")]
     assert typed == ["hil run --board uno --model 'models/my \"tiny\".onnx' --inputs 'data/x 1.npy'"]
+    assert paths_of_readme(folder) == {'models/my "tiny".onnx', "data/x 1.npy", *WRITTEN}
+
+
+def test_samples_for_ranges_have_their_line(tmp_path: Path) -> None:
+    """README named files `train` and `test`, whatever there was."""
+    write_tiny_model(tmp_path / "tiny.onnx")
+    (tmp_path / "other").mkdir()
+    for name in ("x.npy", "ranges.npy", "other/x.npy"):
+        np.save(tmp_path / name, np.zeros((2, 1, 32), np.float32))
+    asked = ("new", "pump", "--model", "tiny.onnx", "--inputs", "x.npy", "--calibrate")
+    check_failure(hil(*asked, "other/x.npy", cwd=tmp_path), 2, "other/x.npy and x.npy would both be data/x.npy")
+    assert hil(*asked, "ranges.npy", cwd=tmp_path).returncode == 0
+    assert paths_of_readme(tmp_path / "pump") == {"models/tiny.onnx", "data/x.npy", "data/ranges.npy", *WRITTEN}
 
 
 def test_a_board_of_ones_own_goes_with_the_project(tmp_path: Path) -> None:

@@ -80,6 +80,9 @@ def _sources(wanted: NewProject) -> tuple[Path, Path | None, Path | None]:
                 raise ConfigError(f"{path}: no such file")
         if wanted.inputs is None:
             raise ConfigError(f"{wanted.model}: its test needs samples to run on; give --inputs test.npz, too")
+        other = wanted.calibrate
+        if other is not None and other.name == wanted.inputs.name and not other.samefile(wanted.inputs):
+            raise ConfigError(f"{other} and {wanted.inputs} would both be data/{other.name}; give one another name")
         return wanted.model, wanted.inputs, wanted.calibrate
     if wanted.inputs or wanted.calibrate:
         raise ConfigError("samples of which model? name it by --model")
@@ -90,6 +93,10 @@ def _sources(wanted: NewProject) -> tuple[Path, Path | None, Path | None]:
 def _texts(wanted: NewProject, model: Path, inputs: Path | None, calibrate: Path | None) -> dict[str, str]:
     """The files that are written for this project, by their places."""
     given = [(n, p) for n, p in (("inputs", inputs), ("calibrate", calibrate)) if p is not None]
+    held = {path.name: "samples for the ranges of values" for path in (calibrate,) if path is not None}
+    if inputs is not None:
+        both = "and for the ranges of values, " if calibrate is None or calibrate.name == inputs.name else ""
+        held[inputs.name] = f"samples to test with, {both}`y` their labels if there are any"
     own = wanted.boards_file is not None
     own_boards = f" --boards-file {BOARDS_FILE}" if own else ""
     other = wanted.format != USUAL
@@ -103,6 +110,7 @@ def _texts(wanted: NewProject, model: Path, inputs: Path | None, calibrate: Path
         "quoted_boards": ", ".join(f'"{name}"' for name in wanted.boards),
         "model_word": shlex.quote(f"models/{model.name}"),
         "quoted_model": json.dumps(f"models/{model.name}"),
+        "data": "\n".join(f"| `data/{name}` | {what} |" for name, what in held.items()),
         "options": "".join(f" --{name} {shlex.quote(f'data/{path.name}')}" for name, path in given)
         + (f" --format {wanted.format}" if other else "")
         + own_boards,
