@@ -132,7 +132,10 @@ def _in_rounds(
         needed += _needed(made[0], finalists)
         if meters and task.phases.seconds_left(request.seconds) == 0.0:
             break
-        rams = [_lowered(*each, finalists, number) for each in zip(task.sides, made, rams, strict=True)]
+        lowered = [_lowered(*each, finalists, number) for each in zip(task.sides, made, rams, strict=True)]
+        if lowered == rams and not meters:  # the same search would find the same
+            break
+        rams = lowered
         with task.phases.of(PROFILING):
             for meter, limit, one in zip(meters, limits, made, strict=False):
                 _learn(meter, limit, finalists, one)
@@ -144,7 +147,7 @@ def _in_rounds(
         needed += [one.on_all[0].total_bytes or 0 for one in smallest]
         least = f"the least measured needs {min(needed)} B: --ram {min(needed)}" if needed else "raise --ram"
         raise Infeasible(
-            f"search: after {MOST_ROUNDS} searches none keeps to {totals[0]} B in all; {least}"
+            f"search: after {number + 1} searches none keeps to {totals[0]} B in all; {least}"
             f"{at_any_price(task, min(needed, default=sys.maxsize))}"
         )
     return _measured_before(task, meters, required, rams, found)
@@ -157,7 +160,8 @@ def _lowered(side: Task, bench: Bench, ram_bytes: int, finalists: list[Trial], n
     if over <= 0:
         return ram_bytes
     lower = max(ram_bytes - (over << number), side.problem.memory.least_bytes())
-    side.say(f"search: no finalist keeps to {side.ram_bytes} B in all; again with {lower} B of arena")
+    if lower < ram_bytes:
+        side.say(f"search: no finalist keeps to {side.ram_bytes} B in all; again with {lower} B of arena")
     return lower
 
 
@@ -360,12 +364,13 @@ def _measured_least(
         return min(answers, key=lambda answer: _order(objective, *answer))
     if objective == "ram":
         task = replace(task, arena_bytes=int(high))
-    for slack in SLACKS:
+    slacks = SLACKS if objective != "ram" else SLACKS[:1]
+    for slack in slacks:
         try:
             tight = _with(limits, objective, high * slack)
             return searched_on_device(task, meters, [tight], [limits], f"-min{slack:g}")
         except ConfigError:  # measurements have made the bound infeasible
-            if slack == SLACKS[-1]:
+            if slack == slacks[-1]:
                 raise
     raise AssertionError("the last slack returns or raises")
 
