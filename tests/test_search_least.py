@@ -132,8 +132,12 @@ def test_a_limit_that_the_least_keeps_is_kept(seed: int, tmp_path: Path) -> None
     nodes.append(node("Gemm", "f W w", "y", transB=1))
     (tmp_path / "net.onnx").write_bytes(simple(nodes, {"x": (1, 3, 6, 6)}, constants).SerializeToString())
     np.savez(tmp_path / "x.npz", x=random.normal(size=(120, 3, 6, 6)).astype(np.float32))
-    asked = ("search", *NET[:-1], "due", "--evaluations", 8, "--ram", 820)
-    assert record_of(hil(*asked, "--json", cwd=tmp_path))["ram_bytes"] <= 820
+    asked = ("search", *NET[:-1], "due", "--evaluations", 8)
+    refused = hil(*asked, "--ram", 700, cwd=tmp_path)
+    check_failure(refused, 4, logs=True)
+    (named,) = re.findall(r"try --ram (\d+), which a mixture takes", refused.stderr)
+    assert int(named) <= 820
+    assert record_of(hil(*asked, "--ram", named, "--json", cwd=tmp_path))["ram_bytes"] <= int(named)
 
 
 @pytest.mark.parametrize("objective", ["flash", "latency"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -22,6 +22,7 @@ from tinyhil.harness.search.first_answer import is_foreseen, judged
 from tinyhil.harness.search.phases import FEASIBLE, MEASURING, PROFILING, SCHEDULES, SEARCHING, OutOfTime
 from tinyhil.harness.search.resource_limits import Meter, joined, within
 from tinyhil.harness.search.task import Task, make_bench, trial_log
+from tinyhil.harness.search.unasked import kernels
 from tinyhil.harness.search.uniform import ORDERS, at_any_price, smallest_of_each, trials_apart, uniform_instead
 from tinyhil.search.costs import Limits
 from tinyhil.search.search_loop import MOST_REPEATS, Budget, Found, search
@@ -37,6 +38,7 @@ SMALLEST_STEP, LARGEST_STEP = 0.01, 0.05  # by which estimates are raised after 
 SLACKS = (1.0, 1.02, 1.1)  # times the least estimate, under which the answer is searched that is measured
 PROFILED = 8  # assignments that are judged because a profile has shown that they need less
 MOST_NEIGHBOURS = 24  # of mixtures that are not good enough
+MOST_KINDS = 8  # of kernels, of which one is measured for its stack
 FITTING = 3  # measured assignments that are tried where no answer keeps to the limits
 
 MakeBench = Callable[[TrialLog], Bench]
@@ -396,8 +398,15 @@ def _least_trials(task: Task, meters: Sequence[Meter], found: Found, objective: 
             assert meter is not None
             good.insert(0, _stepped_down(task, meter, objective, trial))
             break
-    beside = _mixtures_within(task, int(high), wanted) if objective == "ram" and task.whole else ()
-    good = [*good[:FITTING], *beside]
+    if objective == "ram" and task.whole:
+        kinds: dict[Set[object], Trial] = {}
+        for trial in good:  # of the same kernels the stack is as deep
+            kinds.setdefault(kernels(task.problem.space.lower(trial.candidate)), trial)
+            if len(kinds) == MOST_KINDS:
+                break
+        good = [*kinds.values(), *_mixtures_within(task, int(high), wanted)]
+    else:
+        good = good[:FITTING]
     return [*{trial.candidate: trial for trial in (found.best, *good)}.values()]
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import filelock
 
-from tinyhil.errors import BuildError, ConfigError, Infeasible
+from tinyhil.errors import BuildError, Infeasible
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.measure.record import here
 from tinyhil.harness.records.search_schema import MIXTURE
@@ -23,6 +23,7 @@ from tinyhil.harness.search.earlier import with_earlier
 from tinyhil.harness.search.feasible import anchored
 from tinyhil.harness.search.first_answer import TooLate, look
 from tinyhil.harness.search.late import best_so_far, left, profiled_instead
+from tinyhil.harness.search.least_ram import in_a_mixture, least_ram
 from tinyhil.harness.search.offering import (
     scheduled_instead,
     together,
@@ -35,7 +36,7 @@ from tinyhil.harness.search.pareto import ParetoOutcome, Sweep, front_of, swept_
 from tinyhil.harness.search.phases import ANSWER, PROFILING, SCHEDULES, OutOfTime, began
 from tinyhil.harness.search.replanned import at_their_least, relaxed, say_what_takes_less, within_limit
 from tinyhil.harness.search.request import SearchRequest
-from tinyhil.harness.search.resource_limits import Meter, as_tried, limited, make_meters, within
+from tinyhil.harness.search.resource_limits import Meter, as_tried, limited, make_meters
 from tinyhil.harness.search.rounds import minimized, search_once, searched_on_device
 from tinyhil.harness.search.splits import as_named
 from tinyhil.harness.search.task import (
@@ -185,7 +186,7 @@ def _searched(task: Task) -> SearchOutcome:
             found, measured = _find(task, meters)
     except Infeasible as error:
         beside = beside or tuple(task.phases.beside)
-        task, instead = (task, None) if task.accelerated and request.own else _instead(task, beside, str(error))
+        task, instead = (task, None) if task.accelerated and request.own else _instead(task, beside, error)
         if instead is None and isinstance(error, TooLate):
             instead = profiled_instead(task)
         if instead is None:
@@ -239,34 +240,25 @@ def _profile(meters: Sequence[Meter], candidate: Candidate) -> None:
 
 
 def _instead(
-    task: Task, beside: tuple[Uniform, ...], why: str
+    task: Task, beside: tuple[Uniform, ...], error: Infeasible
 ) -> tuple[Task, tuple[Found, tuple[Measured, ...]] | None]:
     """Where nothing that was searched keeps the limits: a format for all tensors, a mixture of two where RAM is
-    limited, or another schedule, with the task by which it is planned; None if there is none. `why`: what an
-    accelerator's strategy said, which may hold layers to a format."""
-    instead = uniform_instead(task, beside, why) if task.accelerated else uniform_instead(task, beside)
+    limited, or another schedule, with the task by which it is planned; None if there is none. Infeasible if less RAM
+    was found to do than the `error` says, which an accelerator's strategy may have, that holds layers to a format."""
+    instead = uniform_instead(task, beside, str(error)) if task.accelerated else uniform_instead(task, beside)
+    least = None
     if instead is None and task.whole and task.measures and task.request.minimize is None:
         with task.phases.of(SCHEDULES):
-            found = task.phases.in_time(task.request.seconds, lambda: [*mixtures(task)])
-        instead = uniform_instead(task, found or ()) or _least_ram(task, found or ())
-    return scheduled_instead(task) if instead is None else (task, instead)
-
-
-def _least_ram(task: Task, mixed: Sequence[Uniform]) -> tuple[Found, tuple[Measured, ...]] | None:
-    """What `--minimize ram` would find, where that keeps the limit: formats for all tensors and these mixtures may have
-    more beside the arena than others, of whom nobody knows before they are built. None where it exceeds the limit, or
-    the limit has no room for half of what the mixtures have beside the smallest arena."""
-    problem, request = task.problem, task.request
-    known = [(one.trial, one.on_all[0].total_bytes or 0) for one in mixed if one.trial is not None and one.on_all]
-    beside = [total - trial.ram_bytes for trial, total in known]
-    room = task.ram_bytes - problem.memory.least_bytes() - problem.beside_bytes(problem.memory.least())
-    if request.costs or len(task.sides) != 1 or not beside or room * 2 < min(beside):
-        return None
-    side = replace(within(task, task.ram_bytes), request=replace(request, minimize="ram"))
-    with suppress(ConfigError):
-        found = task.phases.in_time(request.seconds, partial(minimized, side, (), "ram"))
-        return found if found is not None and found[1] else None
-    return None
+            mixed = task.phases.in_time(task.request.seconds, lambda: [*mixtures(task)]) or []
+        instead = uniform_instead(task, mixed)
+        if instead is None:
+            instead, least = least_ram(task, beside, mixed)
+    if instead is not None:
+        return task, instead
+    task, instead = scheduled_instead(task)
+    if instead is None and least is not None:
+        raise in_a_mixture(error, least)
+    return task, instead
 
 
 def _held_to_others(

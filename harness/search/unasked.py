@@ -81,7 +81,7 @@ def _first_fitting(task: Task, problem: SearchProblem, trials: Sequence[Trial], 
         trial.candidate: (
             trial.score.disagreements,
             problem.excess(trial.candidate),
-            _kernels(problem.space.lower(trial.candidate)),
+            len(kernels(problem.space.lower(trial.candidate))),
         )
         for trial in trials
     }
@@ -94,10 +94,10 @@ def _first_fitting(task: Task, problem: SearchProblem, trials: Sequence[Trial], 
     return None
 
 
-def _kernels(program: Program) -> int:
-    """How many there are: of one name in other formats another one."""
+def kernels(program: Program) -> frozenset[tuple[object, ...]]:
+    """Those that there are: of one name in other formats another one."""
     tensors = program.tensors
-    return len({(op.kernel, *(format_name(tensors[name]) for name in op.tensors)) for op in walk(program.body)})
+    return frozenset((op.kernel, *(format_name(tensors[name]) for name in op.tensors)) for op in walk(program.body))
 
 
 def _judged(task: Task, problem: SearchProblem, candidates: Iterable[Candidate], most: int) -> int:

@@ -28,6 +28,7 @@ from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.trial import Trial, TrialLog
 
 MIXED = "a mixture"
+MIXTURES = ", --minimize ram, which says what mixtures take,"
 MOST_SCHEDULES = 6  # that are measured to see with which an image takes least
 ORDERS = {"ram": (0, 1, 2), "latency": (1, 0, 2), "flash": (2, 0, 1)}  # of RAM, latency and flash
 
@@ -177,9 +178,8 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
             return arena
         is_there = total <= (chip.ram_bytes or total)
         mixes = task.request.minimize != "ram" and len(problem.space.formats) > 1
-        mixtures = ", --minimize ram, which says what mixtures take," if mixes else ""
         remedy = (
-            f"try --ram {total}{mixtures} or --arena for the arena alone"
+            f"try --ram {total}{MIXTURES if mixes else ''} or --arena for the arena alone"
             if is_there
             else "choose a board with more RAM"
         )
