@@ -19,7 +19,8 @@ from tinyhil.memplan import Plan, Problem
 from tinyhil.search.space import Candidate, Choice, Space
 
 MORE_SAVED = 1.25  # times the most that computing again saves of one format for all, it may save of a mixture
-PRICED = "--prefer least, with which {} for all tensors takes {} in more time than --more-time permits"
+PRICED = "{}, with which {} for all tensors takes {}, in more time than is permitted now"
+AT_LEAST = "--prefer least"
 UNLIMITED = 1 << 40  # bytes, beside an accelerator, or where limits are swept over
 
 
@@ -215,13 +216,13 @@ class Memory:
     def unpermitted(self, limit_bytes: int, least_bytes: int) -> str:
         """What a refusal of `limit_bytes` of arena, which names `least_bytes`, says of a format for all tensors that
         keeps them, or takes least, in more time than is permitted; empty if none takes less."""
-        found: list[tuple[int, str]] = []
+        found: list[tuple[int, str, str]] = []
         for name in self.space.formats if self.at_any_price is not None else ():
             with suppress(ModelError):
                 assert self.at_any_price is not None
                 took = self.at_any_price(self._program(self.space.uniform(Choice(name))))
                 if took is not None:
-                    found.append((took, name))
+                    found.append((took, name, AT_LEAST))
                 if took is not None and took <= limit_bytes:
                     break
         return priced(found, limit_bytes, least_bytes, " B of arena")
@@ -262,12 +263,12 @@ class Memory:
             self._at_most[candidate] = self.quick(program).peak_bytes
 
 
-def priced(found: Sequence[tuple[int, str]], limit_bytes: int, least_bytes: int, unit: str) -> str:
-    """A remedy beside others: of formats and what they take where more time is spent the first that keeps the limit,
-    else the least, if it is less than what is named without."""
-    keeping = [pair for pair in found if pair[0] <= limit_bytes]
-    took, name = keeping[0] if keeping else min(found, default=(least_bytes, ""))
-    return f", or {PRICED.format(name, f'{took}{unit}')}" if took < least_bytes else ""
+def priced(found: Sequence[tuple[int, str, str]], limit_bytes: int, least_bytes: int, unit: str) -> str:
+    """A remedy beside others: of formats, what they take where more time is spent, and what to type for it, the first
+    that keeps the limit, else the least, if it is less than what is named without."""
+    keeping = [one for one in found if one[0] <= limit_bytes]
+    took, name, option = keeping[0] if keeping else min(found, default=(least_bytes, "", ""))
+    return f", or {PRICED.format(option, name, f'{took}{unit}')}" if took < least_bytes else ""
 
 
 def _live(placed: Placement) -> str:

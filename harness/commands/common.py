@@ -102,8 +102,9 @@ def prefer_option(
         PREFERENCES,
         "--prefer",
         "What counts where they disagree. latency: layer by layer and whole samples wherever these fit; ram: the "
-        "smallest arena and the least input; least: smaller still, computing halos again; balanced: time, as long as "
-        "no more than half of the board's RAM is taken; without a board less RAM where it costs next to no time.",
+        "smallest arena by layers and rows and the least input; least: smaller still, in strips, halos computed again; "
+        "balanced: time, as long as no more than half of the board's RAM is taken; without a board less RAM where it "
+        "costs next to no time.",
         default=default,
         show_default=usual if default is None else True,
     )

@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 )
 @option.number(
     "--more-time",
-    "Percent of the modelled time for which products may be computed again to keep a limit of RAM; 0: never.",
+    "Percent of modelled time more than layer by layer for which rows may go in strips, and products be computed "
+    "again, to keep a limit of RAM; 0: never.",
     default=50.0,
 )
 @option.text("--strategy", "How to search, see `hil docs search`; FILE.py: one of your own.", default="lagrange")

@@ -37,6 +37,11 @@ class Again:
             found = schedules.within(arena_bytes)
         return found.placed if found.peak_bytes <= arena_bytes and found.more_time <= self.more_time else None
 
+    def costs(self, program: Program, arena_bytes: int) -> float:
+        """The share of modelled time more than layer by layer of the fastest within so many bytes."""
+        with self._schedules(program) as schedules:
+            return schedules.within(arena_bytes).more_time
+
     def floor_bytes(self, program: Program) -> int:
         """None of these plans takes less; without planning."""
         with self._schedules(program) as schedules:

@@ -20,7 +20,7 @@ from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.passes.stored import bytes_in_flash
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.evaluator import Evaluator
-from tinyhil.search.memory import priced, whole_bytes
+from tinyhil.search.memory import AT_LEAST, priced, whole_bytes
 from tinyhil.search.search_loop import Found
 from tinyhil.search.sensitivity import sensitivities
 from tinyhil.search.slim import ROUNDED
@@ -196,24 +196,34 @@ def at_any_price(task: Task, least_bytes: int) -> str:
     """What a refusal that names `least_bytes` says of a format for all tensors that keeps the limit, or takes least, in
     more time than is permitted, by measurement: what takes the least arena may need more stack. Empty if none takes
     less."""
-    memory = task.problem.memory
-    if memory.at_any_price is None or not isinstance(memory.again, Again):
+    memory, found = task.problem.memory, list[tuple[int, str, str]]()
+    if task.board is None or memory.at_any_price is None or not isinstance(memory.again, Again):
         return ""
-    assert task.board is not None
-    free, found = memory.at_price(replace(memory.again, more_time=math.inf)), list[tuple[int, str]]()
+    most = task.board.chip.ram_bytes
     for name in task.problem.space.formats:
-        with suppress(ModelError, BuildError):
-            candidate = task.problem.space.uniform(Choice(name))
-            arena = free.fewest_bytes(candidate) + task.problem.beside_bytes(candidate)
-            problem = replace(task.problem, memory=free, limit_bytes=arena)
-            bench = make_bench(replace(task, problem=problem), TrialLog(None, task.problem.space, ""))
-            few = replace(bench, x=bench.x[:1], y=None if bench.y is None else bench.y[:1])
-            total = few.measure(trial_of(problem, 0, name)).total_bytes
-            if total is not None and total <= (task.board.chip.ram_bytes or total):
-                found.append((total, name))
-            if total is not None and total <= task.ram_bytes:
-                break
+        with suppress(ModelError):
+            found += [one for one in _in_more_time(task, memory.again, name) if most is None or one[0] <= most]
     return priced(found, task.ram_bytes, least_bytes, " B")
+
+
+def _in_more_time(task: Task, again: Again, name: str) -> Iterator[tuple[int, str, str]]:
+    """The format for all tensors in plans that take more time than is permitted, the fastest first, until the limit is
+    kept: bytes of RAM in all, the format, and the option that permits it."""
+    candidate = task.problem.space.uniform(Choice(name))
+    free = task.problem.memory.at_price(replace(again, more_time=math.inf))
+    permitted, program = task.problem.memory.fewest_bytes(candidate), task.problem.space.lower(candidate)
+    slower = [arena for arena in free.arenas(candidate) if arena < permitted]
+    for arena in slower[-MOST_SCHEDULES:]:
+        problem = replace(task.problem, memory=free, limit_bytes=arena + task.problem.beside_bytes(candidate))
+        bench = make_bench(replace(task, problem=problem), TrialLog(None, task.problem.space, ""))
+        few = replace(bench, x=bench.x[:1], y=None if bench.y is None else bench.y[:1])
+        with suppress(BuildError):
+            total = few.measure(trial_of(problem, 0, name)).total_bytes
+            if total is not None:
+                percent = math.ceil(100 * again.costs(program, arena))
+                yield total, name, AT_LEAST if arena == slower[-1] else f"--more-time {percent}"
+                if total <= task.ram_bytes:
+                    return
 
 
 def _least_of_all(task: Task, first: str) -> tuple[int, int, str] | None:
