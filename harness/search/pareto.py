@@ -114,6 +114,11 @@ def front_of(found: Sweep, beside: Sequence[Uniform]) -> ParetoOutcome:
         [] if found.is_interrupted else simple_mixtures(task, meters),
     )
     answers = (*answers, *(_point(task, meters, trial, rams) for trial in trials))
+    front = _front(task, _points(task, meters, answers, beside))
+    if may_judge and "accuracy" in task.request.objectives:
+        near = [point.trial.candidate for point in front if point.trial.score.disagreements and not point.name]
+        trials = simple_mixtures(task, meters, near) if near else []
+        answers = (*answers, *(_point(task, meters, trial, rams) for trial in trials))
     estimated = _points(task, meters, answers, beside)
     front = _front(task, estimated)
     vectors = {_vector(task, point) for point in front}  # one format for all may need less stack beside as much

@@ -39,8 +39,7 @@ def with_unasked(
     if request.own or request.minimize is not None or task.problem.trained is not None or task.accelerated:
         return found, measured
     rams = [side.arena_bytes for side in task.sides]
-    evaluations, held = request.evaluations, set[Candidate]()
-    left = MOST_ASKED if evaluations is None else min(MOST_ASKED, max(2, evaluations // SHARE))
+    held, left = set[Candidate](), _most_asked(task)
     best, chosen = found.best, None
     for step in range(MOST_STEPS):
         if best.score.disagreements == 0:
@@ -57,16 +56,26 @@ def with_unasked(
     return (found, measured) if chosen is None else undominated(task, found, measured, (chosen,), NAME)
 
 
-def simple_mixtures(task: Task, meters: Sequence[Meter]) -> list[Trial]:
-    """Mixtures of two formats, and what boards have timed before, on all samples, as far as there is time; none where
-    only the strategy's own count, or as `with_unasked`."""
+def simple_mixtures(task: Task, meters: Sequence[Meter], near: Sequence[Candidate] = ()) -> list[Trial]:
+    """Mixtures of two formats, and what boards have timed before, or what differs in one group from each of those that
+    are `near`, on all samples, as far as there is time; none where only the strategy's own count, or as
+    `with_unasked`."""
     if task.request.own or task.problem.trained is not None or task.accelerated:
         return []
     rams = [side.arena_bytes for side in task.sides]
     problem = _trusting(joined(task, meters, [task.request.limits for _ in meters], rams))
-    candidates = dict.fromkeys((*problem.space.apart(), *_timed(meters)))
-    _judged(task, problem, candidates, MOST_ASKED)
-    return [task.phases.tried[one] for one in candidates if one in task.phases.tried]
+    space, found = problem.space, list[Trial]()
+    for others in map(space.neighbours, near) if near else [(*space.apart(), *_timed(meters))]:
+        candidates = list(dict.fromkeys(others))
+        _judged(task, problem, candidates, _most_asked(task) if near else MOST_ASKED)
+        found += [task.phases.tried[one] for one in candidates if one in task.phases.tried]
+    return found
+
+
+def _most_asked(task: Task) -> int:
+    """How many candidates beside one answer are judged."""
+    evaluations = task.request.evaluations
+    return MOST_ASKED if evaluations is None else min(MOST_ASKED, max(2, evaluations // SHARE))
 
 
 def _is_better(trial: Trial, best: Trial, held: Set[Candidate]) -> bool:
